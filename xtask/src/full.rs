@@ -1,11 +1,11 @@
-//! What is too long for every change. Each part can be run alone: `cargo xtask full mutants bench`.
+//! Checks that take too long for every change. Each part also runs alone: `cargo xtask full mutants bench`.
 
 use crate::setup;
 use crate::shell::{self, Outcome};
 use std::fmt::Write as _;
 use std::fs;
 
-/// The rules whose every guard must be missed by a test when it is taken out.
+/// The rules in which every removed guard must fail a test.
 const RULE_FILES: [&str; 13] = [
     "crates/firstcome-core/src/auction.rs",
     "crates/firstcome-core/src/auction/settings.rs",
@@ -21,23 +21,24 @@ const RULE_FILES: [&str; 13] = [
     "crates/firstcome-core/src/id.rs",
     "crates/firstcome-core/src/time.rs",
 ];
-/// Mutants that must be caught, in percent of those that can be built.
+/// The percentage of the built mutants that tests must catch.
 const CAUGHT_PERCENT_MIN: u32 = 95;
 const SEEDS: &str = "0..200000";
 const KILL_ROUNDS: &str = "300";
 const STOP_ROUNDS: &str = "1000";
 const HAND_OVERS: &str = "100000";
 const PARTITIONS: &str = "seconds=60 seed=7";
-/// Stores, how often the service is killed on each, and the seconds in which the bids come. A database bears fewer in a second.
+/// The stores, how often the drill kills the service on each, and the seconds in which the bids arrive. A database handles
+/// fewer bids per second.
 const AUCTIONS: [(&str, &str, &str); 3] =
     [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
 const AUCTION_BIDS: &str = "1000000";
 const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
-/// The product, which plays drills.
+/// The product's program, which plays drills.
 const FIRSTCOME: &str = "target/release/firstcome";
-/// The benchmarks.
+/// The program of the benchmarks.
 const BENCH: &str = "target/release/firstcome-bench";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
@@ -91,13 +92,13 @@ pub(crate) fn run(names: &[&str]) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(" "))) }
 }
 
-/// The names of all parts, as those of their reports.
+/// Returns the names of all parts, which are also the names of their reports.
 #[cfg(test)]
 pub(crate) fn names() -> Vec<&'static str> {
     PARTS.iter().map(|(name, _, _)| *name).collect()
 }
 
-/// The commit that is measured, and whether it is all that is measured.
+/// Returns the measured commit, and whether the tree has changes that are not committed.
 fn commit() -> Result<String, String> {
     let commit = shell::output("git", &["rev-parse", "--short", "HEAD"])?;
     let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs/full"];
@@ -122,7 +123,7 @@ fn mutants() -> Result<String, String> {
     let mut arguments = vec!["mutants", "--no-shuffle", "--package", "firstcome-core", "--output", "target"];
     arguments.extend(["--features", "planted-bugs"]);
     arguments.extend(RULE_FILES.iter().flat_map(|file| ["--file", file]));
-    // It ends with an error when a mutant was missed: the share decides, not the exit code.
+    // cargo-mutants fails when a mutant was missed. The percentage decides here, not the exit code.
     let printed = shell::output("cargo", &arguments).unwrap_or_else(|printed| printed);
     let read = |name: &str| fs::read_to_string(shell::root().join("target/mutants.out").join(name)).unwrap_or_default();
     let (caught, missed, timeout) = (read("caught.txt"), read("missed.txt"), read("timeout.txt"));
@@ -156,7 +157,7 @@ fn kills() -> Result<String, String> {
 
 fn stops() -> Result<String, String> {
     let rounds = format!("FIRSTCOME_STOP_ROUNDS={STOP_ROUNDS}");
-    // With CI set a missing server is no reason to pass.
+    // With CI set, a missing server fails the test.
     let mut test = vec!["CI=true", &rounds, "cargo", "test", "--release", "-p", "firstcome", "--test", "fence"];
     test.extend(["--features", "axum,redis,sqlx", "stops", "--", "--nocapture"]);
     shell::output("env", &test)
@@ -168,14 +169,14 @@ fn faults() -> Result<String, String> {
     shell::output("env", &[&["CI=true", hand_overs.as_str()], &test[..], &["--", "--nocapture"]].concat())
 }
 
-/// Needs root: each process is in a network of its own. Built as the gate has built it: no speed is measured.
+/// Needs root: each process runs in its own network. Uses the build of the gate, since it measures no speed.
 fn partitions() -> Result<String, String> {
     let plan = format!("FIRSTCOME_PARTITIONS={PARTITIONS}");
     let test = ["cargo", "test", "-p", "firstcome", "--features", "redis", "--test", "quorum"];
     shell::output("env", &[&["CI=true", plan.as_str()], &test[..], &["partitions::", "--", "--nocapture"]].concat())
 }
 
-/// On a quiet machine: figures of a busy one only show how busy it is.
+/// Needs a quiet machine: the figures of a busy one only show how busy it is.
 fn bench() -> Result<String, String> {
     release_bench()?;
     let script = "\
@@ -195,13 +196,13 @@ fn release_bench() -> Outcome {
     shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-bench"])
 }
 
-/// On a quiet machine too.
+/// Needs a quiet machine.
 fn rooms() -> Result<String, String> {
     release_bench()?;
     shell::output(BENCH, &["rooms", "--data", "target", "--table"])
 }
 
-/// And on a quiet machine: it starts four processes and a Redis of its own. Beside our locks it measures those of others.
+/// Needs a quiet machine: it starts four processes and its own Redis. Measures our locks and those of other libraries.
 fn locks() -> Result<String, String> {
     release_bench()?;
     rust_peers()?;
@@ -217,12 +218,12 @@ fn rust_peers() -> Outcome {
     shell::run("cargo", &peers)
 }
 
-/// Five of them, and a caller that locks as Redlock says.
+/// Measures quorum locks over five servers, beside other implementations of Redlock.
 fn quorum() -> Result<String, String> {
     release_bench()?;
     rust_peers()?;
     setup::peers()?;
-    // As with one server; and with pauses that suit one who is alone, and that those who wait are not slowed down by.
+    // rslock runs twice: with the settings of `locks`, and with its defaults (3 tries, at most 200 ms apart).
     let peers = [
         "rslock=target/bench/release/rslock",
         "rslock, its defaults=target/bench/release/rslock 3 200",
@@ -234,13 +235,13 @@ fn quorum() -> Result<String, String> {
     on_target(shell::output(BENCH, &arguments)?)
 }
 
-/// The benchmarks as they are built with etcd.
+/// Builds the benchmarks with etcd, and measures locks on it.
 fn etcd() -> Result<String, String> {
     shell::run("cargo", &["build", "--quiet", "--release", "-p", "firstcome-bench", "--features", "etcd"])?;
     on_target(shell::output(BENCH, &["locks", "--etcd", "--data", "target", "--table"])?)
 }
 
-/// The same with the layout of Redisson. Both ways to call it, since neither is the faster one everywhere.
+/// Measures locks in the layout of Redisson. Calls Redisson in both ways, since neither is always the faster one.
 fn layouts() -> Result<String, String> {
     release_bench()?;
     setup::peers()?;
@@ -255,13 +256,13 @@ fn layouts() -> Result<String, String> {
     on_target(shell::output(BENCH, &arguments)?)
 }
 
-/// And this one: it starts a PostgreSQL, a MariaDB and a Redis.
+/// Needs a quiet machine: it starts a PostgreSQL, a MariaDB and a Redis.
 fn auctions() -> Result<String, String> {
     release_bench()?;
     shell::output(BENCH, &["auctions", "--data", "target", "--table"])
 }
 
-/// A quiet machine again: a database takes as many bids in a second as its disk and its two neighbours let it.
+/// Needs a quiet machine: its disk, and the two other processes beside a database, limit the bids per second.
 fn auction_drill() -> Result<String, String> {
     release()?;
     let mut text = shell::output("uname", &["-srm"])?;
@@ -276,7 +277,7 @@ fn auction_drill() -> Result<String, String> {
         match shell::output(FIRSTCOME, &arguments) {
             Ok(printed) => {
                 let wanted: u64 = AUCTION_BIDS.parse().unwrap_or(u64::MAX);
-                // Bids that come late, after the ends of their auctions, are refused, and show little.
+                // Bids after the end of their auction are refused, and show little.
                 for (name, least) in [("bids sent", wanted), ("orders: bid: accepted", wanted / 10)] {
                     if figure(&printed, name).is_none_or(|count| count < least) {
                         failed.push(format!("{store}: {name}: fewer than {least}; {seconds} s are too few for it"));
@@ -293,27 +294,27 @@ fn auction_drill() -> Result<String, String> {
     if failed.is_empty() { Ok(text) } else { Err(format!("{text}\n{}", failed.join("\n"))) }
 }
 
-/// A number of a printed table, by the name in its row.
+/// Returns a number from a printed table, by the name of its row.
 fn figure(printed: &str, name: &str) -> Option<u64> {
     let cells = |line: &str| line.split(['│', '┆']).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let row = printed.lines().map(cells).find(|row| row.get(1).is_some_and(|cell| cell == name))?;
     row.get(2)?.chars().filter(char::is_ascii_digit).collect::<String>().parse().ok()
 }
 
-/// A quiet machine: it starts a Redis and each of the databases.
+/// Needs a quiet machine: it starts a Redis and each of the databases.
 fn many() -> Result<String, String> {
     release_bench()?;
     let kinds = ["--sql", "postgres", "--sql", "mariadb", "--time", "10s", "--data", "target", "--table"];
     on_target(shell::output(BENCH, &[&["coupons"], &kinds[..]].concat())?)
 }
 
-/// What was printed, unless a target was missed.
+/// Returns the printed text, or fails with it if a target was missed.
 fn on_target(printed: String) -> Result<String, String> {
     let missed = |line: &str| line.rsplit('┆').next().is_some_and(|cell| cell.trim_matches(['│', ' ']) == "NO");
     if printed.lines().any(missed) { Err(printed) } else { Ok(printed) }
 }
 
-/// And here.
+/// Needs a quiet machine.
 fn waiting() -> Result<String, String> {
     release_bench()?;
     let kind = ["--sql", "postgres", "--nodes", "3", "--data", "target", "--table"];
@@ -334,7 +335,7 @@ fn nodes() -> Result<String, String> {
     Ok(printed)
 }
 
-/// Rows of a printed table of kills, which has four columns, that are about this.
+/// Counts the rows about this process in a printed table of kills, which has four columns.
 fn kills_of(printed: &str, what: &str) -> usize {
     let is_of = |line: &&str| {
         let first = line.trim_start_matches(['│', ' ']).strip_prefix(what);

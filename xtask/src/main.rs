@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the pages that are made from the code.
+/// Generates the pages that come from the code.
 fn docs() -> shell::Outcome {
     for (package, example) in [("firstcome-server", "write_docs"), ("firstcome-cli", "write_configuration")] {
         shell::run("cargo", &["run", "--quiet", "-p", package, "--example", example])?;

@@ -1,23 +1,23 @@
-//! What an operation of the hot paths costs, and whether a change makes it cost more.
+//! Measures the cost of the operations on hot paths, and whether a change makes one cost more.
 //!
 //! Wall-clock time says little on a machine with other work on it. Instructions and allocations are the same on a busy machine
-//! and on a quiet one, so `docs/perf.toml` keeps them for each operation, and the gate fails when one costs more.
+//! and on a quiet one. So `docs/perf.toml` stores them for each operation, and the gate fails when one costs more.
 //!
 //! # How it counts
-//! The program that does the operations is an example of firstcome-cli (`examples/perf`). It runs under Debian's callgrind with
-//! two counts; the difference of the totals, divided by the operations between them, is the cost of one. That needs neither
-//! markers in the program nor a runner: gungraun, which was tried first, brings a macro crate, a library and a runner binary
-//! of exactly its version, to be installed from a registry by each machine. Allocations are the calls of `malloc`, `calloc`
-//! and `realloc` that callgrind has seen, so no allocator of our own is needed, which would have to be `unsafe`.
+//! The program with the operations is an example of firstcome-cli (`examples/perf`). It runs under Debian's callgrind with two
+//! counts. The difference of the totals, divided by the operations between them, is the cost of one operation. That needs
+//! neither markers in the program nor a runner. (gungraun, which was tried first, brings a macro crate, a library and a runner
+//! binary of exactly its version, which each machine would have to install from a registry.) Allocations are the calls of
+//! `malloc`, `calloc` and `realloc` that callgrind has seen. So no allocator of our own is needed, which would be `unsafe`.
 //!
-//! Each run is the same to the last few instructions: one thread, and a library in front of the C library's (`still.c`) that
-//! gives the same chance and the same time in every run. `callgrind_annotate target/perf/http-claim.1700` shows where a
+//! Two runs differ by a few instructions at most: they have one thread, and a library in front of the C library (`still.c`)
+//! gives the same randomness and the same time in every run. `callgrind_annotate target/perf/http-claim.1700` shows where a
 //! cost comes from.
 //!
 //! # What makes counts differ, apart from the code
-//! The compiler, the C library, valgrind, and the instructions that it finds: that is the [`Ground`], which the file names. Where it differs,
-//! [`Comparison`] fails only from [`counts::PERCENT_ELSEWHERE`] on, and says so. So another compiler turns no change red, and
-//! the gate still fails on gross changes. Accept the counts anew to make it exact again.
+//! The compiler, the C library, valgrind, and the instructions that valgrind finds. They are the [`Ground`], which the file
+//! names. On another ground, [`Comparison`] fails only from [`counts::PERCENT_ELSEWHERE`] on, and says so. So another compiler
+//! fails no change, and the gate still fails on gross changes. Accept the counts again to make the comparison exact.
 
 mod against;
 mod callgrind;
@@ -29,7 +29,7 @@ use counts::{Comparison, Counts, Ground};
 use std::fs;
 use std::path::PathBuf;
 
-/// Where the accepted counts are.
+/// The file with the accepted counts.
 const FILE: &str = "docs/perf.toml";
 
 pub(crate) fn run(arguments: &[&str]) -> Outcome {
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &[&str]) -> Outcome {
     }
 }
 
-/// What the gate says of costs, in one line. Where there is no valgrind nothing is counted, which in CI is an error.
+/// Runs the gate on costs, and returns its result in one line. Without valgrind it counts nothing, which fails in CI.
 pub(crate) fn gate() -> Result<String, String> {
     if shell::has("valgrind") {
         return compare();
@@ -88,7 +88,7 @@ fn measure(why: String) -> Result<Counts, String> {
     if !shell::has("valgrind") {
         return Err("valgrind is missing: install it, or run `cargo xtask setup` as root on Debian".into());
     }
-    // With the names of functions, which a release leaves out: `callgrind_annotate` shows by them where a cost comes from.
+    // Keeps the names of functions, which a release build strips: `callgrind_annotate` needs them.
     let example = ["rustc", "--release", "--quiet", "-p", "firstcome-cli", "--example", "perf"];
     shell::run("cargo", &[&example[..], &["--", "-C", "strip=none"]].concat())?;
     Ok(Counts { why, ground: ground()?, costs: Benchmark::open()?.measure_all()? })
@@ -99,7 +99,7 @@ fn ground() -> Result<Ground, String> {
         let printed = shell::output(program, arguments)?;
         Ok::<_, String>(printed.lines().next().unwrap_or_default().trim().to_owned())
     };
-    // Code that asks the processor takes other ways without these instructions. Valgrind passes on no later ones.
+    // Code that detects the processor's features takes other paths without AVX2. Valgrind reports no later features.
     let processor = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let wide = if processor.split_whitespace().any(|flag| flag == "avx2") { " avx2" } else { "" };
     Ok(Ground {

@@ -1,14 +1,14 @@
-//! Installs what the tests need. Does nothing where it is there already.
+//! Installs what the tests need. Does nothing if it is already there.
 
 use crate::shell::{self, Outcome};
 use std::process::Command;
 
-/// Programs that tests start, and the Debian packages that hold them.
+/// The programs that tests start, and the Debian packages that contain them.
 const NEEDED: [(&str, &str); 14] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
-    // The README's commands are run as they stand.
+    // A test runs the README's commands unchanged.
     ("curl", "curl"),
     ("pgrep", "procps"),
     ("unshare", "util-linux"),
@@ -16,14 +16,14 @@ const NEEDED: [(&str, &str); 14] = [
     ("nft", "nftables"),
     ("redis-server", "redis-server"),
     ("initdb", "postgresql"),
-    // The server alone: no service comes with it.
+    // Only the server, without a service.
     ("mariadbd", "mariadb-server-core"),
     ("nginx", "nginx"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
 ];
 
-/// Keeps the services of packages from being started: tests start servers of their own.
+/// Installs packages without starting their services, because tests start their own servers.
 const NO_SERVICES: &str = "\
     if [ ! -e /usr/sbin/policy-rc.d ]; then \
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT; trap 'exit 1' HUP INT TERM; \
@@ -46,14 +46,14 @@ pub(crate) fn run() -> Outcome {
     shell::run("sh", &[&["-c", NO_SERVICES, "install"], missing.as_slice()].concat())
 }
 
-/// What `bench/peers/install` ends with if a toolchain is missing.
+/// The exit code of `bench/peers/install` for a missing toolchain.
 const NO_TOOLCHAIN: i32 = 3;
-/// Where the tests look for what it installs.
+/// The directory in which the tests look for the installed libraries.
 const PEERS: &str = "target/peers";
-/// Their languages.
+/// The languages of these libraries.
 const LANGUAGES: [&str; 4] = ["python", "node", "go", "java"];
 
-/// Installs the locks of others with which ours are tried. Quick where nothing has changed.
+/// Installs the lock libraries of other projects, for tests of compatibility. Quick if nothing has changed.
 pub(crate) fn peers() -> Outcome {
     for language in LANGUAGES {
         println!("\n— bench/peers/install {PEERS} {language}");

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a chore comes to.
+/// The result of a chore.
 pub(crate) type Outcome = Result<(), String>;
 
-/// The project's root.
+/// Returns the project's root.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or_else(|| here.clone(), PathBuf::from)
@@ -26,7 +26,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
 }
 
-/// The same with a variable in its environment.
+/// Runs a program like [`run`], with one more environment variable.
 pub(crate) fn run_with((name, value): (&str, &Path), program: &str, arguments: &[&str]) -> Outcome {
     let line = format!("{program} {}", arguments.join(" "));
     println!("\n— {line}");
@@ -35,7 +35,7 @@ pub(crate) fn run_with((name, value): (&str, &Path), program: &str, arguments: &
     if status.success() { Ok(()) } else { Err(format!("failed: {line}")) }
 }
 
-/// Runs a program and gives its standard output; what it says on standard error is shown.
+/// Runs a program and returns its standard output. Its standard error is shown.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let line = format!("{program} {}", arguments.join(" "));
     println!("\n— {line}");
@@ -45,7 +45,7 @@ pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String, String
     if output.status.success() { Ok(text) } else { Err(format!("failed: {line}\n{text}")) }
 }
 
-/// Whether a program can be found: by the path, or where Debian has servers, which is on the path of few.
+/// Returns whether a program exists: on the path, or where Debian installs servers, which few paths include.
 pub(crate) fn has(program: &str) -> bool {
     let look = "command -v \"$0\" || PATH=/usr/sbin:/sbin command -v \"$0\" || ls /usr/lib/postgresql/*/bin/\"$0\"";
     let look = Command::new("sh").args(["-c", look, program]).stdout(Stdio::null()).stderr(Stdio::null()).status();

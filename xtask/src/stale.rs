@@ -1,8 +1,8 @@
-//! Reports that measured code as it no longer is.
+//! Finds reports whose measured code has changed since.
 //!
-//! A report of `cargo xtask full` names the commit that it measured. When a later commit touches the code under measurement, the
-//! report is stale: its figures were true, and may not be any more. `tidy` says so and stays green, since a change cannot
-//! wait for hours of measurements; `tidy --mark` writes it into the report, where readers see it.
+//! A report of `cargo xtask full` names the commit that it measured. When a later commit touches the measured code, the report
+//! is stale: its figures were true, and may no longer be. `tidy` prints that without failing, since a change cannot wait for
+//! hours of measurements. `tidy --mark` writes it into the report, where readers see it.
 
 use crate::shell::{self, Outcome};
 use std::fs;
@@ -26,7 +26,7 @@ const LOCKS: &str = "crates/firstcome/src/lock";
 const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
-/// The code that each report measures. What only drives the measurement is left out.
+/// The code that each report measures, without the code that only drives the measurement.
 pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
@@ -50,20 +50,20 @@ pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("concert", &[CORE, EMBEDDED, SQLITE, SERVER]),
 ];
 
-/// Tests say what the code does, and change nothing that is measured. Mutants are measured by them.
+/// Excludes tests, which do not change what a report measures. Only the report on mutants depends on them.
 const NO_TESTS: [&str; 3] =
     [":(exclude,glob)**/tests/**", ":(exclude,glob)**/tests.rs", ":(exclude,glob)**/conformance/**"];
 
-/// How `look` treats the marks in the reports.
+/// What to do with the marks in the reports.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marks {
     /// Compares them with the history, and changes nothing.
     Leave,
-    /// They are written, and taken out.
+    /// Writes missing marks, and removes wrong ones.
     Write,
 }
 
-/// Says which reports are stale.
+/// Prints which reports are stale.
 pub(crate) fn look(marks: Marks) -> Outcome {
     let mut unmarked = 0;
     for (name, paths) in MEASURED {
@@ -100,15 +100,15 @@ fn report(name: &str) -> PathBuf {
     shell::root().join(DIRECTORY).join(format!("{name}.md"))
 }
 
-/// The commit in the line `2026-11-21, commit 7c7b594`, which may say more behind it.
+/// Reads the commit from the line `2026-11-21, commit 7c7b594`, which may go on after it.
 fn commit_of(text: &str) -> Option<&str> {
     let after = text.lines().find_map(|line| line.split_once(", commit "))?.1;
     after.split([',', ' ']).next().filter(|commit| !commit.is_empty())
 }
 
-/// How many commits after this one touch what a report measures; `None` where the commit is not known.
+/// Counts the commits after this one that touch what a report measures; `None` if the commit is unknown.
 fn changes_since(commit: &str, name: &str, paths: &[&str]) -> Option<usize> {
-    // The sources of a module are a directory and a file beside it.
+    // A module may consist of a directory and a file beside it.
     let files = paths.iter().map(|path| format!("{path}.rs")).filter(|file| shell::root().join(file).exists());
     let files: Vec<String> = files.collect();
     let mut command = Command::new("git");
@@ -120,13 +120,13 @@ fn changes_since(commit: &str, name: &str, paths: &[&str]) -> Option<usize> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).lines().count())
 }
 
-/// The report with a mark that it is stale since this commit, or without one.
+/// Returns the report with a mark that it is stale since this commit, or without a mark.
 fn marked(text: &str, stale_since: Option<&str>) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut plain = text.lines().peekable();
     while let Some(line) = plain.next() {
         if line.starts_with(MARK) {
-            // With the empty line behind it.
+            // Removes the empty line after the mark too.
             plain.next_if(|next| next.is_empty());
             continue;
         }

@@ -1,4 +1,4 @@
-//! Rules about the project's text that no other tool knows.
+//! Checks the project's own rules about its text.
 
 mod crates;
 mod documents;
@@ -8,13 +8,13 @@ use crate::shell::{self, Outcome};
 use crate::stale::{self, Marks};
 use std::fs;
 
-/// Lines of a source file; tests may be longer.
+/// The longest source file, in lines; tests may be longer.
 const FILE_LINES_MAX: usize = 600;
-/// Lines of a function.
+/// The longest function, in lines.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Comment lines in `src` that name no actor. The count may only fall.
+/// The comment lines in `src` that may lack an actor. This limit may only fall.
 const RIDDLES_MAX: usize = 10;
-/// What the core may depend on: a table without keys of its own, and nothing that could do IO.
+/// The dependencies that the core may have: a hash table without keys of its own, and a hash function. Neither does IO.
 const CORE_DEPENDENCIES: [&str; 2] = ["hashbrown", "sha2"];
 
 pub(crate) fn run(marks: Marks) -> Outcome {
@@ -38,7 +38,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;
     guarantees_are_shown(&mut findings)?;
-    // Said, and no finding: a change need not wait for hours of measurements.
+    // Only printed, not a finding: a change need not wait for hours of measurements.
     stale::look(marks)?;
     for finding in &findings {
         println!("  {finding}");
@@ -93,7 +93,7 @@ fn long_functions(name: &str, lines: &[&str], findings: &mut Vec<String>) {
     }
 }
 
-/// The core has no dependency through which IO, time or chance could come in.
+/// Checks that the core has no dependency through which IO, time or randomness could come in.
 fn core_is_pure(findings: &mut Vec<String>) -> Outcome {
     let arguments = ["tree", "-p", "firstcome-core", "-e", "normal", "--depth", "1", "--prefix", "none"];
     for line in shell::output("cargo", &arguments)?.lines().skip(1) {
@@ -105,7 +105,7 @@ fn core_is_pure(findings: &mut Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// Every invariant has a file in the simulator, and a line in ARCHITECTURE.md that names it.
+/// Checks that ARCHITECTURE.md names every invariant of the simulator.
 fn invariants_are_listed(findings: &mut Vec<String>) -> Outcome {
     let architecture = fs::read_to_string(shell::root().join("ARCHITECTURE.md")).unwrap_or_default();
     let directory = shell::root().join("crates/firstcome-sim/src/invariants");
@@ -121,16 +121,16 @@ fn invariants_are_listed(findings: &mut Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// What is promised of locks, line by line.
+/// The document with the promises about locks, line by line.
 const GUARANTEES: &str = "docs/guarantees.md";
 
-/// Each promise names tests, and these are there: a promise whose test was renamed or went away is found.
+/// Checks that each promise names tests, and that these exist, so that a renamed or removed test is found.
 fn guarantees_are_shown(findings: &mut Vec<String>) -> Outcome {
     let path = shell::root().join(GUARANTEES);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut promises = false;
     for (at, line) in text.lines().enumerate() {
-        // The head of such a table; it ends with the rows.
+        // Rows belong to the table of promises from its head to the next line without `|`.
         promises = line.starts_with('|') && (promises || line.ends_with("| shown by |"));
         let is_row = promises && !line.ends_with("| shown by |") && !line.starts_with("|---");
         if is_row && tests_of(line).next().is_none() {
@@ -146,7 +146,7 @@ fn guarantees_are_shown(findings: &mut Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// The links of a line that name a test and its file.
+/// Finds the links of a line that name a test and its file.
 fn tests_of(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split("[`").skip(1).filter_map(|link| {
         let (test, rest) = link.split_once("`](")?;

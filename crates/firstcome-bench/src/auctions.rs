@@ -26,7 +26,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Half load, from which the latency is told, may cost so much at its 99th percentile.
+/// The highest tolerable 99th percentile at half load, at which the latency is reported.
 const HALF_LOAD_P99_MS: f64 = 25.0;
 
 #[derive(Args)]
@@ -58,7 +58,7 @@ pub(crate) struct AuctionsArgs {
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     table: bool,
 }
@@ -68,23 +68,23 @@ pub(crate) struct AuctionsArgs {
 struct AuctionRow {
     store: String,
     strategy: &'static str,
-    /// Whether it is ours: then it must be exact.
+    /// Whether it is a strategy of firstcome: then it must be exact.
     ours: bool,
-    /// By its rows and by what the bidders were told. `None` where there is nothing to judge.
+    /// The verdict of the audit on the rows and on the answers. `None` if there is nothing to audit.
     correct: Option<bool>,
     /// The first finding of the audit.
     #[serde(skip_serializing_if = "Option::is_none")]
     finding: Option<String>,
     accepted: u64,
     accepted_per_second: f64,
-    /// By a rule: mostly since others had bid more meanwhile.
+    /// Refused by a rule, mostly because other bidders had bid more meanwhile.
     refused: u64,
-    /// By no rule: the lock was not to be had, or something broke.
+    /// Failed otherwise: the lock was not obtained, or an error occurred.
     failed: u64,
-    /// What the first failure said.
+    /// The message of the first failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// Of all bids that were answered.
+    /// Latencies of all bids that were answered.
     p50_us: u64,
     p99_us: u64,
     max_us: u64,
@@ -123,7 +123,7 @@ impl AuctionRow {
     }
 }
 
-/// What is measured with, and what was found.
+/// The settings of the benchmark, and its results so far.
 struct Bench<'a> {
     args: &'a AuctionsArgs,
     scratch: PathBuf,
@@ -201,7 +201,7 @@ async fn measure_and_tell(args: &AuctionsArgs, conditions: &Conditions) -> Outco
     }
 }
 
-/// Milliseconds with as many digits as say something.
+/// Formats milliseconds with the significant digits only.
 fn ms(us: u64) -> String {
     let ms = us as f64 / 1e3;
     if ms < 10.0 { format!("{ms:.2}") } else { grouped(ms.round() as u64) }
@@ -217,7 +217,7 @@ impl Report<'_> {
         )
     }
 
-    /// The report as tables.
+    /// Renders the report as tables.
     fn text(&self) -> String {
         let mut text = self.head();
         let mut rows = table(&[

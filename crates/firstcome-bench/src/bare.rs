@@ -1,4 +1,4 @@
-//! SQLite without us: the same rows into the same schema with the same settings, in a bare loop.
+//! Bare SQLite without firstcome: the same rows in the same schema with the same settings, in a plain loop.
 
 use super::conditions::micros;
 use super::report::{ReportRow, latencies};

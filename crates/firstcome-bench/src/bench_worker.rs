@@ -1,8 +1,8 @@
-//! One of the processes that want a lock in `firstcome-bench locks`. Our own workers and the peers of `bench/` run this same
-//! code around their locks, so that nothing but the lock differs.
+//! A process that contends for a lock in `firstcome-bench locks`. The workers of firstcome and the peers of `bench/`
+//! run this same code around their locks, so that only the lock differs.
 //!
-//! It reads what to do from its standard input, a line of JSON, says `ready` (a peer: and what it is), waits for another
-//! line, and answers with a line of JSON. It ends when its input does.
+//! It reads its job from standard input, a line of JSON, and prints `ready`; a peer adds its name and version. Then it
+//! waits for another line, and answers with a line of JSON. It ends when its input ends.
 
 mod clock;
 mod critical_section;
@@ -21,76 +21,76 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// A hold lasts so long if its holder dies.
+/// The lease of a hold, in case its holder dies.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// How the critical section is contended for: all that a peer is told.
+/// The job of a contender, which is all that a peer receives.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Contend {
-    /// The Redis.
+    /// The address of Redis.
     pub url: String,
-    /// The lock.
+    /// The name of the lock.
     pub name: String,
-    /// What the lock guards.
+    /// The file with the counter that the lock guards.
     pub counter: PathBuf,
-    /// Where each acquisition is written down.
+    /// The file for the record of each acquisition.
     pub passes: PathBuf,
-    /// Tasks that want the lock, and want it again at once.
+    /// The number of tasks that acquire the lock again and again.
     pub tasks: u32,
-    /// It ends after this time...
+    /// The job ends after this time...
     pub time_ms: u64,
     /// ... or after this process has had the lock so many times.
     pub most: u64,
 }
 
-/// Messages between a process and the store.
+/// The messages between a process and the store.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Requests that were sent. `None` from who cannot see its own: then those are counted that the server got.
+    /// The requests that were sent. `None` if the process cannot count them: the server's count is used then.
     pub requests: Option<u64>,
-    /// Messages that came unasked.
+    /// Messages that the server pushed.
     pub pushes: u64,
 }
 
-/// What a process did.
+/// The result of a process.
 #[derive(Serialize, Deserialize)]
 pub struct Done {
-    /// From the word to begin until the last task was through.
+    /// From the start signal until the last task has finished.
     pub elapsed_us: u64,
-    /// Within this time.
+    /// The messages within this time.
     pub traffic: Traffic,
 }
 
-/// A kind of lock, ready to be used by all tasks of a process.
+/// A kind of lock that all tasks of a process can share.
 pub trait LockStrategy: Send + Sync + 'static {
-    /// What is held.
+    /// A held lock.
     type Guard: Send;
 
-    /// Gets the lock, or `None` if the time is over before.
+    /// Acquires the lock, or returns `None` when the time is over.
     fn acquire(&self, name: &str, wait: Duration) -> impl Future<Output = anyhow::Result<Option<Self::Guard>>> + Send;
 
-    /// Gives it back.
+    /// Releases the lock.
     fn release(&self, held: Self::Guard) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// Messages since the start.
+    /// Returns the messages since the start.
     fn traffic(&self) -> Traffic;
 
-    /// The fence of a hold, 0 if there is none.
+    /// Returns the fence of a hold, or 0 if it has none.
     fn fence(&self, _held: &Self::Guard) -> u64 {
         0
     }
 
-    /// The place in line behind a fence, where the store knows one.
+    /// Returns the place in line behind a fence, if the store knows one.
     fn place_of(&self, _fence: u64) -> Option<u64> {
         None
     }
 }
 
-/// Lines from standard input. When they end, so does the process: a caller that started it is gone.
+/// Lines from standard input. When they end, the process ends: the benchmark that started it is gone.
 pub struct WorkerOrders(UnboundedReceiver<String>);
 
 impl WorkerOrders {
-    /// Begins to read.
+    /// Starts reading.
     pub fn listen() -> Self {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         std::thread::spawn(move || {
@@ -108,22 +108,23 @@ impl WorkerOrders {
         self.0.recv().await.context("nothing to do")
     }
 
-    /// What to do.
+    /// Reads the job.
     pub async fn job<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         Ok(serde_json::from_str(&self.next().await?)?)
     }
 }
 
-/// Says a line to the caller that started this process.
+/// Prints a line for the benchmark that started this process.
 pub fn say(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// All of a peer's `main`: contends with what `open` makes of the address of the Redis, and says what it is.
+/// Runs a peer: contends for the lock that `open` makes from the address of Redis. `what` is the peer's name and
+/// version.
 pub fn run_peer<W: LockStrategy>(what: &str, open: impl FnOnce(&str) -> anyhow::Result<W>) -> anyhow::Result<()> {
-    // One thread, as our own processes have.
+    // One thread, like the workers of firstcome.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut orders = WorkerOrders::listen();
@@ -133,7 +134,7 @@ pub fn run_peer<W: LockStrategy>(what: &str, open: impl FnOnce(&str) -> anyhow::
     })
 }
 
-/// Runs the critical section again and again, from the word to begin on.
+/// Runs the critical section again and again after the start signal.
 pub async fn contend<W: LockStrategy>(
     job: Contend,
     way: W,
@@ -142,7 +143,7 @@ pub async fn contend<W: LockStrategy>(
 ) -> anyhow::Result<()> {
     let clock = MachineClock::start();
     let (way, critical_section) = (Arc::new(way), Arc::new(CriticalSection::open(&job.counter)?));
-    // The scripts are made known before anything is measured.
+    // Loads the scripts before the measurement.
     let elsewhere = format!("{}-{}", job.name, std::process::id());
     if let Some(held) = way.acquire(&elsewhere, Duration::from_secs(10)).await? {
         way.release(held).await?;
@@ -168,7 +169,7 @@ pub async fn contend<W: LockStrategy>(
     }
     let elapsed_us = (clock.now_ns() - start_ns) / 1_000;
     let after = way.traffic();
-    // What was granted by a push is told apart only now: its place may be answered after it.
+    // Looks up places only now: a grant by push may arrive before the reply with its place.
     for pass in &mut passes {
         pass.place = way.place_of(pass.fence).unwrap_or(0);
     }

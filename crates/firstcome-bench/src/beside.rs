@@ -1,7 +1,8 @@
-//! `firstcome-bench beside PROGRAM`: this build and another one under the same load, round by round.
+//! `firstcome-bench beside PROGRAM`: compares this build with another one under the same load, round by round.
 //!
-//! Rates of two days differ by more than most changes do. So both services run at once, only one of them under load, and the
-//! ratio is taken within a round; which one is first alternates, since the machine's speed drifts within a round too.
+//! Rates of two days differ by more than most changes do. So both services run at once, only one of them under load,
+//! and the ratio is taken within a round. The first one alternates, since the machine's speed drifts within a round
+//! too.
 
 use super::conditions::Conditions;
 use super::coupons::Scratch;
@@ -37,10 +38,10 @@ pub(crate) struct BesideArgs {
     connections: usize,
 }
 
-/// A service of one of the builds, and where it keeps its data until it ends.
+/// A service of one build, with its data directory.
 struct Side {
     service: Service,
-    /// A ticket in line; none if this build has no rooms.
+    /// The path of a waiting ticket; absent if this build has no rooms.
     ticket: Option<String>,
     _scratch: Scratch,
 }
@@ -63,7 +64,7 @@ impl Side {
         Ok(Self { service, ticket, _scratch: scratch })
     }
 
-    /// The requests of a round, as far as this build knows them.
+    /// Returns the requests of a round, as far as this build supports them.
     fn kinds(&self, round: u32) -> [Option<Kind>; 3] {
         let poll = |ticket: &String| Shot { method: "GET", aim: Aim::One(ticket.clone()), key: None, body: no_body };
         [
@@ -76,13 +77,13 @@ impl Side {
 
 const NAMES: [&str; 3] = ["durable claims", "sold out", "polls of a ticket"];
 
-/// A kind of request, with the status that it must have.
+/// A kind of request, with its required status.
 struct Kind {
     status: u16,
     shot: Shot,
 }
 
-/// The path of a ticket that waits.
+/// Joins a paused room, and returns the path of the ticket.
 async fn ticket(address: SocketAddr) -> anyhow::Result<Option<String>> {
     let shot = |method, path: &str, body| Shot { method, aim: Aim::One(path.into()), key: Some(KEY.into()), body };
     let room = shot("PUT", "/v1/rooms/line", |_, _| r#"{"max_active":1,"paused":true}"#.into());
@@ -95,7 +96,7 @@ async fn ticket(address: SocketAddr) -> anyhow::Result<Option<String>> {
     Ok(Some(format!("/v1/rooms/line/tickets/{ticket}")))
 }
 
-/// Requests per second of this build and of the other one, in one round.
+/// Requests per second of both builds, in one round.
 #[derive(Clone, Copy)]
 struct Pair {
     ours: f64,
@@ -149,7 +150,7 @@ fn text(pairs: &[Vec<Pair>; 3]) -> String {
     format!("{rows}\n")
 }
 
-/// The middle and the ends of some figures.
+/// The median and the extremes of some figures.
 #[derive(PartialEq, Debug)]
 struct Spread {
     lowest: f64,

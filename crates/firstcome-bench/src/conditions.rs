@@ -1,4 +1,4 @@
-//! Where a benchmark runs: without it a figure says nothing.
+//! The conditions under which a benchmark runs: a figure is meaningless without them.
 
 use crate::file_system;
 use anyhow::{Context, bail};
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// Syncs that are timed.
+/// How many syncs are timed.
 const SYNCS: usize = 200;
 
-/// The machine, the disk, the build.
+/// The machine, the disk and the build.
 #[derive(Serialize)]
 pub(crate) struct Conditions {
     pub(crate) version: &'static str,
@@ -26,8 +26,8 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Looks at the machine, and times syncs in the directory. Refuses a directory in memory: a sync costs nothing
-    /// there, so every figure would be a lie.
+    /// Reads the properties of the machine, and times syncs in the directory. Refuses a directory in memory: a sync
+    /// costs nothing there, so every figure would be wrong.
     pub(crate) fn measure(directory: &Path) -> anyhow::Result<Self> {
         let file_system = file_system::type_at(directory)?;
         if file_system::is_in_memory(&file_system) {
@@ -51,7 +51,7 @@ impl Conditions {
         })
     }
 
-    /// All of them on one line.
+    /// Returns all conditions on one line.
     pub(crate) fn line(&self) -> String {
         format!(
             "firstcome {} ({:.1} MB{}) · {} CPUs ({}) · {} · fsync p50 {} µs, p99 {} µs\n",
@@ -67,7 +67,7 @@ impl Conditions {
     }
 }
 
-/// Times an append of one page and its sync, as a commit makes it.
+/// Times an append of one page and its sync, as a commit does it.
 fn time_syncs(directory: &Path) -> anyhow::Result<Vec<u64>> {
     let path = directory.join("sync-probe");
     let mut file = File::create(&path).with_context(|| format!("cannot write in {}", directory.display()))?;
@@ -89,7 +89,7 @@ fn cpu_model() -> String {
     model.map_or_else(|| "unknown".into(), |(_, model)| model.to_owned())
 }
 
-/// A duration in whole microseconds.
+/// Converts a duration to whole microseconds.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

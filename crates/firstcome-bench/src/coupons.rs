@@ -1,4 +1,4 @@
-//! `firstcome-bench coupons`: how fast, and is it right.
+//! `firstcome-bench coupons`: measures the speed and the correctness of every strategy.
 
 pub(crate) mod cluster;
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Coupons and claimants of a contest: half of them must go away with nothing.
+/// Coupons and claimants of a contest: half of the claimants must get nothing.
 const CONTEST_LIMIT: u32 = 10_000;
 const CONTEST_USERS: u32 = 20_000;
 
@@ -32,7 +32,7 @@ pub(crate) struct CouponsArgs {
     /// Also run the way of a Redis set on this local Redis
     #[arg(long, value_name = "redis://…")]
     store: Option<String>,
-    /// Measure coupons over Redis and this database instead, as a cluster have them: postgres or mariadb for a server that is
+    /// Measure coupons over Redis and this database instead, as on a cluster: postgres or mariadb for a server that is
     /// started, or the address of one on this machine
     #[arg(long, value_name = "KIND|URL", conflicts_with = "store")]
     sql: Vec<String>,
@@ -54,12 +54,12 @@ pub(crate) struct CouponsArgs {
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     table: bool,
 }
 
-/// A scratch directory that goes away with its benchmark.
+/// A scratch directory that is removed when its benchmark ends.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -72,7 +72,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that stays is in the way of no task: its name holds the process id.
+        // A directory that stays does no harm: its name holds the process id.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -81,7 +81,7 @@ pub(crate) fn name(text: &str) -> anyhow::Result<CouponName> {
     CouponName::parse(text).map_err(|error| anyhow!("{error}"))
 }
 
-/// A store in a directory.
+/// Opens a store in a directory.
 pub(crate) fn disk(directory: &Path) -> anyhow::Result<Embedded> {
     Ok(firstcome::sqlite::open(directory, Arc::new(SystemClock::default()))?)
 }
@@ -100,7 +100,7 @@ pub(crate) fn claim_by(user: &str) -> anyhow::Result<Claim> {
     Ok(Claim { user, attributes: None, request: None })
 }
 
-/// The strategies over Redis and databases.
+/// Runs the strategies over Redis and databases.
 fn run_many(args: &CouponsArgs) -> Outcome {
     let named: Vec<Named> =
         args.sql.iter().map(|sql| Named::parse(sql)).collect::<Result<_, _>>().map_err(Failure::Usage)?;
@@ -222,18 +222,19 @@ fn bare_loop(data: &Path, strategy: &str, batch: usize, time: Duration) -> anyho
     bare::insert(&scratch.0, strategy, batch, time)
 }
 
-/// How long something is asked again that is turned away, where a benchmark needs it done.
+/// How long the benchmark repeats a refused call that must succeed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause after something was turned away.
+/// The pause after a refused call.
 const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 
-/// Whether nothing was done because the store has too much to do, or cannot write for a while. That is a figure, not a failure.
+/// Whether the store did nothing because it is overloaded, or cannot write for a while. That is a figure, not a
+/// failure.
 pub(crate) const fn is_refused(error: &StoreError) -> bool {
     matches!(error, StoreError::Overloaded { .. } | StoreError::NotYet { .. } | StoreError::Unavailable(_))
 }
 
-/// Asks until it is done, and says how often it was turned away.
+/// Repeats a call until it succeeds. Also returns how often it was refused.
 pub(crate) async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
     ask: impl Fn() -> F,
 ) -> Result<(T, u64), StoreError> {
@@ -249,7 +250,7 @@ pub(crate) async fn patiently<T, F: Future<Output = Result<T, StoreError>>>(
     }
 }
 
-/// Everybody asks twice, all at once: exactly N get one, each the same both times, serials 1..N.
+/// All users claim twice, all at once. Returns whether exactly N got one, each the same both times, with serials 1..N.
 async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result<bool> {
     let coupon = name("contest")?;
     put(store, &coupon, CONTEST_LIMIT).await?;
@@ -276,7 +277,7 @@ async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result
     Ok(serials == (1..=CONTEST_LIMIT).collect::<Vec<_>>())
 }
 
-/// Every caller claims again as soon as it is answered.
+/// Runs tasks that claim again after each answer.
 async fn closed_loop(
     store: &(impl CouponStore + Clone + 'static),
     strategy: &str,
@@ -328,8 +329,8 @@ async fn closed_loop(
     Ok(row)
 }
 
-/// Claims arrive at a fixed rate, no matter what became of those before; each is timed from when it should have been sent. Also says
-/// how many were turned away.
+/// Sends claims at a fixed rate, whether or not earlier ones are answered. Each latency counts from the planned
+/// instant. Also returns how many were refused.
 async fn open_loop(
     store: &(impl CouponStore + Clone + 'static),
     per_second: f64,
@@ -376,7 +377,7 @@ async fn open_loop(
     Ok((times, refused))
 }
 
-/// What the crowd hears after the last coupon is gone: one thread per processor asks.
+/// Measures the answer "sold out", with one thread per processor.
 fn sold_out(data: &Path, time: Duration) -> anyhow::Result<ReportRow> {
     let scratch = Scratch::new(data, "sold-out")?;
     let store = disk(&scratch.0)?;

@@ -1,4 +1,4 @@
-//! The same over HTTP: a service of our own as a child process, and plain axum beside it.
+//! Coupons over HTTP: a service as a child process, and plain axum beside it.
 
 use super::coupons::{Scratch, claim_by, disk, name, patiently, put};
 use super::load::{Aim, Load, Shot, fire, once};
@@ -16,12 +16,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Rounds over all kinds of request. Rates are compared within a round, since the machine's speed drifts, and the median
+/// Rounds over all kinds of request. Rates are compared within a round, since the machine's speed drifts. The median
 /// of these ratios counts.
 pub(super) const ROUNDS: usize = 5;
 pub(super) const KEY: &str = "bench-key-of-a-scratch-service";
 
-/// A child that is ended with the benchmark.
+/// A child process that ends with the benchmark.
 pub(super) struct Service {
     child: Child,
     pub(super) address: SocketAddr,
@@ -29,12 +29,12 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Starts this program, which can also serve, and waits for the line that names its address.
+    /// Starts this program, which can also serve, and waits for the line with its address.
     pub(super) fn start(arguments: &[&str]) -> anyhow::Result<Self> {
         Self::start_of(&std::env::current_exe()?, arguments)
     }
 
-    /// The same with another program.
+    /// Starts another program in the same way.
     pub(super) fn start_of(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let watch = Stopwatch::start();
         let mut command = Command::new(program);
@@ -52,7 +52,7 @@ impl Service {
         Ok(Self { child, address, started: watch.elapsed() })
     }
 
-    /// Memory of the process that is in use, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     pub(super) fn rss(&self) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
@@ -63,7 +63,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // Fails only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -76,7 +76,8 @@ pub(crate) struct EmptyRouteArgs {
     redis: Option<String>,
 }
 
-/// Serves one empty route with plain axum until it is killed; and beside it, if there is a Redis, one that runs a bare script.
+/// Serves one empty route with plain axum until it is killed. With a Redis it also serves a route that runs a bare
+/// script.
 pub(crate) fn serve_empty_route(args: &EmptyRouteArgs) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -117,7 +118,7 @@ pub(super) fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
     Shot { method: "POST", aim, key: Some(KEY.into()), body }
 }
 
-/// The kinds of request, each with the status that it must have.
+/// A kind of request, with its required status.
 struct Kind {
     name: &'static str,
     status: u16,
@@ -136,7 +137,7 @@ fn kinds(round: usize) -> [Kind; 5] {
     ]
 }
 
-/// Measures the kinds of request and how they compare.
+/// Measures the kinds of request, and compares them.
 pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &mut Report) -> anyhow::Result<()> {
     let scratch = Scratch::new(data, "http")?;
     let directory = scratch.0.to_str().context("the directory's name is not text")?;
@@ -173,7 +174,7 @@ pub(crate) fn measure(data: &Path, connections: usize, time: Duration, report: &
     Ok(())
 }
 
-/// The median of the ratios within each round.
+/// Returns the median of the ratios within each round.
 pub(super) fn median_ratio(above: &[Load], below: &[Load]) -> f64 {
     let pairs = above.iter().zip(below);
     let mut ratios: Vec<f64> = pairs.map(|(above, below)| above.per_second() / below.per_second()).collect();
@@ -181,7 +182,7 @@ pub(super) fn median_ratio(above: &[Load], below: &[Load]) -> f64 {
     ratios[ratios.len() / 2]
 }
 
-/// The row of the round in the middle.
+/// Returns the row of the round with the median rate.
 pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> ReportRow {
     loads.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
     let refused = loads.iter().map(Load::refused).sum();
@@ -189,7 +190,7 @@ pub(super) fn middle_row(name: &str, mut loads: Vec<Load>) -> ReportRow {
     ReportRow::new(name, load.times.len(), load.elapsed).latencies(&load.times).refused(refused)
 }
 
-/// Measures memory per claim and how fast a full store starts. Users have 16 bytes; every claim has a key.
+/// Measures memory per claim and the start of a full store. Users have 16 bytes; every claim has a key.
 pub(crate) fn measure_size(data: &Path, count: u32, runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
     let scratch = Scratch::new(data, "size")?;
     let directory = scratch.0.to_str().context("the directory's name is not text")?;
@@ -220,7 +221,7 @@ async fn fill(directory: &Path, count: u32) -> anyhow::Result<()> {
         tokio::spawn(async move {
             for number in (task..count).step_by(tasks as usize) {
                 let mut claim = claim_by(&format!("user-{number:011}"))?;
-                // Any spread-out number will do for a key.
+                // Any well-distributed number can be a key.
                 let key = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
                 claim.request = Some(RequestId { key, body: 0 });
                 let (claimed, _) = patiently(|| store.claim(&coupon, claim.clone())).await?;

@@ -1,3 +1,4 @@
-//! What the benchmark of locks shares with the locks of others in `bench/lock-peers`. The benchmarks themselves are the program.
+//! The worker code that the lock benchmark shares with `bench/lock-peers`. The benchmarks themselves are in the
+//! program.
 
 pub mod bench_worker;

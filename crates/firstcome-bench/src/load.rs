@@ -1,4 +1,4 @@
-//! Load over HTTP: some connections, each with one request under way.
+//! HTTP load: some connections, each with one request under way.
 
 use super::conditions::micros;
 use super::report::{Latencies, latencies};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a load found.
+/// The results of a load.
 pub(crate) struct Load {
     pub(crate) elapsed: Duration,
-    /// Of all but those that were turned away.
+    /// The latencies of all requests that were not refused.
     pub(crate) times: Latencies,
     pub(crate) statuses: BTreeMap<u16, u64>,
 }
@@ -24,12 +24,12 @@ impl Load {
         self.times.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// How many were turned away: the service had too much to do, or its store could not write.
+    /// Returns how many requests were refused: the service was overloaded, or its store could not write.
     pub(crate) fn refused(&self) -> u64 {
         self.statuses.get(&REFUSED).copied().unwrap_or_default()
     }
 
-    /// Fails if anything was answered but with one of these, or turned away.
+    /// Fails if any answer had another status than these or a refusal.
     pub(crate) fn expect(&self, what: &str, wanted: &[u16]) -> anyhow::Result<()> {
         let is_known = |status: &u16| *status == REFUSED || wanted.contains(status);
         if !self.statuses.keys().all(is_known) || self.times.is_empty() {
@@ -39,18 +39,18 @@ impl Load {
     }
 }
 
-/// The status of what was turned away.
+/// The status of a refused request.
 const REFUSED: u16 = 503;
 
-/// Requests with paths of their own that each connection makes beforehand.
+/// How many requests each connection prepares if their paths differ.
 const MADE: usize = 256;
 
-/// What is asked for.
+/// The target of a kind of request.
 #[derive(Clone)]
 pub(crate) enum Aim {
-    /// The same every time.
+    /// The same path each time.
     One(String),
-    /// One of these, another every time.
+    /// A different one of these paths each time.
     Many(Arc<[String]>),
 }
 
@@ -58,13 +58,13 @@ impl Aim {
     fn path(&self, connection: usize, number: usize) -> &str {
         match self {
             Self::One(path) => path,
-            // A large prime, so that neighbours in time are none in the list.
+            // A large prime, so that consecutive requests are far apart in the list.
             Self::Many(paths) => &paths[(connection * 104_729 + number * 15_485_863) % paths.len()],
         }
     }
 }
 
-/// One kind of request; its path and its body may differ from request to request.
+/// A kind of request. Its path and body may differ from request to request.
 #[derive(Clone)]
 pub(crate) struct Shot {
     pub(crate) method: &'static str,
@@ -74,7 +74,7 @@ pub(crate) struct Shot {
 }
 
 impl Shot {
-    /// The request as it goes over the wire.
+    /// Returns the request in the form that the connection sends.
     fn bytes(&self, connection: usize, number: usize) -> String {
         let Self { method, aim, key, body, .. } = self;
         let (path, body) = (aim.path(connection, number), body(connection, number));
@@ -89,7 +89,7 @@ impl Shot {
 }
 
 impl Shot {
-    /// The requests of a connection in turn; none if every one has a body of its own.
+    /// Prepares the requests of a connection, to send in turn; none if each request has a body of its own.
     fn made(&self, connection: usize) -> Vec<String> {
         let count = if let Aim::Many(_) = self.aim { MADE } else { 1 };
         let fresh = (self.body)(connection, 0) != (self.body)(connection, 1);
@@ -97,7 +97,7 @@ impl Shot {
     }
 }
 
-/// Fires for `time` over `connections` connections, in one thread of its own.
+/// Sends requests for `time` over `connections` connections, from a single thread.
 pub(crate) fn fire(address: SocketAddr, shot: &Shot, connections: usize, time: Duration) -> anyhow::Result<Load> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -127,7 +127,7 @@ async fn gun(
     stream.set_nodelay(true)?;
     let (mut times, mut statuses) = (latencies(), BTreeMap::new());
     let mut buffer = Vec::with_capacity(4096);
-    // Everything that can be is made beforehand, so that the generator costs as little as it can, and of all kinds the same.
+    // Requests are prepared where possible, so that the generator costs little, and equally much for all kinds.
     let made = shot.made(connection);
     let watch = Stopwatch::start();
     for number in 0.. {
@@ -149,7 +149,7 @@ async fn gun(
     Ok((times, statuses))
 }
 
-/// Reads one whole answer with a `content-length` and says its status.
+/// Reads one whole answer with a `content-length`, and returns its status.
 async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<u16> {
     buffer.clear();
     loop {
@@ -174,7 +174,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// One request and its answer, status and body, outside any measurement.
+/// Sends one request outside any measurement. Returns status and body.
 pub(crate) async fn once(address: SocketAddr, shot: &Shot) -> anyhow::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(shot.bytes(0, 0).as_bytes()).await?;

@@ -1,4 +1,5 @@
-//! `firstcome-bench locks`: the same critical section under every strategy, by real processes, and what waiting costs.
+//! `firstcome-bench locks`: runs the same critical section under every strategy, in real processes, and measures
+//! waiting.
 
 mod alone;
 mod crowd;
@@ -72,7 +73,7 @@ pub(crate) struct LocksArgs {
     /// Waiters who die in front of a living one
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     dead: u32,
-    /// Also measure another process's lock; as often as wanted
+    /// Also measure the lock of another library; as often as wanted
     ///
     /// The program, which may be followed by its arguments, contends for it as a worker process of the benchmark does. Some
     /// are in bench/, whose README.md says how to write one. The fastest named rslock… has a target.
@@ -80,14 +81,14 @@ pub(crate) struct LocksArgs {
     peers: Vec<Peer>,
     /// Measure locks over five servers instead, which are started for the benchmark
     ///
-    /// A peer is told all addresses, with commas between. The fastest named rslock… has targets, and
-    /// those named redlock… and redsync….
+    /// A peer receives all addresses, separated by commas. The fastest named rslock… has targets, and those named
+    /// redlock… and redsync….
     #[arg(long, conflicts_with = "store")]
     quorum: bool,
-    /// Only measure the layout that is shared with a process, beside who shares it
+    /// Only measure the layout of another library, beside that library itself
     ///
-    /// For redisson name its locks with --peer: the fastest whose name begins with RLock, and the fastest whose name begins
-    /// with RFairLock, are what ours are compared with. bench/peers/README.md says how they are installed.
+    /// For redisson name its locks with --peer. Ours are compared with the fastest peer whose name begins with RLock,
+    /// and with the fastest whose name begins with RFairLock. bench/peers/README.md says how they are installed.
     #[arg(long, value_enum)]
     layout: Option<Shared>,
     /// Directory on a disk, in which a scratch directory is made and removed
@@ -99,7 +100,7 @@ pub(crate) struct LocksArgs {
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     table: bool,
 }
@@ -113,31 +114,32 @@ fn seconds(text: &str) -> anyhow::Result<f64> {
 #[derive(Serialize)]
 struct LockRow {
     strategy: String,
-    /// What a peer says that it is.
+    /// The peer's description of itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     what: Option<String>,
     processes: u32,
     tasks: u32,
     acquisitions: u64,
-    /// Of a counter in a file, read, and written after a tiny pause.
+    /// Lost updates of a counter in a file, which is read, and written after a tiny pause.
     lost_updates: u64,
     per_second: f64,
     wait_p50_us: f64,
     wait_p99_us: f64,
-    /// A process that was never served included.
+    /// Includes waiters that were never served.
     wait_max_us: f64,
-    /// Acquisitions by a process that waited already when the holder before gave the lock back. The rest took a free lock.
+    /// Acquisitions of a lock by a waiter that already waited when the last holder released it. The others took a free
+    /// lock.
     hand_overs: u64,
-    /// From the moment in which a holder began to give the lock back until the next one had it, where one waited.
+    /// From the moment in which a holder began to release the lock until the next waiter had it.
     hand_over_p50_us: Option<f64>,
     hand_over_p99_us: Option<f64>,
     /// The most later arrivals that were served before one waiter.
     greatest_overtaking: u64,
-    /// Waiters who were overtaken at all.
+    /// Waiters that were overtaken at all.
     order_inversions: u64,
     requests_each: Option<f64>,
     pushes_each: Option<f64>,
-    /// What the server says it was asked.
+    /// The calls that the server counted.
     server_calls_each: Option<f64>,
     server_cpu_us_each: Option<f64>,
 }
@@ -155,11 +157,11 @@ impl Figure {
     }
 }
 
-/// What is measured, and what was found.
+/// The settings of the benchmark, and its results so far.
 struct Bench {
-    // Before the directory in which it runs.
+    // Declared before the directory in which it runs, so that it ends first.
     server: Server,
-    /// More of them, for locks over several.
+    /// The further servers, for locks over several.
     others: Vec<Server>,
     scratch: PathBuf,
     processes: u32,
@@ -177,13 +179,13 @@ struct Bench {
 }
 
 impl Bench {
-    /// Where the locks are: all addresses, with commas between.
+    /// Returns the addresses of all servers, separated by commas.
     fn url(&self) -> String {
         let all = std::iter::once(&self.server).chain(&self.others);
         all.map(|server| server.url.as_str()).collect::<Vec<_>>().join(",")
     }
 
-    /// What all servers together count.
+    /// Returns the summed counters of all servers.
     async fn server_figures(&self) -> anyhow::Result<Figures> {
         let mut sum = self.server.figures().await?;
         for server in &self.others {
@@ -270,7 +272,7 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
     judge(rows)
 }
 
-/// All that is measured on one server.
+/// Measures everything that needs one server.
 async fn one_server(bench: &mut Bench) -> anyhow::Result<()> {
     let bar = progress((ALL.len() + bench.peers.len()) as u64 + 4, "");
     hot(bench, &bar).await?;
@@ -289,7 +291,7 @@ fn step(bar: &ProgressBar, doing: &str) {
     bar.inc(1);
 }
 
-/// A lock that loses updates is none, and a control that loses none shows nothing.
+/// Fails if a lock lost updates, or if the control lost none, since the run then proves nothing.
 fn judge(rows: &[LockRow]) -> Outcome {
     let (control, locks): (Vec<&LockRow>, Vec<&LockRow>) =
         rows.iter().partition(|row| row.strategy == Strategy::Control.says());
@@ -302,7 +304,7 @@ fn judge(rows: &[LockRow]) -> Outcome {
     }
 }
 
-/// Every strategy on one hot lock, and how near the line comes to what the wire allows.
+/// Measures every strategy on one hot lock, and compares the line with the round trips that it needs at least.
 async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
     let mut trips_us = Vec::new();
     for strategy in ALL {
@@ -337,14 +339,14 @@ async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The locks of others, next to ours.
+/// Measures the locks of other libraries.
 async fn peers(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
     for peer in bench.peers.clone() {
         step(bar, &peer.name);
         let until = Until::TimeMs(bench.time.as_millis() as u64);
         bench.rows.push(hot::run(bench, Entrant::Peer(&peer), until).await?);
     }
-    // However it is set: the fastest counts.
+    // Of all settings of a library the fastest counts.
     let settings = bench.rows.iter().filter(|row| row.strategy.starts_with(RSLOCK)).map(|row| row.per_second);
     let rslock = settings.max_by(f64::total_cmp);
     if let Some((cohort, rslock)) = bench.row(Strategy::Cohort.says()).zip(rslock) {
@@ -354,7 +356,7 @@ async fn peers(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A time as people read it.
+/// Formats a time for people.
 fn time(us: f64) -> String {
     match us {
         ..1_000.0 => format!("{us:.0} µs"),
@@ -371,7 +373,7 @@ impl Report<'_> {
         format!("{}Redis {}, same machine, nothing kept · {load}\n", self.conditions.line(), self.redis)
     }
 
-    /// The report as tables.
+    /// Renders the report as tables.
     fn text(&self) -> String {
         let mut text = self.head();
         let or_dash = |value: Option<String>| value.unwrap_or_else(|| "–".into());

@@ -1,4 +1,4 @@
-//! `firstcome-bench`: the same contended work under every strategy, with the conditions under which it ran.
+//! `firstcome-bench`: measures the same contended work under every strategy, and reports the conditions of the run.
 
 mod auctions;
 mod bare;

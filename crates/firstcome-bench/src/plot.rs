@@ -1,10 +1,10 @@
-//! Strategies side by side, as a drawing that needs nothing else.
+//! Draws strategies side by side, as a self-contained SVG.
 
 use crate::markup::{escaped, put};
 use anyhow::bail;
 use std::path::Path;
 
-/// Widths and heights, in the drawing's own units.
+/// Widths and heights, in units of the drawing.
 const WIDTH: f64 = 900.0;
 const NAMES: f64 = 350.0;
 const VALUES: f64 = 90.0;
@@ -19,12 +19,12 @@ svg{font:13px system-ui,sans-serif;fill:#1d2430;background:#fff}\
 @media (prefers-color-scheme:dark){svg{fill:#e6e9ef;background:#12161c}.soft{fill:#98a2b3}.bar{fill:#5b6b83}\
 .ours{fill:#5b8def}.bad{fill:#f97066}.axis{stroke:#344054}}";
 
-/// What is drawn.
+/// The content of a drawing.
 pub(super) struct Drawing<'a> {
-    /// Of the page.
+    /// The subject of the page.
     pub(super) subject: &'a str,
     pub(super) title: &'a str,
-    /// Under the title, at most two lines.
+    /// The text under the title, at most two lines.
     pub(super) head: String,
     pub(super) charts: Vec<Chart<'a>>,
 }
@@ -32,20 +32,20 @@ pub(super) struct Drawing<'a> {
 /// One group of bars.
 pub(super) struct Chart<'a> {
     pub(super) title: &'a str,
-    /// How it is read.
+    /// An explanation of the values.
     pub(super) reading: &'a str,
     pub(super) bars: Vec<Bar>,
 }
 
-/// One of them.
+/// One bar.
 pub(super) struct Bar {
     pub(super) name: String,
-    /// With the text beside the bar, if there is a value.
+    /// The value, with the text beside the bar.
     pub(super) value: Option<(f64, String)>,
     pub(super) ours: bool,
 }
 
-/// Refuses a name from which the kind of drawing cannot be told.
+/// Refuses a file name without a known extension.
 pub(super) fn check(path: &Path) -> anyhow::Result<()> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("svg" | "html") => Ok(()),
@@ -53,7 +53,7 @@ pub(super) fn check(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The drawing, or a page with it.
+/// Renders the drawing, or a page with it.
 pub(super) fn draw(path: &Path, drawing: &Drawing<'_>) -> String {
     let svg = svg(drawing);
     if path.extension().is_some_and(|extension| extension == "svg") {
@@ -92,12 +92,12 @@ fn svg(drawing: &Drawing<'_>) -> String {
     svg
 }
 
-/// Lengths are logarithmic: strategies lie powers of ten apart.
+/// Draws a chart with logarithmic lengths: strategies are powers of ten apart.
 fn draw_chart(chart: &Chart<'_>, top: f64, svg: &mut String) {
     let values = || chart.bars.iter().filter_map(|bar| bar.value.as_ref()).map(|(value, _)| *value);
     let most = values().fold(1.0, f64::max);
     let least = values().filter(|value| 0.0 < *value).fold(most, f64::min);
-    // The shortest bar is still one, and powers of ten are equally long in all charts that span as many.
+    // Leaves a visible length to the shortest bar. A power of ten has the same length in charts with the same span.
     let low = least.log10().floor() - 0.5;
     let room = WIDTH - NAMES - VALUES - 12.0;
     let span = most.log10() - low;

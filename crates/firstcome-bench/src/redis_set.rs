@@ -1,5 +1,5 @@
-//! The way that many teams run today: a Redis set of winners with a dummy member so that it can have a TTL, and
-//! one script that counts and adds. The insert into SQL that follows it there is left out, to its advantage.
+//! The way that many teams use today: a Redis set of winners, with a dummy member so that it can have a TTL, and one
+//! script that counts and adds. The insert into SQL that usually follows is left out, in its favour.
 
 use super::conditions::micros;
 use super::report::{Latencies, ReportRow, latencies};
@@ -9,7 +9,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncCommands, Script};
 use std::time::Duration;
 
-/// Counts, then adds. `<=` because the dummy is a member too, as in the published design.
+/// Counts, then adds. `<=`, because the dummy is a member too, as in the published design.
 const SCRIPT: &str = "
 if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 2 end
 if redis.call('SCARD', KEYS[1]) <= tonumber(ARGV[2]) then redis.call('SADD', KEYS[1], ARGV[1]) return 1 end
@@ -34,14 +34,14 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// A set that is empty now.
+    /// Opens the set, and empties it.
     pub(crate) async fn open(url: &str, key: &'static str) -> anyhow::Result<Self> {
         let mut connection = connect(url).await?;
         let _: () = connection.del(key).await?;
         Ok(Self { connection, key, script: Script::new(SCRIPT) })
     }
 
-    /// Adds a user if there are fewer; whether it is new.
+    /// Adds a user if there are fewer than the limit. Returns whether the user is new.
     pub(crate) async fn claim(&self, user: &str, limit: u32) -> anyhow::Result<bool> {
         let mut connection = self.connection.clone();
         let answer: u32 = self.script.key(self.key).arg(user).arg(limit).invoke_async(&mut connection).await?;
@@ -49,12 +49,12 @@ impl Set {
     }
 }
 
-/// The least that a script can do which decides: adds a user to a set if that is below the limit.
+/// The simplest script that decides: adds a user to a set if that is below the limit.
 const BARE: &str = "
 if redis.call('SCARD', KEYS[1]) < tonumber(ARGV[2]) then return redis.call('SADD', KEYS[1], ARGV[1]) end
 return 0";
 
-/// That script, to be run once for each call of another caller.
+/// The bare script, run once per call of another client.
 #[derive(Clone)]
 pub(crate) struct Bare {
     connection: MultiplexedConnection,
@@ -66,7 +66,7 @@ impl Bare {
         Ok(Self { connection: connect(url).await?, script: Script::new(BARE) })
     }
 
-    /// Adds what was sent, as it is.
+    /// Adds the body as a member, unparsed.
     pub(crate) async fn claim(&self, body: &str) -> anyhow::Result<u32> {
         let mut connection = self.connection.clone();
         let mut run = self.script.key("firstcome:bench:bare-http");
@@ -74,7 +74,7 @@ impl Bare {
     }
 }
 
-/// That script for `time` by `tasks` callers on one connection.
+/// Runs the bare script for `time` with `tasks` tasks on one connection.
 pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let key = "firstcome:bench:bare";
     let mut connection = connect(url).await?;
@@ -89,7 +89,7 @@ pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Res
     Ok(ReportRow::new("Redis: bare script, set if below limit", times.len(), elapsed).latencies(&times))
 }
 
-/// A contest for `limit` coupons, then claims for `time` by `tasks` callers on one connection.
+/// Runs a contest for `limit` coupons, then claims for `time` with `tasks` tasks on one connection.
 pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let mut connection = connect(url).await?;
     let key = format!("firstcome:bench:{}", std::process::id());
@@ -108,7 +108,7 @@ pub(crate) async fn run(url: &str, tasks: usize, time: Duration) -> anyhow::Resu
         .into_comparison())
 }
 
-/// Whether `limit` are issued while the dummy is there, and still after it is gone, as after a reload without it.
+/// Returns whether `limit` are issued with the dummy, and also without it, as after a reload.
 async fn contest(connection: &mut MultiplexedConnection, key: &str, limit: u32) -> anyhow::Result<bool> {
     let script = Script::new(SCRIPT);
     let mut exact = true;

@@ -1,4 +1,4 @@
-//! What a benchmark found: rows of figures, and targets that they meet or miss.
+//! The results of a benchmark: rows of figures, and targets that they meet or miss.
 
 use super::conditions::Conditions;
 use crate::failure::Outcome;
@@ -11,18 +11,18 @@ use std::time::Duration;
 /// Latencies in microseconds.
 pub(crate) type Latencies = Histogram<u64>;
 
-/// An empty histogram of up to a minute, to three digits.
+/// Creates an empty histogram of up to a minute, to three digits.
 pub(crate) fn latencies() -> Latencies {
     // The bounds are constants that the library accepts.
     Histogram::new_with_bounds(1, 60_000_000, 3).unwrap_or_else(|_| unreachable!())
 }
 
-/// Whose way of issuing a row measures.
+/// The origin of a strategy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Ours: it must be exact.
+    /// A strategy of firstcome: it must be exact.
     Firstcome,
-    /// A usual way that is measured beside ours, and may be wrong.
+    /// A usual strategy for comparison, which may be wrong.
     Comparison,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct ReportRow {
     #[serde(skip)]
     pub(crate) origin: Origin,
     pub(crate) strategy: String,
-    /// Whether a contest issued exactly N, one each, without a gap. `None` where there is no rule to keep.
+    /// Whether a contest issued exactly N, one each, without a gap. `None` if there is no rule to keep.
     pub(crate) correct: Option<bool>,
     pub(crate) per_second: f64,
     pub(crate) p50_us: Option<u64>,
     pub(crate) p99_us: Option<u64>,
     pub(crate) max_us: Option<u64>,
     pub(crate) per_commit: Option<f64>,
-    /// Requests that were turned away because the store had too much to do, or could not write for a while. They count in no
+    /// Requests that were refused because the store was overloaded, or could not write for a while. They count in no
     /// other figure.
     pub(crate) refused: u64,
 }
@@ -76,7 +76,7 @@ impl ReportRow {
         self
     }
 
-    /// Marks the row as one that is measured beside ours.
+    /// Marks the row as a comparison.
     pub(crate) const fn into_comparison(mut self) -> Self {
         self.origin = Origin::Comparison;
         self
@@ -88,7 +88,7 @@ impl ReportRow {
     }
 }
 
-/// Something that was promised.
+/// A figure with its required value.
 #[derive(Serialize)]
 pub(crate) struct Target {
     pub(crate) what: &'static str,
@@ -112,7 +112,7 @@ impl Target {
     }
 }
 
-/// Targets as a table.
+/// Renders targets as a table.
 pub(crate) fn target_table(targets: &[Target]) -> String {
     let mut table = table(&["Target", ">Wanted", ">Reached", "Met"]);
     for target in targets {
@@ -126,7 +126,7 @@ pub(crate) fn figure(value: f64) -> String {
     if 1_000.0 <= value { grouped(value.round() as u64) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }
 
-/// All of it.
+/// The whole report.
 #[derive(Serialize)]
 pub(crate) struct Report {
     pub(crate) conditions: Conditions,
@@ -144,7 +144,7 @@ impl Report {
         Ok(())
     }
 
-    /// The report as tables.
+    /// Renders the report as tables.
     pub(crate) fn text(&self) -> String {
         let mut text = self.conditions.line();
         let mut rows = table(&[

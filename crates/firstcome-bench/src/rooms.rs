@@ -1,4 +1,4 @@
-//! `firstcome-bench rooms`: what waiting costs, and how exactly people are admitted.
+//! `firstcome-bench rooms`: measures the cost of waiting, and the exactness of admission.
 
 mod cluster;
 mod flow;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Tickets that polls are spread over.
+/// How many tickets the polls are spread over.
 const POLLED: u32 = 65_536;
 
 #[derive(Args)]
@@ -43,8 +43,8 @@ pub(crate) struct RoomsArgs {
     /// People in line
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     people: u32,
-    /// Measure instead what waiting costs Redis, with a room over it and this database: postgres or mariadb for a server that is
-    /// started, or the address of one on this machine
+    /// Measure the load on Redis instead, with a room over it and this database: postgres or mariadb for a server that
+    /// is started, or the address of one on this machine
     #[arg(long, value_name = "KIND|URL")]
     sql: Option<String>,
     /// A Redis that runs, instead of one that is started: an empty database of it is used and emptied; with --sql
@@ -59,7 +59,7 @@ pub(crate) struct RoomsArgs {
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     table: bool,
 }
@@ -77,7 +77,7 @@ fn user(number: u32) -> anyhow::Result<UserId> {
     UserId::parse(&format!("user-{number:011}")).map_err(|error| anyhow!("{error}"))
 }
 
-/// A room in which everybody stays in line.
+/// Returns the settings of a room that admits no visitor.
 fn line_only() -> RoomSettings {
     RoomSettings { paused: true, max_waiting: 100_000_000, ..RoomSettings::with_slots(1) }
 }
@@ -117,7 +117,7 @@ fn finish(args: &RoomsArgs, report: &Report) -> Outcome {
     if wrong { Err(Failure::Refused(anyhow!("a room was not exact"))) } else { Ok(()) }
 }
 
-/// Puts so many people with names of 16 bytes in line, durably, and brings back some of their tickets.
+/// Puts so many people with names of 16 bytes in line, durably, and returns some of their tickets.
 fn fill(directory: &Path, people: u32, runtime: &Runtime, report: &mut Report) -> anyhow::Result<Vec<String>> {
     let store = disk(directory)?;
     let room = name("line")?;
@@ -177,7 +177,7 @@ fn over_http(args: &RoomsArgs, directory: &Path, tickets: Vec<String>, report: &
     let mut loads: [Vec<Load>; 3] = Default::default();
     for round in 0..ROUNDS {
         for ((what, status, shot), loads) in kinds.iter().zip(&mut loads) {
-            // Users of the first round have a place already: others join in the next.
+            // Users of the first round have a place already: other users join in the next rounds.
             let shot = if round == 0 || *status != 201 { shot.clone() } else { again(shot, round)? };
             let load = fire(service.address, &shot, args.connections, args.time)?;
             load.expect(what, &[*status])?;
@@ -195,7 +195,7 @@ fn over_http(args: &RoomsArgs, directory: &Path, tickets: Vec<String>, report: &
     Ok(())
 }
 
-/// The same shot with people of another round.
+/// Returns the same request with users of another round.
 fn again(shot: &Shot, round: usize) -> anyhow::Result<Shot> {
     let bodies: [fn(usize, usize) -> String; 4] = [
         |connection, number| fresh_body(100 + connection, number),

@@ -1,10 +1,11 @@
-//! `firstcome export` and `firstcome import`: coupons and claims, waiting rooms, members, listings and bids as JSON lines or CSV,
-//! out of a directory or a deployment of a cluster, and into one.
+//! `firstcome export` and `firstcome import`: coupons and claims, waiting rooms, members, listings and bids as JSON
+//! lines or CSV, from and to a directory or a deployment of a cluster.
 //!
-//! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, people in line, points, digests of
-//! callers' keys; what is imported from them is the same store again. CSV carries the claims, for people and spreadsheets;
-//! imported into a coupon of a directory, or into one that `--coupon` makes, it takes over winners from elsewhere. Into a coupon
-//! that a deployment has nothing comes in: its sequencer would not know of it.
+//! JSON lines carry everything that lasts: settings, secrets, redemptions, idempotency keys, visitors in line, points,
+//! digests of callers' keys. An import of them makes an equal store. CSV carries the claims only, for people and
+//! spreadsheets. An import of CSV into a coupon of a directory, or into one that `--coupon` makes, takes over winners
+//! from another system. A deployment refuses an import into a coupon that it has already, since the coupon's sequencer
+//! would not know of the new claims.
 
 mod auction_lines;
 mod csv_rows;
@@ -40,7 +41,7 @@ use std::path::{Path, PathBuf};
 use target::Target;
 use tokio::runtime::Runtime;
 
-/// How the data is written.
+/// The format of the data.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// One JSON object per line: everything
@@ -56,7 +57,7 @@ impl Format {
     }
 }
 
-/// Where the data lies.
+/// The store to export from or import into.
 #[derive(Args)]
 struct ArchiveStoreArgs {
     /// Directory of the embedded store
@@ -75,7 +76,7 @@ struct ArchiveStoreArgs {
 }
 
 impl ArchiveStoreArgs {
-    /// The servers if it is these, and how secrets stand in the data.
+    /// Returns the servers, if the store is a deployment, and how the data holds secrets.
     fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
         let Some((redis, sql)) = self.redis.as_ref().zip(self.sql.as_ref()) else {
             return Ok((None, Secrecy(cluster::maybe_secret(self.secret_file.as_deref())?)));
@@ -103,7 +104,7 @@ pub(crate) struct ExportArgs {
 
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// No service may be using the directory; a deployment may serve
+    /// The store. No service may be using a directory; the nodes of a deployment may be running
     #[command(flatten)]
     place: ArchiveStoreArgs,
     /// Make this coupon first, for claims that come without their coupon
@@ -125,7 +126,7 @@ trait Sink {
     fn coupon(&mut self, coupon: &ArchivedCoupon) -> anyhow::Result<()>;
     fn claim(&mut self, claim: &ArchivedClaim) -> anyhow::Result<()>;
 
-    // What a format does not carry is left out.
+    // A format skips the rows that it does not carry.
     fn secret(&mut self, _secret: &ArchivedSecret) -> anyhow::Result<()> {
         Ok(())
     }
@@ -153,14 +154,14 @@ trait Sink {
     fn finish(&mut self) -> anyhow::Result<()>;
 }
 
-/// What was written or read, to be told.
+/// Counts what was written or read, for the message at the end.
 #[derive(Default)]
 struct Count {
     coupons: u64,
     claims: u64,
     rooms: u64,
     tickets: u64,
-    /// Numbers of which nothing is known.
+    /// Numbers whose tickets are unknown.
     lost: u64,
     listings: u64,
     records: u64,
@@ -168,7 +169,7 @@ struct Count {
 }
 
 impl std::fmt::Display for Count {
-    /// Of rooms and auctions nothing where there is nothing.
+    /// Omits rooms and auctions if there are none.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { coupons, claims, rooms, tickets, lost, listings, records, bids } = self;
         write!(f, "{coupons} coupons and {claims} claims")?;
@@ -217,7 +218,7 @@ impl Count {
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
     let (servers, secrecy) = args.place.read()?;
     let runtime = runtime()?;
-    // Connections end in it.
+    // Connections close in this runtime.
     let _context = runtime.enter();
     let mut source = match &servers {
         Some(servers) => Source::deployment(servers, &runtime)?,
@@ -267,12 +268,12 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     Ok(())
 }
 
-/// Runs what is asked of servers. Nothing else runs meanwhile.
+/// Builds the runtime for calls to the servers. Only the transfer runs in it.
 fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Rooms and auctions, in an order in which they can be read: what a line names came before it.
+/// Exports rooms and auctions, each row after the rows that it refers to.
 fn export_rest(source: &mut Source<'_>, sink: &mut dyn Sink, count: &mut Count) -> anyhow::Result<()> {
     source.pass_secrets()?.iter().try_for_each(|secret| sink.pass_secret(secret))?;
     source.for_each_ticket(|line| {
@@ -307,7 +308,7 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     let input = BufReader::new(bar.wrap_read(input));
     let now = SystemClock::default().now();
     let runtime = runtime()?;
-    // Connections end in it.
+    // Connections close in this runtime.
     let _context = runtime.enter();
     let mut target = match &servers {
         Some(servers) => Target::deployment(servers, &runtime)?,
@@ -326,7 +327,7 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
         Format::Csv => csv_rows::read(input, now, take)?,
     }
     target.finish().map_err(|error| {
-        // A commit without an answer: the same import tells.
+        // A commit without a reply: importing again shows whether it succeeded.
         let what = if source::is_unknown(&error) { "import it again, which tells" } else { "nothing was imported" };
         error.context(format!("at the end; {what}"))
     })?;
@@ -335,13 +336,13 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     Ok(())
 }
 
-/// Attributes in the spelling of the service: without blanks, keys in order.
+/// Returns attributes in the service's canonical form: without blanks, keys in order.
 fn attributes(value: &Value) -> anyhow::Result<Attributes> {
     let object = value.as_object().ok_or_else(|| anyhow!("attributes must be a JSON object"))?;
     Attributes::new(&serde_json::to_string(object)?).ok_or_else(|| anyhow!("attributes are too long"))
 }
 
-/// An instant from RFC 3339.
+/// Parses an RFC 3339 instant.
 fn read_instant(text: &str) -> anyhow::Result<Timestamp> {
     rfc3339::parse(text).ok_or_else(|| anyhow!("{text:?} is not an RFC 3339 time"))
 }

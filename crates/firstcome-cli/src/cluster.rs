@@ -16,14 +16,14 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// How long data that goes in or out as a whole may stand still.
+/// How long an export or import may be idle before the database ends it.
 const TRANSFER_IDLE: Duration = Duration::from_secs(600);
 
-/// How to make a secret, for the caller that has none.
+/// How an operator without a secret makes one.
 const MAKE_ONE: &str = "make one with `head -c 32 /dev/urandom | base64`, and give the same one to every node, in FIRSTCOME_SECRET \
     or with --secret-file FILE";
 
-/// Where a node keeps everything.
+/// The servers of a deployment.
 pub(crate) struct Servers {
     pub(crate) redis: String,
     pub(crate) sql: String,
@@ -31,19 +31,19 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Opens a deployment for data that goes in or out as a whole, on tables that are there already.
+    /// Opens a deployment for an export or import. Its tables must exist.
     pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
         let mut options = ClusterOptions::default();
         options.database.tables = Tables::Require;
-        // A caller that gives or takes the data may be slow.
+        // The program at the other end of a pipe may be slow.
         options.database.idle_timeout = TRANSFER_IDLE;
         let cluster = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
         cluster.map_err(Failure::of_cluster)
     }
 }
 
-/// Reads the secret of the deployment: from the file that a flag names, else from the environment, else from the file that the
-/// settings name.
+/// Reads the secret of the deployment: from the file that a flag names, else from the environment, else from the file
+/// that the settings name. Fails if there is none.
 pub(crate) fn secret(flag: Option<&Path>, setting: Option<&Path>) -> Result<DeploymentSecret, Failure> {
     if let Some(secret) = maybe_secret(flag)? {
         return Ok(secret);
@@ -54,7 +54,7 @@ pub(crate) fn secret(flag: Option<&Path>, setting: Option<&Path>) -> Result<Depl
     }
 }
 
-/// The same if there is one in that file or in the environment.
+/// Reads the secret from that file, else from the environment, if there is one.
 pub(crate) fn maybe_secret(flag: Option<&Path>) -> Result<Option<DeploymentSecret>, Failure> {
     let text = match flag {
         Some(path) => Some(read(path)?),
@@ -73,18 +73,18 @@ fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
     DeploymentSecret::new(text).ok_or_else(|| Failure::Usage(short()))
 }
 
-/// A node that is open: what an [`App`] is made of.
+/// An open node: the parts of an [`App`].
 pub(crate) struct Node {
     pub(crate) cluster: Cluster,
     auctions: SqlAuctions,
     locks: Locks,
     handle_key: HandleKey,
-    /// Where everything is kept, without passwords.
+    /// The addresses of the servers, without passwords.
     pub(crate) place: String,
 }
 
 impl Node {
-    /// Opens a node on tables that are there already.
+    /// Opens a node. The tables of the database must exist.
     pub(crate) async fn open(servers: &Servers) -> Result<Self, Failure> {
         let Servers { redis, sql, secret } = servers;
         let mut options = ClusterOptions::default();
@@ -96,19 +96,20 @@ impl Node {
             SqlAuctions::open_with(sql, database).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let locks = Locks::redis(redis).await.map_err(|error| Failure::Unreachable(error.into()))?;
         let handle_key = HandleKey::new(cluster.secret(HANDLES).await.map_err(Failure::of_cluster)?);
-        // Only to be printed: one of them may be away, and the others serve.
+        // For the start message only: one server may be down while the others serve.
         let known = cluster.link().servers().await.unwrap_or_default();
         let known: Vec<String> = known.iter().map(|facts| facts.address.clone()).collect();
         let place = format!("redis://{} and {:?}", known.join(","), Address::parse(sql)?);
         Ok(Self { cluster, auctions, locks, handle_key, place })
     }
 
-    /// The keys of the deployment's callers. They are made now if it has none, and shown by whichever node made them.
+    /// Returns the keys of the deployment's callers. Creates them if it has none; only the node that created them
+    /// shows them.
     pub(crate) async fn keys(&self) -> Result<(Keys, Option<Fresh>), Failure> {
         keys::of_deployment(&self.cluster).await
     }
 
-    /// The service over it.
+    /// Builds the service over this node.
     pub(crate) fn app(self, config: Config) -> App {
         App::of_cluster(self.cluster, self.auctions, config, self.locks, self.handle_key)
     }
@@ -124,7 +125,7 @@ pub(crate) struct MigrateArgs {
     json: bool,
 }
 
-/// Brings all tables of a database to this version, and says what it did.
+/// Migrates all tables of a database to this version, and prints what changed.
 pub(crate) fn run_migrate(args: &MigrateArgs) -> Outcome {
     Address::parse(&args.sql).map_err(|error| Failure::Usage(error.into()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -1,16 +1,16 @@
-//! File descriptors: as many as the system lets this process have, and as many connections as fit.
+//! Raises the limit of file descriptors, and limits the connections to what fits.
 
 use firstcome_server::ADMIN_CONNECTIONS_MAX;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that no client's connection takes: those of operators' connections, and those of the stores (files, up to 64
-/// connections to a database, Redis), of listeners and of the runtime.
+/// Descriptors that are not for connections of clients: those of operators' connections, of the stores (files, up to
+/// 64 connections to a database, Redis), of listeners and of the runtime.
 const RESERVE: usize = ADMIN_CONNECTIONS_MAX + 128;
-/// With fewer connections than this nothing is served well. Then the reserve has to do with less.
+/// The fewest connections. If the limit is too low for both, the reserve shrinks.
 const CONNECTIONS_MIN: usize = 16;
 
-/// Raises the soft limit of descriptors to the hard one, and says how many of the wanted connections fit. Logs a warning if
-/// those are fewer.
+/// Raises the soft limit of descriptors to the hard one, and returns how many of the wanted connections fit. Logs a
+/// warning if fewer fit.
 pub(crate) fn fitting(wanted: usize) -> usize {
     let Some(limit) = raised() else { return wanted };
     let fitting = fitting_in(limit, wanted);
@@ -30,7 +30,7 @@ fn fitting_in(limit: usize, wanted: usize) -> usize {
     wanted.min(limit.saturating_sub(RESERVE).max(CONNECTIONS_MIN))
 }
 
-/// The limit that holds now; `None` if there is none.
+/// Raises the limit, and returns the one in force; `None` for no limit.
 fn raised() -> Option<usize> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let wanted = Rlimit { current: maximum, maximum };

@@ -1,4 +1,5 @@
-//! `firstcome doctor`: whether what a service is to rest on keeps what it is told. Writes nothing.
+//! `firstcome doctor`: checks that the disk, Redis and the database of a service keep what it acknowledges. Writes
+//! nothing.
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
@@ -22,22 +23,22 @@ use std::time::Duration;
 static TIME: Script = Script::new("return redis.call('TIME')");
 static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
 
-/// The key that says whose keys are there.
+/// The key that holds the number of the deployment whose keys are on this Redis.
 const MARK_KEY: &[u8] = b"fc:deployment";
 
-/// Clocks that differ by more make "expired" and "not open yet" depend on who is asked.
+/// The largest tolerable skew. Beyond it, "expired" and "not open yet" depend on which machine judges.
 const SKEW_MS_MAX: u64 = 1_000;
 
-/// What to do about copies that may lack what was acknowledged.
+/// The advice about replicas that may lack acknowledged commits.
 const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
 
 /// The default directory of the embedded store.
 const DATA: &str = "./firstcome-data";
-/// So long a service may take to answer.
+/// The longest time for a service to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// A server that could not be looked at.
+/// The verdict on a server that could not be reached.
 const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; nothing of it was looked at");
 
 #[derive(Args)]
@@ -51,7 +52,7 @@ pub(crate) struct DoctorArgs {
     /// Its database, or that of a service of members and listings alone
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: Option<String>,
-    /// File with its secret, which is then compared [default: FIRSTCOME_SECRET]
+    /// File with the secret of the cluster, to check that it is the right one [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// A running service, such as http://127.0.0.1:8080, which is asked as well
@@ -65,12 +66,12 @@ pub(crate) struct DoctorArgs {
     json: bool,
 }
 
-/// What must be said of one thing.
+/// The verdict on one finding.
 enum Verdict {
     Fine,
-    /// Nothing is lost by it, but a caller may want to know.
+    /// Loses nothing, but an operator may want to know.
     Note(&'static str),
-    /// What was told may be lost or contradicted; and what to do.
+    /// Acknowledged data may be lost or contradicted. Holds the advice.
     Unsafe(&'static str),
 }
 
@@ -81,7 +82,7 @@ struct Finding {
     verdict: Verdict,
 }
 
-/// What was looked at so far.
+/// The findings so far.
 #[derive(Default)]
 struct Findings(Vec<Finding>);
 
@@ -91,7 +92,7 @@ impl Findings {
     }
 }
 
-/// Looks at everything, and prints; refuses if anything is unsafe.
+/// Checks everything and prints the findings. Fails if any finding is unsafe.
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
@@ -119,7 +120,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     if let Err(failure @ Failure::Usage(_)) = looked {
         return Err(failure);
     }
-    // What was found before something could not be reached is told all the same.
+    // Prints the findings that preceded a failure before it returns the failure.
     let count = findings.0.iter().filter(|finding| matches!(finding.verdict, Verdict::Unsafe(_))).count();
     if wants_table(args.json) {
         print_table(&findings)?;
@@ -130,7 +131,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     if count == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{count} unsafe"))) }
 }
 
-/// Asks a running service what it has seen.
+/// Asks a running service for its readiness, faults and warnings.
 fn of_service(url: &str, findings: &mut Findings) -> Outcome {
     let url = format!("{}/readyz", url.trim_end_matches('/').trim_end_matches("/readyz"));
     let (status, body) = match health::get(&url, ANSWER_MAX) {
@@ -163,7 +164,7 @@ fn of_service(url: &str, findings: &mut Findings) -> Outcome {
     Ok(())
 }
 
-/// Without a Redis only what a service of members and listings has is looked at.
+/// Checks the database and Redis. Without a Redis it checks only what a service of members and listings needs.
 async fn of_servers(
     redis: Option<&str>,
     sql: &str,
@@ -193,14 +194,14 @@ async fn of_servers(
     Ok(())
 }
 
-/// What a Redis says of the deployment whose keys it has.
+/// The mark of a deployment that a Redis holds.
 enum Mark {
     NotSeen,
     None,
     Of(i64),
 }
 
-/// Looks at a Redis.
+/// Checks a Redis.
 async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result<Mark, Failure> {
     let clock = SystemClock::default();
     let mut options = LinkOptions::default();
@@ -233,7 +234,7 @@ async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result
         }
         Ok::<_, LinkError>(match link.run(&MARK, &[MARK_KEY], &[]).await? {
             Value::Nil => Mark::None,
-            // No deployment has a number below zero: what is not even a number is another application's.
+            // Deployments have no negative numbers: a value that is not a number belongs to another application.
             told => Mark::Of(redis::from_redis_value::<i64>(told).unwrap_or(-1)),
         })
     };
@@ -246,7 +247,7 @@ async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result
     }
 }
 
-/// Whether Redis and the database belong together.
+/// Checks that Redis and the database belong to the same deployment.
 fn of_both(mark: Mark, number: Option<i64>, findings: &mut Findings) {
     let (is, verdict) = match (mark, number) {
         (Mark::NotSeen, _) => return,
@@ -337,7 +338,7 @@ fn of_redis(facts: &ServerFacts, has_early: bool, findings: &mut Findings) {
     findings.say("redis", "min-replicas-to-write", format!("{needed}, {} replicas", facts.replicas), verdict);
 }
 
-/// How far a clock is from this machine's, whose was looked at before and after it.
+/// Reports how far a remote clock is from this machine's, which was read before and after it.
 fn skew(findings: &mut Findings, of: &'static str, there_us: i64, before_us: i64, after_us: i64) {
     let ms =
         if there_us < before_us { before_us - there_us } else { there_us - after_us }.max(0).unsigned_abs() / 1_000;
@@ -370,7 +371,7 @@ fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
                 let verdict = Verdict::Unsafe("take the rights of others away: chmod go= of it");
                 findings.say("directory", name, "others may read it", verdict);
             }
-            // Keys may come by the environment.
+            // The keys may come from the environment.
             Err(_) => findings.say("directory", name, "none", Verdict::Fine),
         }
     }

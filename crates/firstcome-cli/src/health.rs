@@ -1,4 +1,5 @@
-//! `firstcome health`: whether a running service should get requests, by exit code, for containers and supervisors.
+//! `firstcome health`: asks whether a running service is ready, and answers by exit code, for containers and
+//! supervisors.
 
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
@@ -8,12 +9,12 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// Most bytes of an answer that are looked at.
+/// The most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024;
 
 #[derive(Args)]
 pub(crate) struct HealthArgs {
-    /// What to ask
+    /// Address to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080/readyz")]
     url: String,
     /// How long an answer may take
@@ -21,7 +22,7 @@ pub(crate) struct HealthArgs {
     wait: String,
 }
 
-/// Asks. Exit code 0 for an answer of 200, 1 for another one, 3 for none.
+/// Asks the service. Exit code 0 for status 200, 1 for any other status, 3 without an answer.
 pub(crate) fn run(args: &HealthArgs) -> Outcome {
     let wait = duration(&args.wait).map_err(Failure::Usage)?.max(Duration::from_millis(1));
     match get(&args.url, wait)? {
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &HealthArgs) -> Outcome {
     }
 }
 
-/// The status and the body of an answer.
+/// Returns the status and the body of an answer.
 pub(crate) fn get(url: &str, wait: Duration) -> Result<(u16, String), Failure> {
     let usage = || Failure::Usage(anyhow!("{url:?} is not an address like http://127.0.0.1:8080/readyz"));
     let rest = url.strip_prefix("http://").ok_or_else(usage)?;

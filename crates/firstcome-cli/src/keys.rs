@@ -1,5 +1,5 @@
-//! Keys of callers: from the environment or files, else made at the first start, shown once, and kept as digests in the
-//! directory, or in the database of a deployment.
+//! The keys of callers. They come from the environment or files. Otherwise the first start makes them and shows them
+//! once; the data directory, or the database of a deployment, keeps their digests.
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow, bail};
@@ -15,7 +15,7 @@ use std::path::Path;
 const FILE: &str = "keys.toml";
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// What the data directory keeps: digests, from which no caller gets the keys back.
+/// The content of the key file: digests, from which the keys cannot be recovered.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Stored {
@@ -23,13 +23,13 @@ struct Stored {
     service_sha256: Vec<String>,
 }
 
-/// Keys that were made just now, to be shown once.
+/// Keys that this process has just made, and shows once.
 pub(crate) struct Fresh {
     pub(crate) admin: String,
     pub(crate) service: String,
 }
 
-/// A secret of this name: in the environment itself, or in a file that the environment names.
+/// Reads a secret from the environment variable `name`, or from the file that `name_FILE` names.
 pub(crate) fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
     #[expect(clippy::disallowed_methods, reason = "secrets come in by the environment, never by the command line")]
     let read = |name: &str| match std::env::var(name) {
@@ -49,7 +49,7 @@ pub(crate) fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Keys of a text, one per line or with commas between.
+/// Parses keys, separated by newlines or commas.
 fn parse(name: &str, text: &str) -> anyhow::Result<Vec<String>> {
     let keys: Vec<String> =
         text.split([',', '\n']).map(str::trim).filter(|key| !key.is_empty()).map(Into::into).collect();
@@ -86,7 +86,7 @@ fn from_hex(text: &str) -> anyhow::Result<KeyDigest> {
     Ok(KeyDigest::from_bytes(bytes))
 }
 
-/// The keys that came with the call, by the environment or by files that it names.
+/// Returns the keys that the environment holds, or the files that it names.
 pub(crate) fn given() -> Result<Option<Keys>, Failure> {
     let admin = from_environment("FIRSTCOME_ADMIN_KEY").map_err(Failure::Usage)?;
     let service = from_environment("FIRSTCOME_SERVICE_KEYS").map_err(Failure::Usage)?;
@@ -103,14 +103,14 @@ pub(crate) fn given() -> Result<Option<Keys>, Failure> {
     Ok(Some(Keys::Known(known)))
 }
 
-/// The keys of the service over this directory, made now if it has none. Of several processes that find none at the same time
-/// one makes them, and the others use those.
+/// Returns the keys of the service over this directory, and makes them if it has none. If several processes find none
+/// at the same time, one makes them, and the others use those.
 pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
     let path = data.join(FILE);
     if let Some(keys) = stored(&path)? {
         return Ok((keys, None));
     }
-    // With a database the directory holds nothing but the keys, so no other caller has made it.
+    // With a database the directory holds nothing but the keys, so nothing else has created it.
     private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
@@ -120,39 +120,41 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     if is_first {
         return Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)));
     }
-    // A caller was faster, and has shown those: no caller ever sees the ones that were made here.
+    // Another process was faster, and has shown its keys. The keys that were made here are discarded unseen.
     let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
     Ok((keys, None))
 }
 
-/// Under which names the digests are kept beside a deployment.
+/// The names of the digests in the secrets of a deployment.
 const ADMIN: &str = "api_key:admin";
-/// See [`ADMIN`].
+/// The name of the service key's digest; see [`ADMIN`].
 const SERVICE: &str = "api_key:service";
 
-/// The keys of a service over a cluster, made now if it has none. Of several nodes that find none at the same time one makes
-/// them, and the others use those.
+/// Returns the keys of a service over a cluster, and makes them if it has none. If several nodes find none at the same
+/// time, one makes them, and the others use those.
 pub(crate) async fn of_deployment(cluster: &Cluster) -> Result<(Keys, Option<Fresh>), Failure> {
     let fresh = Fresh { admin: make("admin")?, service: make("service")? };
     let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
     let kept = cluster.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_cluster)?;
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
     let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
-    // Else a caller was faster, now or long ago, and has shown those: no caller ever sees the ones that were made here.
+    // If the digests differ, another node was faster, now or long ago, and has shown its keys. Ours are discarded
+    // unseen.
     Ok((keys, (kept == made).then_some(fresh)))
 }
 
-/// Under which name the digest of a further key of a service stands in exported data, from the second one on.
+/// Returns the name, in exported data, of a further service key's digest, from the second one on.
 fn further(number: usize) -> String {
     format!("{SERVICE}:{number}")
 }
 
-/// Whether exported data calls the digest of a further key of a service so: a deployment keeps one.
+/// Whether this is the name of a further service key's digest in exported data. A deployment keeps only one service
+/// key.
 pub(crate) fn is_further(name: &str) -> bool {
     name.strip_prefix(SERVICE).is_some_and(|rest| rest.starts_with(':'))
 }
 
-/// The digests that a directory keeps, as they stand in exported data; none if it keeps none.
+/// Returns the digests of a directory as exported data holds them; none if it has none.
 pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
     let Some(Keys::Known(known)) = stored(&data.join(FILE))? else { return Ok(Vec::new()) };
     let mut services = 0;
@@ -169,7 +171,7 @@ pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
     Ok(secrets.collect())
 }
 
-/// Refuses the digest of another key than a directory keeps under that name: requests with idempotency keys are known by it.
+/// Refuses a digest that differs from the directory's under the same name: idempotency keys are scoped by the digest.
 pub(crate) fn check_archived(data: &Path, secret: &ArchivedSecret) -> anyhow::Result<()> {
     let there = archived(data)?;
     let is_key = secret.name == ADMIN || secret.name == SERVICE || is_further(&secret.name);
@@ -179,7 +181,7 @@ pub(crate) fn check_archived(data: &Path, secret: &ArchivedSecret) -> anyhow::Re
     Ok(())
 }
 
-/// Keeps the digests among these secrets in a directory that keeps none.
+/// Writes the digests among these secrets into a directory that has none.
 pub(crate) fn keep_archived(data: &Path, secrets: &BTreeMap<String, [u8; 32]>) -> anyhow::Result<()> {
     let digest = |name: &str| secrets.get(name).map(|bytes| to_hex(&KeyDigest::from_bytes(*bytes)));
     let (Some(admin_sha256), Some(first)) = (digest(ADMIN), digest(SERVICE)) else { return Ok(()) };
@@ -191,7 +193,7 @@ pub(crate) fn keep_archived(data: &Path, secrets: &BTreeMap<String, [u8; 32]>) -
     Ok(())
 }
 
-/// The keys that this file has digests of, if it is there.
+/// Reads the digests of this file, if it exists.
 fn stored(path: &Path) -> anyhow::Result<Option<Keys>> {
     let text = match std::fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -205,10 +207,10 @@ fn stored(path: &Path) -> anyhow::Result<Option<Keys>> {
     Ok(Some(Keys::Known(known)))
 }
 
-/// Writes a new file that only its owner can read, durably and all at once: a crash leaves all of it or nothing. `false` if
-/// one of that name is there, which stays as it is.
+/// Writes a new file that only its owner can read, durably and atomically: a crash leaves all of it or nothing.
+/// Returns `false`, and changes nothing, if a file of that name exists.
 fn write_private(directory: &Path, path: &Path, bytes: &[u8]) -> std::io::Result<bool> {
-    // Under a name that no other caller has, also no process of the same number in another container.
+    // A random name, since a process in another container may have the same process id.
     let mut part = tempfile::Builder::new().prefix("keys.").suffix(".part").tempfile_in(directory)?;
     part.write_all(bytes)?;
     part.as_file().sync_all()?;
@@ -229,7 +231,7 @@ fn private_directory(path: &Path) -> std::io::Result<()> {
     builder.create(path)
 }
 
-/// A new file that only its owner can read.
+/// Creates a file that only its owner can read.
 pub(crate) fn private_file(path: &Path) -> std::io::Result<std::fs::File> {
     let mut options = std::fs::File::options();
     options.write(true).create_new(true);
@@ -263,7 +265,7 @@ mod tests {
         assert!(from_hex(&"zz".repeat(32)).is_err());
     }
 
-    /// The digests behind keys, as they are stored.
+    /// Returns the digests of keys, as they are stored.
     fn digests(keys: &Keys) -> Vec<String> {
         match keys {
             Keys::Known(known) => known.iter().map(|(_, digest)| to_hex(digest)).collect(),

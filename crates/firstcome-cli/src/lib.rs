@@ -1,7 +1,7 @@
 //! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, drills.
 //!
-//! Exit codes: 0 fine, 1 a check failed or something was refused, 2 usage, 3 the store cannot be reached, 75 a lock was not
-//! obtained in time, 76 a lock was lost; under `lock` that of the command.
+//! Exit codes: 0 success, 1 a check failed or a request was refused, 2 usage, 3 the store cannot be reached, 75 a lock
+//! was not obtained in time, 76 a lock was lost. `lock` returns the exit code of its command.
 
 mod archive;
 mod cluster;
@@ -20,7 +20,7 @@ pub use settings::configuration_markdown;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::{Outcome, end};
-// What the drill and the benchmarks need too.
+// The drill and the benchmarks use these too.
 use firstcome_drill::{arguments, drill, failure, file_system, output, plan};
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ enum Command {
     Man,
 }
 
-/// Runs the program `firstcome` with the arguments of this process, and makes its exit code.
+/// Runs the program `firstcome` with the arguments of this process, and returns its exit code.
 pub fn run() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| lock::explain(error, &arguments).exit());
@@ -111,7 +111,7 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
     Ok(())
 }
 
-/// One page with every subcommand after the other.
+/// Prints one manual page with every subcommand.
 fn man() -> Outcome {
     let mut page = Vec::new();
     let mut command = Cli::command();

@@ -1,17 +1,21 @@
 //! `firstcome lock`: runs a command under a lock, and never beyond it.
 //!
-//! Four processes, each the child of the one before: the holder (this one), which has the lock; the keeper, which kills all of the
-//! command when the guardian dies; the guardian, which ends the command's group before the lease can end; and the gate, which becomes
-//! the command and is killed by the system when the guardian dies. All of them stand before the lock is asked for, so a hand over costs
-//! no start of a process.
+//! Four processes run, each the child of the one before:
 //!
-//! | killed at once | who ends the command |
+//! - the holder (this process), which holds the lock;
+//! - the keeper, which kills the command and all that it started when the guardian dies;
+//! - the guardian, which ends the command's process group before the lease can end;
+//! - the gate, which becomes the command. The kernel kills it when the guardian dies.
+//!
+//! All four exist before the holder asks for the lock, so a handover does not wait for the start of a process.
+//!
+//! | killed at once | what ends the command |
 //! |---|---|
-//! | the holder, or it and the keeper | the guardian, before the lease ends |
-//! | the guardian, or it and the holder | the system the command, and the keeper all that it started, at once |
-//! | the guardian and the keeper | the system the command, and the holder all that it started, at once |
-//! | the keeper | no process needs to |
-//! | all three | the system the command; what it has started runs on |
+//! | the holder, or the holder and the keeper | the guardian, before the lease ends |
+//! | the guardian, or the guardian and the holder | the kernel kills the command, and the keeper all that it started, at once |
+//! | the guardian and the keeper | the kernel kills the command, and the holder all that it started, at once |
+//! | the keeper | nothing: the command goes on |
+//! | all three | the kernel kills the command; processes that it started run on |
 
 mod family;
 mod group;
@@ -50,7 +54,7 @@ use std::time::Duration;
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Where a command finds the lock: as this library lays it out, or as others do.
+/// The keys of the lock on Redis: those of this library, or those of another one.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Layout {
     /// In the order of arrival, with fences
@@ -69,8 +73,9 @@ enum Layout {
 /// group before the lease can end, also if the store hangs or this process is stopped or killed. If both are killed, the command
 /// and all that it has started is killed at once (Linux), unless it runs as another user.
 ///
-/// A process that leaves the group (setsid) may run on when the command has ended; when the lock is lost it is killed too (Linux).
-/// With --wait-children nothing that the command left behind is ended, and the lock is kept until all of it has ended.
+/// A process that leaves the group (setsid) may run on when the command has ended; when the lock is lost it is killed
+/// too (Linux). With --wait-children nothing that the command left behind is ended, and the lock is kept until all of
+/// it has ended.
 ///
 /// With --min-hold the lock is kept for some time after a short command has ended. A signal that ends a process ends this wait
 /// too: the lock is given back at once, and the exit code stays that of the command.
@@ -79,7 +84,7 @@ enum Layout {
 /// runnable.
 #[derive(Args)]
 pub(crate) struct LockArgs {
-    /// Name of the lock; in a layout of others the key, as they make it of theirs
+    /// Name of the lock; with the layout of another library its key on Redis
     name: String,
     /// How long to wait in line; 0s to try once [default: 5s]
     #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION")]
@@ -104,25 +109,27 @@ pub(crate) struct LockArgs {
     /// The holder's name as other clients see it [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
-    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: a directory of the user]
+    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: a directory
+    /// of the user]
     ///
     /// Without it all commands of one user on this machine share a directory, which is made when it is first used: for root
     /// /var/lib/firstcome/locks, else $XDG_STATE_HOME/firstcome/locks or ~/.local/state/firstcome/locks. Commands of different
     /// users, and those under sudo, need a --store to exclude each other.
     ///
-    /// Over several servers that know nothing of each other the lock belongs to whom a majority of them has given it. In
-    /// FIRSTCOME_STORE their addresses stand one after the other, with spaces between.
+    /// Over several independent servers the lock belongs to the caller to which a majority of them has granted it. In
+    /// FIRSTCOME_STORE their addresses are separated by spaces.
     #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
     store: Vec<String>,
     /// Make the directory that --store names if it is not there
     ///
-    /// Without this a missing directory is refused: it may be misspelt, and a lock in a new one would exclude no process. Its
-    /// parent must be there in any case.
+    /// Without this a missing directory is refused: it may be misspelt, and a lock in a new one would exclude no other
+    /// process. Its parent must be there in any case.
     #[arg(long)]
     create: bool,
     /// The servers of the quorum were never used: they need not wait before they vote
     ///
-    /// Without this, and after each start of a server, it waits for a minute: it may have forgotten locks.
+    /// Without this, and after each start of a server, that server does not vote for a minute: it may have forgotten
+    /// locks.
     #[arg(long)]
     new_set: bool,
     /// How the lock is kept in the store
@@ -147,7 +154,7 @@ struct Plan {
     set: NodeSet,
 }
 
-/// The host and the process, as far as they make a name.
+/// Returns the host and the process id, in the characters that a name may have.
 fn default_owner() -> Option<OwnerName> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = host.replace(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-' && letter != '.', "-");
@@ -159,7 +166,7 @@ fn default_owner() -> Option<OwnerName> {
 fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let usage = |error: anyhow::Error| Failure::Usage(error);
     let file = File::read(args.config.as_deref())?;
-    // Others have keys of any form.
+    // The keys of other libraries have any form.
     if args.layout == Layout::Native {
         LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
     }
@@ -188,7 +195,7 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     Ok(Plan { name: args.name.as_str().into(), layout: args.layout, owner, wait, lease, min_hold, stores, set })
 }
 
-/// What a lock that was not obtained comes to.
+/// Translates the error of a lock that was not obtained to an exit code.
 fn failure(name: &str, error: LockError) -> Failure {
     match error {
         LockError::Name { .. } | LockError::Invalid { .. } => Failure::Usage(error.into()),

@@ -1,4 +1,4 @@
-//! `firstcome reconcile`: how sequencers, outboxes and logs stand to the database, and what was repaired.
+//! `firstcome reconcile`: compares the sequencers, outboxes and logs on Redis with the database, and repairs them.
 
 mod auction;
 
@@ -27,12 +27,13 @@ pub(crate) struct ReconcileArgs {
     /// Its database, as postgres://… or mysql://…
     #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
     sql: String,
-    /// Repair what is safe, as a node would: drain, make anew from the database, bring in, forget
+    /// Repair what is safe, as a node would: store outbox entries, rebuild from the database, remove what is no longer
+    /// used
     #[arg(long)]
     fix: bool,
-    /// Go on without what a database has lost that went back (a restored backup, a copy that was behind): begins a new generation of
-    /// each coupon that stands still for it, and prints what is given up; and one of members and listings, whose losses the nodes'
-    /// logs name. Without --redis of members and listings alone
+    /// Go on without the data that the database has lost (a restored backup, a replica that was behind). Begins a new
+    /// generation of each coupon that stands still for it, and prints what is given up. Also begins one of members and
+    /// listings, whose losses are named in the nodes' logs. Without --redis for members and listings alone
     #[arg(long, conflicts_with = "fix")]
     accept_loss: bool,
     /// File with the secret of the deployment, for --fix and --accept-loss [default: FIRSTCOME_SECRET]
@@ -43,7 +44,7 @@ pub(crate) struct ReconcileArgs {
     json: bool,
 }
 
-/// Compares, repairs if that was said, and prints; refuses if something is left to be done.
+/// Compares, repairs if asked to, and prints. Fails if a finding still needs a repair.
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
     let ReconcileArgs { redis, sql, .. } = args;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
         None => runtime.block_on(reconcile(redis, sql)),
     };
     let reconciled = reconciled.map_err(Failure::of_cluster)?;
-    // In the same database; whether anything of them is gone the nodes know alone.
+    // In the same database. Only the nodes know what members and listings have lost.
     let auctions = if args.accept_loss { Some(auction::accept(sql)?) } else { None };
     let left = reconciled.findings.iter().filter(|finding| finding.needs_repair()).count();
     if wants_table(args.json) {

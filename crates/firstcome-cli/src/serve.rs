@@ -1,5 +1,5 @@
-//! `firstcome serve`: the service over the embedded store, of members and listings over a database, or as one node of many
-//! over Redis and a database.
+//! `firstcome serve`: the service over the embedded store, over a database (members and listings only), or as one node
+//! of a cluster over Redis and a database.
 
 use crate::arguments::duration;
 use crate::cluster::{self, Node, Servers};
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How many connections, and waits for locks, may be asked for.
+/// The allowed numbers of connections, and of waits for locks.
 const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
 
 /// The arguments of `firstcome serve`.
@@ -96,13 +96,13 @@ pub struct ServeArgs {
     config: Option<PathBuf>,
 }
 
-/// What is served from where.
+/// The stores of the service.
 enum Stores {
-    /// Everything from the data directory.
+    /// Everything in the data directory.
     Directory,
-    /// Members and listings from a database, by its address.
+    /// Members and listings in the database at this address.
     Auctions(String),
-    /// Everything from servers that other nodes share.
+    /// Everything on servers that other nodes share.
     Fleet(Servers),
 }
 
@@ -112,7 +112,7 @@ struct Plan {
     data: PathBuf,
     stores: Stores,
     dev: bool,
-    /// Keys that came with the call; none if they are those of the data directory.
+    /// Keys from the environment; `None` to use those of the data directory or of the deployment.
     keys: Option<Keys>,
     coupons: Vec<(CouponName, CouponLimit)>,
     allow_origins: Vec<http::HeaderValue>,
@@ -124,7 +124,7 @@ struct Plan {
     locks: LockLimits,
 }
 
-/// Checks a setting of how many there may be at once.
+/// Checks a setting that limits how many there are at once.
 fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
     if AT_ONCE.contains(&count) {
         return Ok(count);
@@ -133,19 +133,19 @@ fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
     Err(Failure::Usage(anyhow!("{name} must be {min} to {max}, not {count}")))
 }
 
-/// A limit per minute and address; none for 0.
+/// Returns the limit per minute and address; `None` for 0.
 fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
     given.map_or(Some(default), |given| NonZeroU32::new(given).map(RateLimit::per_minute))
 }
 
-/// The limits of connections: those that were asked for, as far as the system has file descriptors for them.
+/// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
 fn limits(args: &ServeArgs, file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     if let Some(count) = args.connections_max.or(file.connections_max) {
         limits.connections_max = at_once("connections-max", count)?;
     }
     match args.connections_per_address.or(file.connections_per_address) {
-        // All calls of development come from this machine.
+        // In development mode all calls come from this machine.
         None if args.dev => limits.connections_per_address = None,
         None => {}
         Some(0) => limits.connections_per_address = None,
@@ -199,7 +199,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }
     let data = args.data.or(file.data);
-    // A node of a cluster keeps nothing in a directory.
+    // A node of a cluster stores nothing in a directory.
     if let (Some(data), Stores::Directory | Stores::Auctions(_)) = (&data, &stores)
         && !data.exists()
     {
@@ -224,7 +224,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     })
 }
 
-/// Plants the bug that a drill is to find out.
+/// Plants the bug that a drill has to detect.
 #[cfg(feature = "planted-bugs")]
 #[expect(clippy::disallowed_methods, reason = "no setting: test only")]
 fn plant() -> Outcome {
@@ -235,8 +235,9 @@ fn plant() -> Outcome {
     Err(Failure::Usage(anyhow!("no bug is called {name:?}")))
 }
 
-/// A runtime that takes up what wakes in one burst in the order in which it came. Without the flag in `.cargo/config.toml` it
-/// begins with the last: of bids that arrive together the highest is then judged first, and those before it are too low.
+/// Builds a runtime that runs tasks of one burst in the order in which they woke. Without the flag in
+/// `.cargo/config.toml` the last task runs first. Of bids that arrive together the highest is then judged first, and
+/// the others are too low.
 fn in_order() -> tokio::runtime::Builder {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     #[cfg(tokio_unstable)]
@@ -244,7 +245,7 @@ fn in_order() -> tokio::runtime::Builder {
     builder
 }
 
-/// Runs the service until SIGTERM or SIGINT, and logs to standard error. Once in a process.
+/// Runs the service until SIGTERM or SIGINT, and logs to standard error. Call it once in a process.
 pub fn run(args: ServeArgs) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -263,16 +264,18 @@ pub fn run(args: ServeArgs) -> Outcome {
     let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     if is_new {
-        // An operator who misspelt --data sees here that the service has forgotten everything.
+        // Shows an operator who misspelt --data that the store is empty.
         tracing::info!("made a new empty store at {}", plan.data.display());
     }
     let served = runtime.block_on(serve(&plan, Some(store.clone())));
-    // Everything that was accepted has been answered. The writer finishes what callers gave up on, and tidies the file.
+    // Every accepted request has been answered. The writer finishes calls that their callers gave up, and checkpoints
+    // the file.
     store.close();
     served
 }
 
-/// Makes the coupons of the call that are not there. One that is there keeps its settings: an operator may have changed them since.
+/// Creates the coupons of the command line that do not exist. Never changes an existing one: an operator may have
+/// changed it.
 async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLimit)]) -> Outcome {
     for (name, limit) in coupons {
         match store.coupon(name).await? {
@@ -291,17 +294,17 @@ async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLi
     Ok(())
 }
 
-/// A service that is about to begin.
+/// A service that is ready to start.
 struct Opened {
     app: App,
-    /// Keys that were made now.
+    /// The keys that this start has created.
     fresh: Option<keys::Fresh>,
-    /// What is kept where.
+    /// Where the data is stored, for the start message.
     place: String,
 }
 
-/// Opens the stores that the plan names; the embedded one is open already. Keys come last: those that are made now are shown
-/// this once.
+/// Opens the stores that the plan names; the embedded one is open already. Keys come last, since new keys are shown
+/// only once.
 async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
     let config = |keys| Config {
         keys,
@@ -345,7 +348,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
 }
 
 async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
-    // Before anything is announced: a caller that reads the first line may stop the service at once.
+    // Before the first line is printed: a program that reads it may stop the service at once.
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = bind(plan.listen).await?;
     let admin = match plan.admin_listen {
@@ -357,7 +360,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     let app = Arc::new(opened.app);
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
-        // An error means that the sender is gone, which is the signal too.
+        // An error means that the sender is gone, which is a stop too.
         let _ = stopping.changed().await;
     };
     let router = api::router(Arc::clone(&app));
@@ -393,7 +396,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     Ok(TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?)
 }
 
-/// Tells where it listens, and the keys that were made: on standard output, since programs wait for these lines.
+/// Prints the addresses and the new keys to standard output, since programs wait for these lines.
 fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, opened: &Opened) -> Outcome {
     let mut text = format!("listening on http://{}\n", listener.local_addr()?);
     if let Some(admin) = admin {

@@ -1,4 +1,4 @@
-//! Settings: flags before `FIRSTCOME_*` before `firstcome.toml` before defaults.
+//! Settings. Flags take precedence over `FIRSTCOME_*`, then `firstcome.toml`, then defaults.
 
 mod reference;
 
@@ -14,10 +14,10 @@ use serde::de::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Where the file is looked for without `--config`.
+/// The settings file that is read without `--config`.
 const DEFAULT_FILE: &str = "firstcome.toml";
 
-/// What `firstcome.toml` may say. Names are those of the flags.
+/// The content of `firstcome.toml`. Names are those of the flags.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct File {
@@ -51,7 +51,7 @@ fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Ve
 }
 
 impl File {
-    /// Reads the named file, or `firstcome.toml` here if there is one.
+    /// Reads the named file, or `firstcome.toml` in the working directory if it exists.
     pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
         let path = named.unwrap_or(Path::new(DEFAULT_FILE));
         if named.is_none() && !path.exists() {
@@ -65,9 +65,9 @@ impl File {
     }
 }
 
-/// Checks that a directory which is made now has a parent. A missing parent is more often a misspelt path than a new one.
+/// Checks that a directory to create has a parent. A missing parent is more often a misspelt path than a new one.
 pub(crate) fn check_parent(directory: &Path, flag: &str) -> anyhow::Result<()> {
-    // Of a relative path with one part the parent is the empty path: the working directory.
+    // A relative path with one part has the working directory as its parent.
     let parent = match directory.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => return Ok(()),
@@ -77,7 +77,8 @@ pub(crate) fn check_parent(directory: &Path, flag: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The failure of a command that reads the store of a directory which has none of its files: the path is wrong, and no disk is.
+/// Returns the failure of a command on a directory that has none of the store's files: the path is wrong, not the
+/// disk.
 pub(crate) fn no_store(data: &Path, files: &[&str]) -> Failure {
     let why = match data.is_dir() {
         true => format!("it has no {}", files.join(" and no ")),
@@ -86,7 +87,7 @@ pub(crate) fn no_store(data: &Path, files: &[&str]) -> Failure {
     Failure::Usage(anyhow!("no store at {}: {why}; check --data", data.display()))
 }
 
-/// A coupon on the command line: `NAME=LIMIT`.
+/// Parses a coupon of the command line: `NAME=LIMIT`.
 pub(crate) fn coupon(text: &str) -> anyhow::Result<(CouponName, CouponLimit)> {
     let (name, limit) = text.split_once('=').ok_or_else(|| anyhow!("write NAME=LIMIT"))?;
     let name = CouponName::parse(name).map_err(|error| anyhow!("the name {error}"))?;

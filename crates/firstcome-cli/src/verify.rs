@@ -1,4 +1,4 @@
-//! `firstcome verify`: every stored invariant, with counts.
+//! `firstcome verify`: checks every stored invariant, and counts breaches.
 
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
@@ -15,7 +15,7 @@ use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// [`VerifyStoreArgs`], of which one place is left.
+/// [`VerifyStoreArgs`] with exactly one store: a directory or a database.
 pub(crate) struct VerifyArgs(VerifyStoreArgs);
 
 #[derive(Args)]
@@ -29,7 +29,7 @@ struct VerifyStoreArgs {
     /// Redis or Valkey of a cluster, which is compared with the database; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
     redis: Option<String>,
-    /// File with the secret of the deployment, with which its secrets are then opened [default: FIRSTCOME_SECRET]
+    /// File with the secret of the deployment, to check the stored secrets too [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
     /// Print JSON also on a terminal
@@ -38,7 +38,7 @@ struct VerifyStoreArgs {
 }
 
 impl FromArgMatches for VerifyArgs {
-    /// What stands in the command decides where the environment names both places: the same environment serves all commands.
+    /// Lets the command line win if the environment names both stores: the same environment serves all commands.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = VerifyStoreArgs::from_arg_matches(matches)?;
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
@@ -69,7 +69,7 @@ impl Args for VerifyArgs {
     }
 }
 
-/// Checks and prints; refuses if anything is broken.
+/// Runs the checks and prints them. Fails if any invariant is broken.
 pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     let (checks, not_checked) = match &args.sql {
         Some(url) => of_servers(args, url)?,
@@ -100,7 +100,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
     }
     let (has_data, has_locks) = (has_data.unwrap_or(true), has_locks.unwrap_or(true));
     let mut checks = Vec::new();
-    // A directory that only commands have taken locks in has nothing else.
+    // A directory may hold locks only.
     if has_data {
         checks.extend(verify(data).map_err(Failure::Store)?);
     }
@@ -110,7 +110,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
     Ok(checks)
 }
 
-/// The checks, and what could not be checked.
+/// Checks the servers. Returns the checks, and what could not be checked.
 fn of_servers(args: &VerifyStoreArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = cluster::maybe_secret(args.secret_file.as_deref())?;

@@ -1,15 +1,15 @@
-//! Sells one thing once: to the member that bids most in time, or to the member that comes first at a fixed price. Paid in points.
+//! Sells one thing once: to the highest bidder in time, or to the first buyer at a fixed price. Members pay in points.
 //!
-//! A pure state machine. A member that owns a [`Listing`] and the wallets of all who take part applies commands one at a time
-//! and passes in `now`; the order of application *is* the order of arrival.
+//! A pure state machine. Its caller owns a [`Listing`] and the wallets of all members who take part. It applies commands one
+//! at a time and passes in `now`; the order of application *is* the order of arrival.
 //!
 //! # Invariants
-//! - As long as an auction is not settled its highest bid, and no other one, is backed by a hold of exactly its price.
+//! - As long as an auction is not settled, a hold of exactly its price backs the highest bid, and no other bid.
 //! - Each hold ends once: released by a higher bid or after the time to settle, or captured by the sale.
 //! - Bids rise, each by the increment at least, and their instants never fall. No bid counts outside
 //!   `starts_at ≤ now ≤ effective_ends_at`.
-//! - Only an accepted late bid puts the end off, at most `max_count` times. Who has won is the highest bidder at that end.
-//! - A listing is closed once and sold once; what one pays the other gets, in the same step.
+//! - Only an accepted late bid extends the auction, at most `max_count` times. The highest bidder at the final end wins.
+//! - A listing is closed once and sold once; the owner gets what the buyer pays, in the same step.
 //! - A refusal changes nothing.
 
 mod answers;
@@ -28,65 +28,65 @@ use crate::points::{Amount, Balance, Kind, Record, Reference, Wallet};
 use crate::revision::Revision;
 use crate::time::Timestamp;
 
-/// The wallets of all who may take part in a command: its sender, the owner, and the highest bidder.
+/// The wallets of all members who may take part in a command: its sender, the owner, and the highest bidder.
 pub trait Wallets {
-    /// What a member has; nothing of a member of whom nothing is known.
+    /// Returns a member's balance; zero for an unknown member.
     fn balance(&self, member: &MemberName) -> Balance;
 
-    /// The wallet of a member, whose points are about to move; a new one of a member of whom nothing is known.
+    /// Returns the wallet of a member whose points are about to move; a new one for an unknown member.
     fn wallet(&mut self, member: &MemberName) -> &mut Wallet;
 }
 
-/// How far a listing has come.
+/// The phase of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// Not closed, though its time may be over.
     Open,
-    /// Closed then; the highest bidder may settle.
+    /// Closed at this instant; the highest bidder may settle.
     Ended(Timestamp),
     /// Sold and paid for.
     Sold(Sale),
-    /// Closed then for good: no member has bought, and nothing is held.
+    /// Closed at this instant for good: no member bought it, and no points are held.
     Unsold(Timestamp),
 }
 
-/// All that is known of a listing.
+/// The complete state of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingStanding {
-    /// Which.
+    /// The name of the listing.
     pub name: ListingName,
-    /// Who sells, and is paid.
+    /// The member who sells, and is paid.
     pub owner: MemberName,
-    /// The price; of an auction the least first bid.
+    /// The price; for an auction, the lowest first bid.
     pub price: Amount,
-    /// The first instant at which a bid counts, or the thing can be bought.
+    /// The first instant at which a bid or a purchase counts.
     pub starts_at: Timestamp,
     /// How it is sold.
     pub terms: Terms,
-    /// The last instant at which a bid counts, as late bids have put it off; the end of time for a fixed price.
+    /// The last instant at which a bid counts, with extensions; [`Timestamp::MAX`] for a fixed price.
     pub effective_ends_at: Timestamp,
-    /// How often late bids have put it off.
+    /// How often late bids have extended the auction.
     pub extensions: u32,
     /// How many bids were accepted.
     pub bids: u32,
-    /// The last of them.
+    /// The last accepted bid, which is the highest.
     pub highest: Option<Bid>,
-    /// How far it has come.
+    /// The phase of the listing.
     pub phase: Phase,
-    /// How often it was changed, from 1. The fence of what is done because of it.
+    /// The number of changes, from 1. The fence of every effect of a change.
     pub version: u64,
-    /// When it was last changed.
+    /// The instant of the last change.
     pub last_at: Timestamp,
 }
 
-/// What time did to a listing.
+/// The effect of time on a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advance {
-    /// Nothing.
+    /// Nothing happened.
     Nothing,
-    /// It was closed, with a winner who may settle or without one.
+    /// The auction was closed, with a winner who may settle or without one.
     Closed,
-    /// The winner did not settle: the hold was released. It may have been closed in the same step.
+    /// The winner did not settle, so the hold was released. The auction may have been closed in the same step.
     Defaulted,
 }
 
@@ -97,7 +97,7 @@ pub struct Listing {
 }
 
 impl ListingStanding {
-    /// What only an auction has, if it is one.
+    /// Returns the terms of an auction; `None` for a fixed price.
     pub const fn auction_terms(&self) -> Option<&AuctionTerms> {
         match &self.terms {
             Terms::Auction(terms) => Some(terms),
@@ -105,19 +105,19 @@ impl ListingStanding {
         }
     }
 
-    /// What its seller decided. The start is that which it has had.
+    /// Returns the settings in force. The start is always set.
     pub fn settings(&self) -> ListingSettings {
         let (owner, terms) = (self.owner.clone(), self.terms);
         ListingSettings { owner, price: self.price, starts_at: Some(self.starts_at), terms }
     }
 
-    /// The last instant at which the winner may settle, if there is one.
+    /// Returns the last instant at which the winner may settle, if there is one.
     pub fn settles_until(&self) -> Option<Timestamp> {
         let within_ms = self.auction_terms()?.settle_within_ms?;
         Some(self.effective_ends_at.plus_ms(within_ms))
     }
 
-    /// Where it stands. Time decides, whether or not the listing has been closed.
+    /// Returns the state of the listing. It depends on the time, whether or not the listing has been closed.
     pub fn state(&self, now: Timestamp) -> ListingState {
         let now = now.max(self.last_at);
         match &self.phase {
@@ -132,7 +132,7 @@ impl ListingStanding {
         }
     }
 
-    /// The least price that the next bid must have.
+    /// Returns the lowest price of the next bid.
     pub fn minimum(&self) -> u64 {
         let step = self.auction_terms().and_then(|terms| terms.min_increment).map_or(1, Amount::get);
         self.highest.as_ref().map_or(self.price.get(), |highest| highest.price.get() + step)
@@ -158,13 +158,13 @@ impl ListingStanding {
         };
         let (by_ms, max_count) = terms.extend.map_or((0, 0), |extend| (extend.by_ms, extend.max_count));
         let last = terms.ends_at.plus_ms(by_ms.saturating_mul(self.extensions.into()));
-        // Each extension is that of one accepted bid.
+        // Each extension belongs to one accepted bid.
         let extended = self.extensions <= max_count.min(self.bids);
         extended && self.starts_at <= terms.ends_at && (terms.ends_at..=last).contains(&self.effective_ends_at)
     }
 
     fn has_sound_outcome(&self) -> bool {
-        // Never of a fixed price, whose end is that of time. Nothing was changed later than at the last change.
+        // A listing at a fixed price never ends by time, so it is never `over`. No instant is after the last change.
         let over = |at: Timestamp| self.effective_ends_at < at && at <= self.last_at;
         let expired = |at: Timestamp| self.settles_until().is_some_and(|until| until < at);
         match (&self.phase, &self.highest) {
@@ -185,7 +185,7 @@ impl ListingStanding {
 }
 
 impl Listing {
-    /// A new listing. The settings must have passed [`ListingSettings::check`]. Refused: `ends_before_start`.
+    /// Makes a new listing. The settings must have passed [`ListingSettings::check`]. Refused: `ends_before_start`.
     pub fn new(name: ListingName, settings: ListingSettings, now: Timestamp) -> Result<Self, Rejection> {
         let ListingSettings { owner, price, starts_at, terms } = settings;
         let starts_at = starts_at.unwrap_or(now);
@@ -215,9 +215,9 @@ impl Listing {
         Ok(Self { standing })
     }
 
-    /// Takes back what was stored, or says what cannot be true of it.
+    /// Restores a stored listing. The error says what cannot be true of it.
     pub fn restore(standing: ListingStanding) -> Result<Self, Damage> {
-        // A count of changes that no listing lives to see, and that would wrap.
+        // No listing reaches a version above the limit, and a higher one could overflow.
         if !standing.has_sound_bids() || !(1..=BALANCE_MAX).contains(&standing.version) {
             return Err(Damage::Bids);
         }
@@ -227,13 +227,13 @@ impl Listing {
         if standing.has_sound_outcome() { Ok(Self { standing }) } else { Err(Damage::Outcome) }
     }
 
-    /// All that is known of it.
+    /// Returns the complete state of the listing.
     pub const fn standing(&self) -> &ListingStanding {
         &self.standing
     }
 
-    /// Replaces the settings. Everything may change before the start; while it runs an auction may get a later end, and
-    /// nothing else; without a start it keeps the one that it has had. False if nothing changes.
+    /// Replaces the settings. Before the start everything may change. While an auction runs, only its end may change, to a
+    /// later one. Settings without a start keep the present one. Returns false if nothing changes.
     ///
     /// Refused: `settings_changed`, `ends_before_start`, `listing_ended`, `listing_running`.
     pub fn replace(
@@ -282,7 +282,7 @@ impl Listing {
         Ok(true)
     }
 
-    /// Judges one bid and changes nothing. `available` is asked for only if it matters.
+    /// Judges one bid and changes nothing. Calls `available` only if the result depends on it.
     ///
     /// Order of checks: own listing, not in progress, already highest bidder, too low, not enough points.
     pub fn judge_bid(
@@ -311,7 +311,7 @@ impl Listing {
         if available < price.get() { Err(Rejection::InsufficientPoints(available)) } else { Ok(()) }
     }
 
-    /// Places a bid: holds the bidder's points and releases those of the bidder before. The records of both are added to
+    /// Places a bid: holds the bidder's points and releases those of the previous highest bidder. Adds the records of both to
     /// `records`. Refused as [`Self::judge_bid`] says.
     pub fn bid(
         &mut self,
@@ -344,11 +344,12 @@ impl Listing {
         Ok(PlacedBid { bid, effective_ends_at, fence: self.standing.version })
     }
 
-    /// Sells the thing to `buyer`: settles an auction with its winner, or takes a fixed price. The records of buyer and owner are
-    /// added to `records`.
+    /// Sells the listing to `buyer`: settles an auction with its winner, or sells at the fixed price. Adds the records of buyer
+    /// and owner to `records`.
     ///
-    /// Order of checks, of an auction: not ended, not the winner, already sold, settlement expired; of a fixed price: own
-    /// listing, not in progress (before its start), already sold, not enough points. In both last: the owner would have more points than fit.
+    /// Order of checks for an auction: not ended, not the winner, already sold, settlement expired. For a fixed price: own
+    /// listing, not in progress (before its start), already sold, not enough points. Last in both: the owner's balance would be
+    /// too large.
     pub fn purchase(
         &mut self,
         buyer: &MemberName,
@@ -374,7 +375,7 @@ impl Listing {
         Ok(sale)
     }
 
-    /// The winning bid that is paid for, none of a fixed price.
+    /// Returns the winning bid that the buyer pays for; `None` for a fixed price.
     fn judge_purchase(
         &self,
         buyer: &MemberName,
@@ -412,10 +413,10 @@ impl Listing {
         }
     }
 
-    /// When [`Self::advance`] will have something to do; `None` if time changes nothing any more.
+    /// Returns when [`Self::advance`] is due; `None` if time changes nothing any more.
     pub fn due_at(&self) -> Option<Timestamp> {
         self.standing.auction_terms()?;
-        // The last instant of a period still belongs to it, so what lasts to the end of time is never over.
+        // The last instant of a period belongs to it. So a period that lasts to the end of time is never over.
         let after = |last: Timestamp| Timestamp::from_us(last.as_us() + 1);
         match self.standing.phase {
             Phase::Open => after(self.standing.effective_ends_at),
@@ -426,8 +427,8 @@ impl Listing {
         }
     }
 
-    /// Does what time has made due: closes the auction, and releases the hold of a winner who did not settle. The record of
-    /// that is added to `records`. A second time has no effect.
+    /// Does what is due: closes the auction, and releases the hold of a winner who did not settle. Adds the record of that to
+    /// `records`. A second call has no effect.
     pub fn advance(&mut self, wallets: &mut impl Wallets, now: Timestamp, records: &mut Vec<Record>) -> Advance {
         let now = now.max(self.standing.last_at);
         if self.due_at().is_none_or(|due_at| now < due_at) {
@@ -454,7 +455,7 @@ impl Listing {
         }
     }
 
-    /// Ends the hold behind a bid that is not to be paid.
+    /// Releases the hold behind a bid whose bidder will not pay.
     fn release(&self, bid: &Bid, wallets: &mut impl Wallets, now: Timestamp, records: &mut Vec<Record>) {
         #[cfg(feature = "planted-bugs")]
         if planted::is(Bug::HoldNotReleased) {
@@ -476,7 +477,7 @@ impl Listing {
         }
     }
 
-    /// Puts the end off if a bid at this instant is late.
+    /// Extends the auction if a bid at this instant is late.
     fn put_off(&mut self, now: Timestamp) {
         if let Some(extend) = self.standing.is_late(now) {
             self.standing.effective_ends_at = self.standing.effective_ends_at.plus_ms(extend.by_ms);
@@ -495,7 +496,7 @@ impl Listing {
     }
 }
 
-/// Moves points as was judged before: it cannot fail.
+/// Moves points. The movement was judged before, so it cannot fail.
 fn move_points(
     wallets: &mut impl Wallets,
     member: &MemberName,

@@ -1,15 +1,15 @@
 //! Issues a limited number of coupons, first come, first served, one each.
 //!
-//! A pure state machine. A user that owns it applies commands one at a time and passes in `now`; the order of application
-//! *is* the order of arrival.
+//! A pure state machine. Its caller applies commands one at a time and passes in `now`; the order of application *is* the
+//! order of arrival.
 //!
 //! # Invariants
 //! - No oversell: `issued ≤ limit`. No undersell: no user is told "sold out" while `issued < limit`.
 //! - One each: a user holds at most one coupon, and its serial never changes.
 //! - Gapless: the serials in use are exactly `1..=issued`, in the order in which claims were accepted, and their
 //!   instants never fall.
-//! - A refusal that rests on claims ([`Rejection::SoldOut`], [`Rejection::AlreadyIssued`]) says on how many
-//!   ([`Coupon::rests_on`]): it may be told only once these are durable.
+//! - Some refusals rest on claims ([`Rejection::SoldOut`], [`Rejection::AlreadyIssued`]). [`Coupon::rests_on`] returns on how
+//!   many. The caller reports such a refusal only once these claims are durable.
 
 mod book;
 mod standing;
@@ -26,33 +26,33 @@ use hashbrown::HashMap;
 pub use standing::CouponStanding;
 use std::hash::RandomState;
 
-/// The place of a claim: 1 for the first one, without gaps.
+/// The number of a claim in its coupon: 1 for the first one, without gaps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Serial(u32);
 
 impl Serial {
-    /// A serial from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
+    /// Makes a serial from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
     pub const fn new(number: u32) -> Option<Self> {
         if number == 0 || COUPON_LIMIT_MAX < number { None } else { Some(Self(number)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
 }
 
-/// How many coupons there are: 1 to [`COUPON_LIMIT_MAX`].
+/// The limit of a coupon: 1 to [`COUPON_LIMIT_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CouponLimit(u32);
 
 impl CouponLimit {
-    /// A limit from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
+    /// Makes a limit from its number; `None` outside `1..=`[`COUPON_LIMIT_MAX`].
     pub const fn new(count: u32) -> Option<Self> {
         if count == 0 || COUPON_LIMIT_MAX < count { None } else { Some(Self(count)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }
@@ -65,13 +65,13 @@ macro_rules! bounded_text {
         pub struct $name(Box<str>);
 
         impl $name {
-            /// Takes the text; `None` if it has too many bytes, or a character that it may not have.
+            /// Takes the text; `None` if it has too many bytes or a character that is not allowed.
             pub fn new(text: &str) -> Option<Self> {
                 let allowed: fn(char) -> bool = $allowed;
                 (text.len() <= $bytes_max && text.chars().all(allowed)).then(|| Self(text.into()))
             }
 
-            /// The text.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -86,44 +86,44 @@ bounded_text!(
     |character| !character.is_control()
 );
 bounded_text!(
-    /// What a claim carries along, at most [`ATTRIBUTES_BYTES_MAX`] bytes of JSON. The rules never look inside.
+    /// JSON that a claim carries along, at most [`ATTRIBUTES_BYTES_MAX`] bytes. The rules never look inside.
     Attributes,
     ATTRIBUTES_BYTES_MAX,
     |_| true
 );
 
-/// When a claim is acknowledged.
+/// When a store acknowledges a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Acknowledge {
-    /// Once it is stored: what was told cannot be lost.
+    /// Once the claim is stored: an acknowledged claim cannot be lost.
     #[default]
     Stored,
-    /// Once its place is certain. Where one server decides the order and another one stores, it can still be lost with the
-    /// first; it has no serial and no code until it is stored.
+    /// Once the place of the claim is certain. If one server orders claims and another one stores them, a loss of the first
+    /// can still lose the claim. It has no serial and no code until it is stored.
     Placed,
 }
 
-/// What an operator decides about a coupon.
+/// The settings of a coupon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CouponSettings {
-    /// How many there are.
+    /// How many coupons there are.
     pub limit: CouponLimit,
-    /// Issuing begins at this instant (inclusive); always open before [`Self::expires_at`] without it.
+    /// Issuing begins at this instant (inclusive). Without it, the coupon is open until [`Self::expires_at`].
     pub opens_at: Option<Timestamp>,
     /// Issuing ends at this instant (exclusive).
     pub expires_at: Option<Timestamp>,
     /// Redeeming ends at this instant (exclusive).
     pub redeem_until: Option<Timestamp>,
-    /// For people.
+    /// The title for people.
     pub title: Option<Title>,
-    /// Public claims need a pass of this room.
+    /// The room whose pass a public claim needs.
     pub room: Option<RoomName>,
-    /// When claims are acknowledged. Stores that decide and store in one step know no difference.
+    /// When claims are acknowledged. Has no effect in stores that order and store claims in one step.
     pub acknowledge: Acknowledge,
 }
 
 impl CouponSettings {
-    /// Settings with a limit and nothing else.
+    /// Makes settings with a limit and nothing else.
     pub const fn with_limit(limit: CouponLimit) -> Self {
         Self {
             limit,
@@ -140,9 +140,9 @@ impl CouponSettings {
 /// One request for one coupon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// Who asks.
+    /// The user who claims.
     pub user: UserId,
-    /// Kept with the claim, never judged.
+    /// JSON to keep with the claim; the rules ignore it.
     pub attributes: Option<Attributes>,
     /// Present if the caller sent an idempotency key.
     pub request: Option<RequestId>,
@@ -151,18 +151,18 @@ pub struct Claim {
 /// A claim that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Issued {
-    /// Its place.
+    /// The number of the claim.
     pub serial: Serial,
     /// When it was accepted, by the store's clock.
     pub issued_at: Timestamp,
 }
 
-/// One request to use up a coupon.
+/// One request to redeem a coupon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redeem {
-    /// The serial that the voucher code stands for; `None` if the code is not one of ours.
+    /// The serial of the voucher code; `None` if the code is not a valid one.
     pub serial: Option<Serial>,
-    /// Who redeems; checked against the claimant if given.
+    /// The user who redeems; if present, it must be the user of the claim.
     pub user: Option<UserId>,
     /// Present if the caller sent an idempotency key.
     pub request: Option<RequestId>,
@@ -171,23 +171,23 @@ pub struct Redeem {
 /// A redemption that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Redeemed {
-    /// Which coupon.
+    /// The serial of the redeemed claim.
     pub serial: Serial,
     /// When it was redeemed, by the store's clock.
     pub redeemed_at: Timestamp,
 }
 
-/// An effect, and whether this very request had it before.
+/// The effect of a request, and whether a repeat caused it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<T> {
     /// It happened now.
     New(T),
-    /// It happened when the same request (same key, same body) came first; nothing happened now.
+    /// It happened at an earlier copy of the same request (same key, same body). Nothing happened now.
     Again(T),
 }
 
 impl<T> Effect<T> {
-    /// The same effect, told in another way.
+    /// Converts the value of the effect.
     pub fn map<U>(self, tell: impl FnOnce(T) -> U) -> Effect<U> {
         match self {
             Self::New(value) => Effect::New(tell(value)),
@@ -195,7 +195,7 @@ impl<T> Effect<T> {
         }
     }
 
-    /// What the effect is.
+    /// Returns the value of the effect.
     pub fn into_inner(self) -> T {
         match self {
             Self::New(value) | Self::Again(value) => value,
@@ -213,17 +213,17 @@ pub enum Rejection {
     KeyReused(Serial),
     /// The user holds this coupon already.
     AlreadyIssued(Issued),
-    /// The coupon is deleted.
+    /// An operator deleted the coupon.
     Deleted,
     /// Issuing begins later.
     NotOpen(Timestamp),
     /// Issuing (or, for a redemption, redeeming) ended then.
     Expired(Timestamp),
-    /// All are issued.
+    /// All coupons are issued.
     SoldOut,
     /// The settings have changed since they were read.
     SettingsChanged,
-    /// The new limit is below what is issued.
+    /// The new limit is below the number of issued coupons, which it carries.
     LimitBelowIssued(u32),
     /// The room of a coupon with claims cannot change.
     RoomFixed,
@@ -231,12 +231,12 @@ pub enum Rejection {
     UnknownCode,
     /// The code belongs to another user.
     WrongUser,
-    /// The code was used up before.
+    /// The code was redeemed before.
     AlreadyRedeemed(Redeemed),
 }
 
 impl Rejection {
-    /// The stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
+    /// Returns the stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::UnknownCoupon => "unknown_coupon",
@@ -256,23 +256,23 @@ impl Rejection {
     }
 }
 
-/// Where a coupon stands.
+/// The state of a coupon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CouponState {
     /// It opens later.
     Scheduled,
     /// It issues.
     Open,
-    /// All are issued.
+    /// All coupons are issued.
     SoldOut,
     /// Issuing has ended by time.
     Expired,
-    /// An operator ended it for good.
+    /// An operator deleted it for good.
     Deleted,
 }
 
 impl CouponState {
-    /// The state as the HTTP API spells it.
+    /// Returns the state as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -284,26 +284,26 @@ impl CouponState {
     }
 }
 
-/// What is wrong with rows that were stored: see [`Coupon::restore_claim`].
+/// What is wrong with stored rows: see [`Coupon::restore_claim`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A serial is missing or stands twice.
+    /// A serial is missing or occurs twice.
     Gap,
-    /// A user stands in two claims.
+    /// A user has two claims.
     UserTwice,
     /// More claims than the limit allows.
     Oversold,
     /// A later claim has an earlier instant.
     TimeFell,
-    /// An idempotency key stands in two claims.
+    /// An idempotency key has two claims.
     KeyTwice,
-    /// A redemption of a claim that does not exist, or before its claim, or a second one.
+    /// A redemption without its claim, before its claim, or a second one.
     StrayRedemption,
 }
 
 impl Damage {
-    /// The finding in words.
+    /// Describes the damage in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gap => "serials are not exactly 1..issued",
@@ -327,7 +327,7 @@ pub struct Coupon {
 }
 
 impl Coupon {
-    /// A coupon without claims. `hasher` carries the seed that protects the index against chosen collisions.
+    /// Makes a coupon without claims. `hasher` carries the seed that protects the index against chosen collisions.
     pub fn new(settings: CouponSettings, hasher: RandomState) -> Self {
         Self {
             settings,
@@ -339,22 +339,22 @@ impl Coupon {
         }
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub const fn settings(&self) -> &CouponSettings {
         &self.settings
     }
 
-    /// Whether the coupon is deleted.
+    /// Returns whether the coupon is deleted.
     pub const fn is_deleted(&self) -> bool {
         self.deleted
     }
 
-    /// How many are issued.
+    /// Returns how many coupons are issued.
     pub const fn issued(&self) -> u32 {
         self.book.issued()
     }
 
-    /// Where the coupon stands when `issued` of its claims count.
+    /// Returns the coupon's state as if it had `issued` claims.
     pub fn state(&self, issued: u32, now: Timestamp) -> CouponState {
         CouponStanding { issued, ..self.standing() }.state(now)
     }
@@ -363,15 +363,15 @@ impl Coupon {
         CouponStanding { settings: &self.settings, deleted: self.deleted, issued: self.book.issued() }
     }
 
-    /// Whether the time matters to a refusal: else a reader need not look at the clock.
+    /// Returns whether a refusal depends on the time. If not, a reader need not read the clock.
     pub const fn is_timed(&self) -> bool {
         self.settings.opens_at.is_some() || self.settings.expires_at.is_some()
     }
 
     /// Judges one claim and changes nothing.
     ///
-    /// Order of checks: idempotency key, already issued, deleted, not open, expired, sold out. The holder comes before
-    /// the window: who retries after the end must still see the coupon.
+    /// Order of checks: idempotency key, already issued, deleted, not open, expired, sold out. A user's earlier claim comes
+    /// before the window: a user who retries after the end must still see the coupon.
     pub fn judge_claim(&self, claim: &Claim, now: Timestamp) -> Result<Effect<Issued>, Rejection> {
         if let Some(request) = claim.request
             && let Some((body, serial)) = self.claim_keys.find(request.key)
@@ -389,8 +389,8 @@ impl Coupon {
         Ok(Effect::New(Issued { serial: self.next_serial(), issued_at: now.max(self.last_issued_at()) }))
     }
 
-    /// On how many durable claims an answer of [`Self::judge_claim`] rests: once so many are durable it may be told.
-    /// `None` for a new claim, which must be written first.
+    /// Returns on how many durable claims an answer of [`Self::judge_claim`] rests: the caller may report it once so many are
+    /// durable. `None` for a new claim, which must be written first.
     pub fn rests_on(&self, answer: &Result<Effect<Issued>, Rejection>) -> Option<u32> {
         match answer {
             Ok(Effect::New(_)) => None,
@@ -403,7 +403,7 @@ impl Coupon {
         }
     }
 
-    /// Judges one claim as [`Self::judge_claim`] does and, if it is new, writes it down.
+    /// Judges one claim like [`Self::judge_claim`] and, if it is new, records it.
     pub fn claim(&mut self, claim: &Claim, now: Timestamp) -> Result<Effect<Issued>, Rejection> {
         let answer = self.judge_claim(claim, now);
         if let Ok(Effect::New(issued)) = answer {
@@ -421,8 +421,8 @@ impl Coupon {
 
     /// Judges one redemption and changes nothing.
     ///
-    /// Order of checks: idempotency key, unknown code, wrong user, already redeemed, expired. A deleted or sold-out
-    /// coupon, or one that issues no more, is redeemed all the same.
+    /// Order of checks: idempotency key, unknown code, wrong user, already redeemed, expired. Claims of a deleted, sold-out
+    /// or expired coupon can still be redeemed.
     pub fn judge_redeem(&self, redeem: &Redeem, now: Timestamp) -> Result<Effect<Redeemed>, Rejection> {
         if let Some(request) = redeem.request
             && let Some((body, serial)) = self.redemption_keys.find(request.key)
@@ -451,7 +451,7 @@ impl Coupon {
         Ok(Effect::New(Redeemed { serial, redeemed_at: now.max(self.book.issued_at(serial)) }))
     }
 
-    /// Judges one redemption as [`Self::judge_redeem`] does and, if it is new, writes it down.
+    /// Judges one redemption like [`Self::judge_redeem`] and, if it is new, records it.
     pub fn redeem(&mut self, redeem: &Redeem, now: Timestamp) -> Result<Effect<Redeemed>, Rejection> {
         let answer = self.judge_redeem(redeem, now);
         if let Ok(Effect::New(redeemed)) = answer {
@@ -465,8 +465,8 @@ impl Coupon {
         answer
     }
 
-    /// Takes back the newest claim, which [`Self::claim`] wrote down and which could not be stored. Claims are taken back in
-    /// the reverse of their order; then the coupon is as if they had never come.
+    /// Takes back the newest claim, which [`Self::claim`] recorded and which could not be stored. Take claims back in reverse
+    /// order; then the coupon is as if they had never come.
     pub fn take_back_claim(&mut self, issued: Issued, request: Option<RequestId>) {
         assert_eq!(self.book.issued(), issued.serial.get(), "only the newest claim can be taken back");
         assert!(self.redeemed(issued.serial).is_none(), "its redemption is taken back first");
@@ -476,7 +476,7 @@ impl Coupon {
         }
     }
 
-    /// Takes back a redemption, which [`Self::redeem`] wrote down and which could not be stored.
+    /// Takes back a redemption, which [`Self::redeem`] recorded and which could not be stored.
     pub fn take_back_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) {
         let before = self.redemptions.remove(&redeemed.serial);
         assert!(before.is_some(), "there is no redemption to take back");
@@ -490,19 +490,19 @@ impl Coupon {
         self.standing().judge_settings(revision)
     }
 
-    /// Puts settings in force that [`Self::judge_settings`] let through.
+    /// Puts settings in force that [`Self::judge_settings`] accepted.
     pub fn replace_settings(&mut self, settings: CouponSettings) {
         assert!(!self.deleted, "a deleted coupon has no new settings");
         assert!(self.book.issued() <= settings.limit.get(), "limit below issued");
         self.settings = settings;
     }
 
-    /// Ends the coupon for good. Claims stay readable and redeemable. A second time has no effect.
+    /// Deletes the coupon for good. Claims stay readable and redeemable. A second call has no effect.
     pub const fn delete(&mut self) {
         self.deleted = true;
     }
 
-    /// The claim of a user.
+    /// Returns the claim of a user.
     pub fn claim_of(&self, user: &str) -> Option<Issued> {
         let serial = self.book.find(user)?;
         #[cfg(feature = "planted-bugs")]
@@ -512,18 +512,18 @@ impl Coupon {
         Some(self.issued_as(serial))
     }
 
-    /// The user and instant of a serial of this coupon.
+    /// Returns the user and the claim of a serial of this coupon.
     pub fn claim_at(&self, serial: Serial) -> Option<(&str, Issued)> {
         let known = serial.get() <= self.book.issued();
         known.then(|| (self.book.user(serial), self.issued_as(serial)))
     }
 
-    /// The redemption of a serial.
+    /// Returns the redemption of a serial.
     pub fn redeemed(&self, serial: Serial) -> Option<Redeemed> {
         self.redemptions.get(&serial).map(|&redeemed_at| Redeemed { serial, redeemed_at })
     }
 
-    /// Takes back a stored claim, in serial order, and checks what [`Self::claim`] would have asserted.
+    /// Restores a stored claim, in serial order, and checks what [`Self::claim`] would have asserted.
     pub fn restore_claim(&mut self, issued: Issued, user: &UserId, request: Option<RequestId>) -> Result<(), Damage> {
         if issued.serial.get() != self.book.issued() + 1 {
             return Err(Damage::Gap);
@@ -546,7 +546,7 @@ impl Coupon {
         Ok(())
     }
 
-    /// Takes back a stored redemption.
+    /// Restores a stored redemption.
     pub fn restore_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) -> Result<(), Damage> {
         let serial = redeemed.serial;
         let stray = self.book.issued() < serial.get() || self.redeemed(serial).is_some();
@@ -562,7 +562,7 @@ impl Coupon {
         Ok(())
     }
 
-    /// A serial with its instant. The serial must be one of `1..=issued`.
+    /// Returns a serial with its instant. The serial must be one of `1..=issued`.
     pub fn issued_as(&self, serial: Serial) -> Issued {
         Issued { serial, issued_at: self.book.issued_at(serial) }
     }

@@ -1,4 +1,4 @@
-//! Names and request ids. A value of these types is valid: it was checked where it came in.
+//! Names and request ids. A value of these types is valid: its constructor checked it.
 
 use crate::limits::{NAME_BYTES_MAX, ROOM_NUMBER_MAX};
 use std::fmt;
@@ -16,7 +16,7 @@ pub enum NameError {
     BadStart,
     /// A character other than `A–Z a–z 0–9 . _ : @ -`.
     BadCharacter,
-    /// A user that begins with `pass:`, which is kept for passes without a user.
+    /// A user name that begins with `pass:`, a prefix reserved for passes without a user.
     Reserved,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for NameError {
 
 impl std::error::Error for NameError {}
 
-/// What the users of passes without a user begin with.
+/// The prefix of the user names of passes without a user.
 const RESERVED: &str = "pass:";
 
 fn check_name(text: &str) -> Result<(), NameError> {
@@ -45,7 +45,7 @@ fn check_name(text: &str) -> Result<(), NameError> {
         return Err(NameError::TooLong);
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
-    // First of all: a name in another script is wrong as a whole, not by its first letter.
+    // Checked before the first letter: a name in another script gets one error for all of its characters.
     if !text.bytes().all(allowed) {
         return Err(NameError::BadCharacter);
     }
@@ -59,14 +59,14 @@ macro_rules! name_type {
         pub struct $name($text);
 
         impl $name {
-            /// Checks and takes a name: 1 to 128 bytes of `A–Z a–z 0–9 . _ : @ -`, the first one alphanumeric.
+            /// Parses a name: 1 to 128 bytes of `A–Z a–z 0–9 . _ : @ -`, the first one alphanumeric.
             pub fn parse(text: &str) -> Result<Self, NameError> {
                 let check: fn(&str) -> Result<(), NameError> = $check;
                 check(text)?;
                 Ok(Self(text.into()))
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -84,7 +84,7 @@ macro_rules! name_type {
             }
         }
 
-        // Equal names hash alike, so a map can be asked with a plain text.
+        // Equal names hash alike, so callers can look a name up in a map by `&str`.
         impl std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -94,7 +94,7 @@ macro_rules! name_type {
 }
 
 name_type!(
-    /// The name of a limited coupon. Never used again once the coupon is deleted.
+    /// The name of a coupon. The name of a deleted coupon is never used again.
     CouponName(Box<str>),
     check_name
 );
@@ -104,25 +104,25 @@ name_type!(
     check_name
 );
 name_type!(
-    /// A caller that claims: an id of the caller's own making.
+    /// The user who claims. The caller chooses this id.
     UserId(Box<str>),
     |text| if text.starts_with(RESERVED) { Err(NameError::Reserved) } else { check_name(text) }
 );
 
-// Shared, since these names go to the store and back on every step, and stand in every record.
+// Shared (`Arc`): these names go to the store and back on every step, and every record carries them.
 name_type!(
     /// The name of a lock.
     LockName(Arc<str>),
     check_name
 );
 name_type!(
-    /// A caller that wants a lock, as others are told: a host, a process, a person.
+    /// The holder's name as other clients see it: a host, a process, a person.
     OwnerName(Arc<str>),
     check_name
 );
 
 name_type!(
-    /// A caller that has points, sells, bids and buys.
+    /// The name of a member: an owner of points, who sells, bids and buys.
     MemberName(Arc<str>),
     check_name
 );
@@ -133,12 +133,13 @@ name_type!(
 );
 
 impl UserId {
-    /// Who claims by a pass that names no user: `pass:{number}`. No caller can take such a name by asking for it.
+    /// Makes the user name of a pass that names no user: `pass:{number}`. [`Self::parse`] refuses such names, so no caller
+    /// can choose one.
     pub fn of_pass(number: TicketNumber) -> Self {
         Self(format!("{RESERVED}{}", number.get()).into())
     }
 
-    /// Takes a user back from where it was stored: a name, or one of [`Self::of_pass`].
+    /// Reads a stored user name: an ordinary name, or one that [`Self::of_pass`] made.
     pub fn restore(text: &str) -> Result<Self, NameError> {
         let number = text.strip_prefix(RESERVED).and_then(|digits| digits.parse().ok()).and_then(TicketNumber::new);
         match number.map(Self::of_pass) {
@@ -148,10 +149,11 @@ impl UserId {
     }
 }
 
-/// Makes a repeated request recognisable.
+/// The identity of a request, by which a store recognises a repeat.
 ///
-/// Both parts are digests, made where the request comes in. `key` stands for credential, method, path and the caller's
-/// own key; `body` for what was asked. The same key with another body is a mistake of the caller and is refused.
+/// The server computes both digests when a request arrives. `key` covers the credential, the method, the path and the
+/// caller's idempotency key; `body` covers what the request asks for. The same key with another body is the caller's
+/// mistake: the store refuses it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId {
     /// Digest of the scope and the caller's key: 128 uniformly distributed bits.
@@ -160,17 +162,17 @@ pub struct RequestId {
     pub body: u64,
 }
 
-/// The place of a ticket: 1 for the first one of a room. Numbers are never drawn twice.
+/// The number of a ticket: 1 for the first ticket of a room. A room never draws a number twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TicketNumber(pub(crate) u32);
 
 impl TicketNumber {
-    /// A number; `None` outside `1..=`[`ROOM_NUMBER_MAX`].
+    /// Makes a ticket number; `None` outside `1..=`[`ROOM_NUMBER_MAX`].
     pub const fn new(number: u32) -> Option<Self> {
         if number == 0 || ROOM_NUMBER_MAX < number { None } else { Some(Self(number)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u32 {
         self.0
     }

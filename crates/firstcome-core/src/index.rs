@@ -1,14 +1,14 @@
-//! Hash tables that grow without a pause, and an index of numbers that keeps no copy of what it indexes.
+//! Hash tables that grow without a pause, and an index of numbers that stores no copy of the indexed values.
 //!
-//! Split into shards that grow one at a time: doubling one table of ten million entries would stop the writer for half
-//! a second. The index holds numbers with half of the hash of what they stand for: a lookup compares with the thing
-//! itself, so that no hash can confuse two, and growth need not read the things again.
+//! A table consists of shards that grow one at a time: doubling one table of ten million entries would stop the writer for
+//! half a second. The index stores each number with half of the hash of its value. A lookup compares with the value
+//! itself, so equal hashes confuse nothing. Growth reads only the stored tags, not the values.
 
 use hashbrown::HashTable;
 
 const SHARDS: usize = 256;
 
-/// A hash table in [`SHARDS`] parts, without memory until the first entry.
+/// A hash table in [`SHARDS`] parts. Allocates nothing before the first entry.
 pub(crate) struct Sharded<T> {
     shards: Vec<HashTable<T>>,
 }
@@ -18,7 +18,7 @@ impl<T> Sharded<T> {
         Self { shards: Vec::new() }
     }
 
-    // The table below uses the low and the top bits of the hash: the shard takes some from the middle.
+    // `HashTable` uses the low and the top bits of the hash, so the shard comes from the middle.
     fn shard(hash: u64) -> usize {
         (hash >> 32) as usize % SHARDS
     }
@@ -27,7 +27,7 @@ impl<T> Sharded<T> {
         self.shards.get(Self::shard(hash))?.find(hash, equals)
     }
 
-    /// Adds what is known to be absent.
+    /// Adds an entry. The caller knows that it is absent.
     pub(crate) fn insert(&mut self, hash: u64, value: T, hasher: impl Fn(&T) -> u64) {
         if self.shards.is_empty() {
             self.shards.resize_with(SHARDS, HashTable::new);
@@ -35,7 +35,7 @@ impl<T> Sharded<T> {
         self.shards[Self::shard(hash)].insert_unique(hash, value, hasher);
     }
 
-    /// Takes out the entry that `equals` knows.
+    /// Removes the entry that `equals` recognises.
     pub(crate) fn remove(&mut self, hash: u64, equals: impl FnMut(&T) -> bool) {
         if let Some(shard) = self.shards.get_mut(Self::shard(hash))
             && let Ok(entry) = shard.find_entry(hash, equals)
@@ -45,19 +45,19 @@ impl<T> Sharded<T> {
     }
 }
 
-/// A number in the index.
+/// A number in the index, with its tag.
 #[derive(Clone, Copy)]
 struct IndexSlot {
     tag: u32,
     number: u32,
 }
 
-/// The hash under which a tag is kept: spread over all bits, and made of nothing but the tag.
+/// Spreads a tag over 64 bits. The result depends on nothing but the tag.
 const fn spread(tag: u32) -> u64 {
     (tag as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Numbers by the tag of what they stand for: 9 bytes each at 7/16 to 7/8 load.
+/// Numbers by the tags of their values: 9 bytes each at 7/16 to 7/8 load.
 pub(crate) struct NumberIndex {
     places: Sharded<IndexSlot>,
 }
@@ -67,7 +67,7 @@ impl NumberIndex {
         Self { places: Sharded::new() }
     }
 
-    /// The number with this tag that `is` recognises.
+    /// Finds the number with this tag that `is` recognises.
     pub(crate) fn find(&self, tag: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
         let same = |place: &IndexSlot| place.tag == tag && is(place.number);
         self.places.find(spread(tag), same).map(|place| place.number)
@@ -78,7 +78,7 @@ impl NumberIndex {
         self.places.insert(spread(tag), IndexSlot { tag, number }, |place| spread(place.tag));
     }
 
-    /// Takes a number out; nothing happens if it is not there.
+    /// Removes a number; does nothing if it is absent.
     pub(crate) fn remove(&mut self, tag: u32, number: u32) {
         self.places.remove(spread(tag), |place| place.number == number);
     }

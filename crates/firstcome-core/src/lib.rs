@@ -1,14 +1,15 @@
 //! The rules of firstcome, and nothing else.
 //!
 //! Every rule has the form `state + command + now → answer + change`. Time, identifiers and hash seeds come in as
-//! values, so the same input always gives the same answer: the embedded store runs these rules as they are, the
-//! other stores restate them and are compared with them, the simulator plays them by the million.
+//! values, so the same input always gives the same answer. The embedded store runs these rules unchanged. The other
+//! stores restate them and are compared with them. The simulator runs them in millions of random schedules.
 //!
 //! # What is never here
-//! IO, `async`, a clock, randomness, HTTP, JSON, SQL. Nothing here can fail for a reason of the machine.
+//! IO, `async`, a clock, randomness, HTTP, JSON, SQL. No rule can fail for a reason of the machine.
 //!
-//! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]), and what they share: [`id`] names and request ids, [`time`] instants, [`limits`] every limit with the thing that it protects, [`revision`] settings that replace
-//! others.
+//! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]). What they share: names and request
+//! ids ([`id`]), instants ([`time`]), every limit with what it protects ([`limits`]), and settings that replace others
+//! ([`revision`]).
 
 pub mod auction;
 pub mod coupon;

@@ -12,7 +12,7 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 1024;
 /// Bytes of a coupon's title. It is shown to people, on one line.
 pub const TITLE_BYTES_MAX: usize = 256;
 
-/// Bytes of an `Idempotency-Key`. Only its digest is kept.
+/// Bytes of an `Idempotency-Key`. Stores keep only its digest.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 
 /// Fewest characters of an `Idempotency-Key` on a public call: 22 base64url characters hold 128 bits, so that a
@@ -31,7 +31,7 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Numbers that one room can draw. A ticket's number then fits in a row key beside its room.
 pub const ROOM_NUMBER_MAX: u32 = u32::MAX - 1;
 
-/// People whom one room may hold in line. Protects memory: about 64 bytes each.
+/// Visitors in the line of one room at most. Protects memory: about 64 bytes each.
 pub const ROOM_WAITING_MAX: u32 = 100_000_000;
 
 /// Slots that one room may give at once. Protects memory: about 100 bytes each.
@@ -40,23 +40,24 @@ pub const ROOM_ACTIVE_MAX: u32 = 10_000_000;
 /// Admissions in one period at most.
 pub const ADMIT_COUNT_MAX: u32 = 1_000_000;
 
-/// Shortest and longest period of an admission rate, and of every window and time-out of a room except for the line's.
+/// Shortest and longest period of an admission rate, and of every window and time-out of a room except
+/// [`WAITING_TTL_MS_MAX`].
 pub const ROOM_PERIOD_MS_MIN: u64 = 100;
 /// See [`ROOM_PERIOD_MS_MIN`].
 pub const ROOM_PERIOD_MS_MAX: u64 = 86_400_000;
 
-/// Longest silence after which a caller in line is still kept.
+/// Longest silence after which a room may keep a visitor in line.
 pub const WAITING_TTL_MS_MAX: u64 = 7 * 86_400_000;
 
 /// Bytes of a room's message and of its target.
 pub const ROOM_TEXT_BYTES_MAX: usize = 2_048;
 
-/// Shortest and longest lease of a lock. The shortest protects against leases that end before the answer is read.
+/// Shortest and longest lease of a lock. The shortest protects against leases that end before the client reads the grant.
 pub const LEASE_MS_MIN: u32 = 100;
 /// See [`LEASE_MS_MIN`].
 pub const LEASE_MS_MAX: u32 = 86_400_000;
 
-/// Fewest and most nodes over which a lock is spread. With fewer than three, losing one is losing the lock.
+/// Fewest and most nodes of a quorum. With fewer than three, the loss of one node loses the lock.
 pub const QUORUM_NODES_MIN: usize = 3;
 /// See [`QUORUM_NODES_MIN`]. Protects the time of a grant, which waits for more than half of them.
 pub const QUORUM_NODES_MAX: usize = 9;
@@ -64,11 +65,11 @@ pub const QUORUM_NODES_MAX: usize = 9;
 /// Longest wait for a lock.
 pub const WAIT_MS_MAX: u32 = 3_600_000;
 
-/// Within this a waiter takes up the lock that it was given while it waited, and within this its process is heard of;
-/// else the next one is served. The time that a dead process, or any number of them, costs those behind it.
+/// How long a waiter has to confirm a grant, and how long a process may be silent before it counts as dead. After this time
+/// the lock goes to the next waiter. Any number of dead processes delay the waiters behind them by this time once.
 pub const CLAIM_WINDOW_MS: u32 = 2_000;
 
-/// The largest amount of points that one step moves, and the largest price. Protects the sums below.
+/// Points that one step moves at most, and the largest price. Protects sums from overflow.
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 
 /// The largest balance: the largest integer that every JSON reader keeps exactly.
@@ -86,7 +87,7 @@ pub const EXTENSION_MS_MAX: u64 = 86_400_000;
 /// Longest time that a winner may have to settle.
 pub const SETTLE_MS_MAX: u64 = 366 * 86_400_000;
 
-/// How long the key of a charge or a refund is remembered.
+/// How long a store remembers the idempotency key of a charge or a refund.
 pub const POINTS_KEY_MS: u64 = 30 * 86_400_000;
 
 /// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
@@ -96,7 +97,7 @@ pub const TIMESTAMP_US_MAX: i64 = 253_402_300_799_999_999;
 
 // A row key is `coupon id << 32 | serial`.
 const _: () = assert!(COUPON_LIMIT_MAX < 1 << 27);
-// What one step moves cannot leap over the largest balance and wrap.
+// One step cannot move a balance past the largest one and wrap.
 const _: () = assert!(AMOUNT_MAX < BALANCE_MAX);
 const _: () = assert!(PAGE_ITEMS_DEFAULT <= PAGE_ITEMS_MAX);
 const _: () = assert!(ATTRIBUTES_BYTES_MAX + 2 * NAME_BYTES_MAX < BODY_BYTES_MAX);

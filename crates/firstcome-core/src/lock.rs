@@ -1,22 +1,22 @@
-//! Who may touch this record now? Locks that hand over in the order of arrival, with a fence on every grant.
+//! Locks that pass to waiters in the order of arrival, with a fence on every grant.
 //!
-//! Release is the grant: the step that gives a lock up hands it to the oldest living waiter, and tells exactly that one.
-//! No process comes back to compete. The idea is Hazelcast's FencedLock, carried to stores that have no timers: every step
-//! that meets a hold whose time is over advances the lock, and a process that waits always knows when to take such a step.
+//! Release is the grant: the step that releases a lock hands it to the oldest living waiter, and the store notifies exactly
+//! that waiter. No waiter has to compete again. The idea is Hazelcast's FencedLock, carried to stores that have no timers:
+//! every step that finds an expired hold advances the lock, and a waiting process always knows when to take such a step.
 //!
-//! Names hash into [`BUCKETS`] buckets; the state of one is behind [`LockTable`], one step is one transaction on it. A store
-//! runs these rules as they are, or restates them and is compared with them.
+//! Names hash into [`BUCKETS`] buckets. [`LockTable`] holds the state of one bucket, and one step is one transaction on it. A
+//! store runs these rules unchanged, or restates them and is compared with them.
 //!
 //! # Invariants
 //! - Within a bucket every number drawn, for a fence or a place in line, is above all drawn before: max(clock in µs, last
 //!   + 1). So fences grow strictly, across ends, restarts and a clock that is set back.
-//! - At most one hold per lock. A lock that no process has has no line: no process waits for a free lock.
-//! - Grants follow the line; only those who count as dead are passed over. A process counts as dead when it has not been
-//!   heard of for [`CLAIM_WINDOW_MS`]; its waiters leave the line at their turn, and a thousand of them cost one step.
-//! - A process that is given a lock while waiting has it for a claim window, or its lease if that is shorter, until it is heard
-//!   of. So a grant to the dead costs one window.
-//! - A hold is renewed and given up by the request that it was given to, and by nothing else.
-//! - No request has a second effect; one that was given up before it arrived has none at all.
+//! - At most one hold per lock. A free lock has no waiters.
+//! - Grants follow the line; only waiters of dead processes are passed over. A process counts as dead when it has been
+//!   silent for [`CLAIM_WINDOW_MS`]. Its waiters leave the line at their turn, and a thousand of them cost one step.
+//! - A waiter that gets a lock has it for a claim window, or its lease if that is shorter, until its process confirms. So a
+//!   grant to a dead process costs one window.
+//! - Only the request that got a hold can renew and release it.
+//! - No request has a second effect; a request that was released before it arrived has no effect.
 //! - A clock that is set back lengthens a hold by no more than its own lease, from the first step after that.
 
 mod answers;
@@ -41,7 +41,7 @@ pub use table::{LockTable, MemoryLockTable, Session};
 use crate::id::LockName;
 use crate::limits::CLAIM_WINDOW_MS;
 
-/// Into so many parts the names of locks hash. Each has one counter, and one heartbeat per process that waits in it.
+/// The number of buckets. Each has one counter, and one heartbeat per process that waits in it.
 pub const BUCKETS: u16 = 256;
 
 /// Numbers stay below this, 2^53: exact in JSON, Lua and JavaScript.
@@ -49,13 +49,13 @@ const NUMBER_END: u64 = 1 << 53;
 
 const WINDOW_US: u64 = CLAIM_WINDOW_MS as u64 * 1_000;
 
-/// A sign of life so shortly after another one changes nothing.
+/// A heartbeat so soon after the last one changes nothing.
 const FRESH_US: u64 = WINDOW_US / 4;
 
-/// How long a request stays void that was given up before it arrived: longer than anything is under way.
+/// How long the store remembers the release of a request that had not arrived: longer than any message is under way.
 const VOID_US: u64 = 60_000_000;
 
-/// The bucket of a name: FNV-1a, 64 bits, folded to 8. All stores and all processes must agree on it.
+/// Returns the bucket of a name: FNV-1a, 64 bits, folded to 8. All stores and all processes must agree on it.
 ///
 /// Source: Fowler, Noll, Vo, draft-eastlake-fnv.
 pub fn bucket_of(name: &LockName) -> u8 {
@@ -66,10 +66,10 @@ pub fn bucket_of(name: &LockName) -> u8 {
     hash.to_le_bytes().into_iter().fold(0, |folded, byte| folded ^ byte)
 }
 
-/// Asks for a lock. The hold counts from now on if the lock is free; else the request gets in line, or not, as `wait`
-/// says. Asking again with the same request answers where it stands.
+/// Asks for a lock. If the lock is free, the hold begins now; else `wait` says whether the request joins the line. A
+/// repeat of the same request reports its state.
 ///
-/// Order: given up before → overdue hold ended → held by this request → free → in line → no wait.
+/// Order: released before it arrived → expired hold ended → held by this request → free → in line → no wait.
 pub fn acquire<S: LockTable>(
     table: &mut S,
     name: &LockName,
@@ -108,8 +108,8 @@ pub fn acquire<S: LockTable>(
     (Acquired::Queued { number, ahead, life, seen }, push)
 }
 
-/// Gives up a request, whether it holds the lock or waits for it. If it held, the oldest living waiter has the lock when
-/// this returns. `copies`: if another copy of the acquire may arrive later, it will be void.
+/// Gives up a request, whether it holds the lock or waits for it. If it held the lock, the oldest living waiter has it when
+/// this returns. With [`Copies::Several`] the store refuses copies of the acquire that arrive later.
 pub fn release<S: LockTable>(
     table: &mut S,
     name: &LockName,
@@ -120,7 +120,7 @@ pub fn release<S: LockTable>(
     let LockStanding { hold, push } = advance(table, name, now_us);
     let holds = hold.is_some_and(|hold| hold.waiter.request == request || anybody_releases());
     let (released, push) = if holds {
-        // If this very request was granted just now, no process needs to hear of it.
+        // `advance` may have granted the lock to this very request just now. That push is dropped: its process gave up.
         (Released::Released, grant_next(table, name, Before::Held, now_us).push)
     } else if let Some(number) = table.number_of(name, request) {
         let ahead = table.ahead(name, number);
@@ -135,8 +135,8 @@ pub fn release<S: LockTable>(
     (released, push)
 }
 
-/// Renews a hold: it lasts `lease_ms` from now, and no shorter than before. `None` if this request has it no more.
-/// Confirms a grant.
+/// Renews a hold: it lasts `lease_ms` from now, and no shorter than before. Confirms a grant. Returns when the hold ends, or
+/// `None` if this request does not hold the lock any more.
 pub fn renew<S: LockTable>(
     table: &mut S,
     name: &LockName,
@@ -149,7 +149,7 @@ pub fn renew<S: LockTable>(
         return (None, push);
     };
     let lasts_until_us = now_us + u64::from(lease_ms) * 1_000;
-    // Never shorter: a copy of an earlier renewal may arrive after a later one whose answer the holder relies on.
+    // Never shorter: a copy of an earlier renewal may arrive after a later one, on whose answer the holder relies.
     if hold.expires_us <= lasts_until_us {
         hold.expires_us = lasts_until_us;
         hold.waiter.lease_ms = lease_ms;
@@ -160,14 +160,14 @@ pub fn renew<S: LockTable>(
     (Some(expires_us), push)
 }
 
-/// A process says that it lives, once per bucket in which it waits. Returns its life: if that is another one than it was
-/// told before, the store may have forgotten its waiters, and it asks again for each of them.
+/// Records that a process lives. A process calls this once per bucket in which it waits. Returns the life of the process:
+/// if it changed, the store may have forgotten the process's waiters, and the process asks again for each of them.
 pub fn heartbeat<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) -> u64 {
     touch(table, client, now_us)
 }
 
-/// What a process that waits for a lock learns of it: a grant to one of its requests that it may have missed, and when to
-/// look again. Goes with [`heartbeat`], in the same transaction and after it.
+/// Advances a lock for a process that waits for it. Returns a grant to one of its requests that it may have missed, and
+/// when to look again. Stores call it after [`heartbeat`], in the same transaction.
 pub fn advance_lock<S: LockTable>(
     table: &mut S,
     name: &LockName,
@@ -180,27 +180,27 @@ pub fn advance_lock<S: LockTable>(
     (mine, Some(seen(table, name, &hold, client, now_us)), push)
 }
 
-/// Shows a lock; changes nothing.
+/// Returns a view of a lock; changes nothing.
 pub fn view<S: LockTable>(table: &S, name: &LockName, now_us: u64) -> LockView {
     let held = table.hold(name).filter(|hold| !is_over(hold, now_us));
     let held = held.map(|hold| (hold.waiter.owner, hold.fence, hold.expires_us));
     LockView { held, waiters: table.waiters(name) }
 }
 
-/// Who has a lock after a step, and whom to tell if that is new.
+/// The hold on a lock after a step, and the push that a new grant needs.
 struct LockStanding {
     hold: Option<Hold>,
     push: Option<Push>,
 }
 
-/// Whether anybody had a lock before it is given to the next one.
+/// Whether the table had a hold on the lock before the next grant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Held,
     Free,
 }
 
-/// Ends a hold whose time is over, and gives the lock to the next one.
+/// Ends an expired hold, and grants the lock to the next waiter.
 fn advance<S: LockTable>(table: &mut S, name: &LockName, now_us: u64) -> LockStanding {
     let Some(mut hold) = table.hold(name) else { return grant_next(table, name, Before::Free, now_us) };
     if is_over(&hold, now_us) {
@@ -222,7 +222,7 @@ const fn is_over(hold: &Hold, now_us: u64) -> bool {
     hold.expires_us <= now_us
 }
 
-/// Takes the lock from the holder, and gives it to the oldest living waiter, if there is one.
+/// Ends the present hold, and grants the lock to the oldest living waiter, if there is one.
 fn grant_next<S: LockTable>(table: &mut S, name: &LockName, before: Before, now_us: u64) -> LockStanding {
     while let Some((number, waiter)) = table.first(name) {
         table.remove(name, number);
@@ -241,19 +241,19 @@ fn grant_next<S: LockTable>(table: &mut S, name: &LockName, before: Before, now_
     LockStanding { hold: None, push: None }
 }
 
-/// A new hold, with the next fence.
+/// Makes a new hold with the next fence.
 fn give<S: LockTable>(table: &mut S, waiter: Waiter, taken: Taken, now_us: u64) -> Hold {
     let before = table.last();
     let number = if fence_stands() { before } else { draw(table, now_us) };
     assert!(before < number || fence_stands(), "the fence {number} is not above {before}");
     let lease_us = u64::from(waiter.lease_ms) * 1_000;
     let lasts_us = if taken == Taken::Open { lease_us.min(WINDOW_US) } else { lease_us };
-    // A cohort's passes have fences of their own.
+    // Reserves one fence for each pass of a cohort.
     table.set_last(number + u64::from(waiter.passes.max(1)) - 1);
     Hold { waiter, fence: Fence::drawn(number), expires_us: now_us + lasts_us, taken }
 }
 
-/// The next number of the bucket.
+/// Draws the next number of the bucket.
 fn draw<S: LockTable>(table: &mut S, now_us: u64) -> u64 {
     let number = now_us.max(table.last() + 1);
     assert!(number < NUMBER_END, "numbers are used up");
@@ -263,10 +263,10 @@ fn draw<S: LockTable>(table: &mut S, now_us: u64) -> u64 {
 
 fn push_as<S: LockTable>(table: &mut S, name: &LockName, place: Option<u64>, waiter: Waiter, now_us: u64) -> u64 {
     let number = match place {
-        // Drawn before the store forgot it, by a clock that was no later than now. Another process may have the same
-        // place if the store forgot everything and its clock was set back.
+        // The number was drawn before the store forgot the waiter, by a clock that was no later than now. Another waiter
+        // may have the same number if the store forgot everything and its clock was set back.
         Some(number) if number <= table.last().max(now_us) && !table.is_taken(name, number) => {
-            // No process may draw it a second time.
+            // The counter moves up, so that this number is never drawn a second time.
             table.set_last(table.last().max(number));
             number
         }
@@ -276,8 +276,8 @@ fn push_as<S: LockTable>(table: &mut S, name: &LockName, place: Option<u64>, wai
     number
 }
 
-/// Notes that a process lives. Its life goes on if it did not count as dead. Nothing is written if it was heard of just
-/// now: a heartbeat comes long before a window is over, and a busy process asks often.
+/// Records that a process lives. Its life goes on if it did not count as dead. Writes nothing if the last heartbeat is
+/// recent: heartbeats come long before a window is over, and a busy process asks often.
 fn touch<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) -> u64 {
     let number = match table.life(client) {
         Some(life) if life.seen_us.abs_diff(now_us) < FRESH_US => return life.number,
@@ -288,8 +288,8 @@ fn touch<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) -> u64 {
     number
 }
 
-/// A process has lost a place in line, and may not know it: its life is another one from now on, so that it asks again
-/// with its next sign of life, even if a clock that is set back brings it to life before.
+/// Notes that a process lost a place in line, and may not know it. The process gets a new life, so that it asks again after
+/// its next heartbeat, even if a clock that is set back makes it count as living before.
 fn interrupt<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) {
     if let Some(life) = table.life(client) {
         let number = draw(table, now_us);
@@ -297,15 +297,15 @@ fn interrupt<S: LockTable>(table: &mut S, client: ClientId, now_us: u64) {
     }
 }
 
-/// Whether a process has missed a whole window. One that was heard of in the future, by a clock that was set back since,
-/// counts as dead too: it comes back with its next heartbeat, at its old place.
+/// Returns whether a process was silent for more than a window. A process whose last heartbeat lies in the future, because
+/// the clock was set back since, counts as dead too: it returns with its next heartbeat, at its old place.
 fn is_dead<S: LockTable>(table: &S, client: ClientId, now_us: u64) -> bool {
     table.life(client).is_none_or(|life| WINDOW_US < life.seen_us.abs_diff(now_us))
 }
 
 fn seen<S: LockTable>(table: &S, name: &LockName, hold: &Hold, client: ClientId, now_us: u64) -> WaiterView {
     let head = match table.first(name) {
-        // Who the first living one is would take a search: every process that asks looks after a line with a dead head.
+        // Finding the first living waiter would take a search. So every process that asks watches a line with a dead head.
         Some((_, first)) if first.request.client != client && !is_dead(table, first.request.client, now_us) => {
             Head::Others
         }
@@ -342,8 +342,8 @@ planted! {
     gone_are_renewed RenewedAfterRelease
 }
 
-/// Takes one step of a client on the table of its bucket: the one function that a store needs. Returns what must be
-/// pushed, and to whom.
+/// Takes one step of a client on the table of its bucket. A store needs no other function. Returns the answer and the
+/// pushes to send.
 pub fn take<S: LockTable>(table: &mut S, step: &Step, now_us: u64) -> (Answer, Vec<Push>) {
     let mut pushes = Vec::new();
     let said = match step {
@@ -375,7 +375,7 @@ pub fn take<S: LockTable>(table: &mut S, step: &Step, now_us: u64) -> (Answer, V
                 (grant, seen)
             });
             let looked = looked.collect();
-            // One of these looks may have ended a grant that the process never heard of.
+            // One of these steps may have ended a grant that this process never confirmed, which changes its life.
             let life = table.life(*client).map_or(life, |life| life.number);
             LockAnswer::Beaten { life, looked }
         }

@@ -1,7 +1,7 @@
 //! Deliberate bugs, compiled in only by the test-only feature `planted-bugs`.
 //!
-//! A checker that never saw a bug proves nothing. Each bug here breaks one promise on purpose; the simulator must
-//! name the invariant that it breaks, else its checker is blind. At most one is planted at a time.
+//! A checker that never saw a bug proves nothing. Each bug here breaks one promise on purpose. The simulator must name the
+//! invariant that the bug breaks. A thread has at most one planted bug at a time.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -15,78 +15,78 @@ pub enum Bug {
     OneUserTwice,
     /// A serial is left out.
     GapInSerials,
-    /// Two claims of one batch get each other's place.
+    /// Two claims of one batch get each other's serial.
     OrderSwapped,
-    /// An answer leaves before its commit.
+    /// A caller gets its answer before the commit.
     AnswerBeforeCommit,
-    /// "Sold out" is told while the last claims are not yet durable.
+    /// A caller is told "sold out" while the last claims are not yet durable.
     SoldOutTooEarly,
     /// Claims of a commit that failed stay in memory.
     ClaimsNotTakenBack,
-    /// What was decided about a room in a commit that failed stays in memory.
+    /// Changes to a room from a commit that failed stay in memory.
     RoomNotTakenBack,
     /// Bids and points of a commit that failed stay in memory.
     AuctionNotTakenBack,
     /// A room admits a tenth more than its rate.
     RateTooHigh,
-    /// Two people get the same number.
+    /// Two visitors get the same number.
     NumberTwice,
-    /// Who has gone silent is admitted all the same.
+    /// A visitor who fell silent is admitted all the same.
     AbsentAdmitted,
-    /// After a restart a caller with a slot waits in line too.
+    /// After a restart a visitor with a slot waits in line too.
     InBothSets,
-    /// The pass of a caller that left is still valid.
+    /// The pass of a visitor who left is still valid.
     PassOutlivesSlot,
-    /// A position counts those who left.
+    /// A position counts visitors who left.
     DepartedCounted,
-    /// A slot that is not taken up is never given to anybody else.
+    /// A slot whose visitor does not take it up is never given to the next one.
     SlotLost,
-    /// A lock is given up by the caller that asks.
+    /// Any caller can release a lock, not only its holder.
     AnybodyReleases,
-    /// A lock is granted again with the fence that it had.
+    /// A lock is granted again with the fence of the grant before.
     FenceStands,
-    /// A lock is granted to a waiter whose process counts as dead, for ever.
+    /// A lock is granted to a waiter whose process counts as dead.
     DeadServed,
-    /// A grant whose push is lost is never noticed.
+    /// A waiter never notices a grant whose push is lost.
     WakeUpLost,
-    /// A lock that was given up goes on being renewed.
+    /// A lock is still renewed after its release.
     RenewedAfterRelease,
-    /// A holder counts its lease from when it heard of the grant.
+    /// A holder counts its lease from the arrival of the grant.
     DeadlineFromArrival,
     /// The hold of a bidder who was outbid is released twice.
     ReleasedTwice,
     /// The hold of a bidder who was outbid is never released.
     HoldNotReleased,
-    /// An auction whose winner did not settle is closed, and its hold released, again and again.
+    /// An auction whose winner did not settle is closed again and again, and releases the winner's hold each time.
     ClosedTwice,
-    /// A refused bid puts the end off.
+    /// A refused bid extends the auction.
     ExtendedByRefused,
-    /// A database that lacks what it acknowledged is taken for one that is up to date.
+    /// A database that lost commits that it had acknowledged is taken for up to date.
     WentBackUnseen,
-    /// Claims are acknowledged early though Redis may lose their places.
+    /// Claims are acknowledged early on a Redis that may lose them.
     UnfitUnseen,
-    /// A batch of bids is judged by what was read before the lock was got.
+    /// A batch of bids is judged by a state that was read before the lock was obtained.
     JudgedBeforeLock,
-    /// The lock of a listing is given up before what was done under it is committed.
+    /// The lock of a listing is released before the transaction under it commits.
     UnlockedBeforeCommit,
-    /// Wallets are locked in any order the bids name them.
+    /// Wallets are locked in the order in which bids name them.
     WalletsUnordered,
-    /// Names that differ in case alone are one.
+    /// Names that differ only in case count as one name.
     NamesFolded,
     /// Half of an even number of nodes counts as a majority.
     MajorityEvenSplit,
-    /// A lock over several nodes is believed to be held until its lease ends, as if all clocks ran alike.
+    /// A client counts on a quorum lock until its lease ends, with no allowance for clock drift.
     ValidityWithoutDrift,
-    /// A node that grants after its answer was given up keeps the lock.
+    /// A node whose grant arrives after the attempt was given up keeps the lock.
     LateGrantNotUndone,
-    /// A grant is told though its fence is known to one node alone.
+    /// A grant is reported though only one node knows its fence.
     FenceFromMinority,
-    /// What a primary answers counts though another stands in its place.
+    /// The answer of a demoted primary still counts.
     ReleasedOnDemoted,
 }
 
 impl Bug {
-    /// All that the simulator must find, with a name for tables.
+    /// The bugs that the simulator must find, with a name for tables.
     pub const ALL: [(Self, &'static str); 28] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
@@ -118,7 +118,7 @@ impl Bug {
         (Self::UnfitUnseen, "unfit redis unseen"),
     ];
 
-    /// Those of stores on SQL databases, which their own tests must find: the simulator has no database.
+    /// The bugs of stores on SQL databases. Those stores' own tests must find them: the simulator has no database.
     pub const ON_SQL: [(Self, &'static str); 4] = [
         (Self::JudgedBeforeLock, "judged before the lock"),
         (Self::UnlockedBeforeCommit, "unlocked before the commit"),
@@ -126,7 +126,7 @@ impl Bug {
         (Self::NamesFolded, "names folded"),
     ];
 
-    /// Those of locks over several nodes, which the model beside their rules must find.
+    /// The bugs of locks on a quorum. The model beside the quorum's rules must find them.
     pub const ON_QUORUM: [(Self, &'static str); 4] = [
         (Self::MajorityEvenSplit, "half is a majority"),
         (Self::ValidityWithoutDrift, "validity without drift"),
@@ -134,7 +134,7 @@ impl Bug {
         (Self::FenceFromMinority, "fence from a minority"),
     ];
 
-    /// Those of a server that is replaced, which the tests of the link to it must find.
+    /// The bugs of a server that was replaced. The tests of the link to the server must find them.
     pub const ON_REPLACED: [(Self, &'static str); 1] = [(Self::ReleasedOnDemoted, "released on a demoted primary")];
 }
 
@@ -142,21 +142,21 @@ thread_local! {
     static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Plants a bug in this thread, or takes it out again.
+/// Plants a bug in this thread, or removes it with `None`.
 pub fn plant(bug: Option<Bug>) {
     PLANTED.set(bug);
 }
 
 static EVERYWHERE: OnceLock<Bug> = OnceLock::new();
 
-/// Plants a bug in the whole process for good, by its name in [`Bug::ALL`]: for a service that a drill is to find out.
-/// False if there is no such bug, or another one is planted already.
+/// Plants a bug in the whole process for good, by its name in [`Bug::ALL`]. Drills run such a service and must detect the
+/// bug. Returns false if no bug has this name, or if one is planted already.
 pub fn plant_everywhere(name: &str) -> bool {
     let known = Bug::ALL.iter().find(|(_, known)| *known == name);
     known.is_some_and(|(bug, _)| EVERYWHERE.set(*bug).is_ok())
 }
 
-/// Whether this bug is planted in this thread, or in the whole process.
+/// Returns whether this bug is planted in this thread or in the whole process.
 pub fn is(bug: Bug) -> bool {
     PLANTED.get() == Some(bug) || EVERYWHERE.get() == Some(&bug)
 }

@@ -1,14 +1,14 @@
 //! Points of members: totals, holds, and the chained record of every movement.
 //!
-//! A pure state machine. A member that owns a [`Wallet`] applies one movement at a time; what is sold for points, and when a
-//! hold begins and ends, is for [`crate::auction`] to say.
+//! A pure state machine. The caller applies one movement at a time to a [`Wallet`]. [`crate::auction`] decides what is sold
+//! for points, and when a hold begins and ends.
 //!
 //! # Invariants
-//! - `0 ≤ held ≤ total ≤` [`BALANCE_MAX`]: nothing is ever owed, and nothing wraps.
+//! - `0 ≤ held ≤ total ≤` [`BALANCE_MAX`]: no member owes points, and no sum overflows.
 //! - A balance is the sum of its records, and each [`Record`] carries the balance that it led to.
-//! - The records of a member are a chain: each carries the hash of itself and of all before it, so that none can be
-//!   changed, left out or moved without all later ones being made anew.
-//! - Over all members `Σ total = Σ charged − Σ refunded`: a sale only moves points from one to another.
+//! - The records of a member are a chain: each carries the hash of itself and of all before it. So a record cannot be
+//!   changed, left out or moved unless all later ones are written again.
+//! - Over all members `Σ total = Σ charged − Σ refunded`: a sale only moves points from one member to another.
 
 #[cfg(test)]
 mod tests;
@@ -23,18 +23,18 @@ use sha2::{Digest, Sha256};
 pub struct Amount(u64);
 
 impl Amount {
-    /// An amount from its number; `None` outside `1..=`[`AMOUNT_MAX`].
+    /// Makes an amount from its number; `None` outside `1..=`[`AMOUNT_MAX`].
     pub const fn new(points: u64) -> Option<Self> {
         if points == 0 || AMOUNT_MAX < points { None } else { Some(Self(points)) }
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 }
 
-/// What a member has.
+/// A member's points: the total, and the part that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Balance {
     total: u64,
@@ -42,34 +42,34 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// A balance from its parts; `None` unless `held ≤ total ≤` [`BALANCE_MAX`].
+    /// Makes a balance from its parts; `None` unless `held ≤ total ≤` [`BALANCE_MAX`].
     pub const fn new(total: u64, held: u64) -> Option<Self> {
         if total < held || BALANCE_MAX < total { None } else { Some(Self { total, held }) }
     }
 
-    /// All points, those held included.
+    /// Returns all points, including held ones.
     pub const fn total(self) -> u64 {
         self.total
     }
 
-    /// Points that back a bid.
+    /// Returns the points that back a bid.
     pub const fn held(self) -> u64 {
         self.held
     }
 
-    /// Points that can be spent: total − held.
+    /// Returns the points that can be spent: total − held.
     pub const fn available(self) -> u64 {
         self.total - self.held
     }
 
-    /// The balance after a movement, or why there is none.
+    /// Returns the balance after a movement, or why the movement is impossible.
     pub const fn after(self, kind: Kind, amount: Amount) -> Result<Self, NoBalance> {
         let (total, held) = (self.total, self.held);
         let spends = matches!(kind, Kind::Refund | Kind::Hold | Kind::Purchase);
         if spends && self.available() < amount.0 {
             return Err(NoBalance::Insufficient);
         }
-        // Checked above or below, and of numbers below 2^54: nothing here can wrap.
+        // Numbers below 2^54, checked above or below: no sum here can overflow.
         let after = match kind {
             Kind::Charge | Kind::Sold => Self::new(total + amount.0, held),
             Kind::Refund | Kind::Purchase => Self::new(total - amount.0, held),
@@ -84,42 +84,42 @@ impl Balance {
     }
 }
 
-/// Why a movement leads to no balance.
+/// Why a movement is impossible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoBalance {
-    /// Less is available.
+    /// Fewer points are available.
     Insufficient,
-    /// It would be more than [`BALANCE_MAX`].
+    /// The total would be more than [`BALANCE_MAX`].
     TooLarge,
-    /// Less is held: a mistake of the member that ends a hold, never of a caller.
+    /// Fewer points are held. A fault of the code that ends holds, never of a caller.
     NotHeld,
 }
 
-/// What kind of movement.
+/// The kind of a movement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// Points come in from outside.
     Charge,
-    /// Points go out, paid back to the person.
+    /// Points go out: they are paid back to the member.
     Refund,
     /// Points are held for a bid.
     Hold,
-    /// A hold ends, since a member bid more or the winner did not settle.
+    /// A hold ends because another member bid more, or because the winner did not settle.
     Release,
     /// A hold ends as payment: the purchase follows in the same step.
     Capture,
-    /// Points are paid for a thing.
+    /// The member pays for a listing.
     Purchase,
-    /// Points are got for a thing.
+    /// The member receives the price of a sold listing.
     Sold,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] =
         [Self::Charge, Self::Refund, Self::Hold, Self::Release, Self::Capture, Self::Purchase, Self::Sold];
 
-    /// The kind as the HTTP API spells it.
+    /// Returns the kind as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Charge => "CHARGE",
@@ -132,7 +132,7 @@ impl Kind {
         }
     }
 
-    /// The number under which it is stored and hashed. Never changes.
+    /// Returns the number under which stores keep and hash the kind. Never changes.
     pub const fn number(self) -> u8 {
         match self {
             Self::Charge => 1,
@@ -145,14 +145,14 @@ impl Kind {
         }
     }
 
-    /// The kind of a number.
+    /// Returns the kind of a number.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.number() == number)
     }
 
-    /// By how much a movement of this kind changes the total, and what is available.
+    /// Returns how a movement of this kind changes the total and the available points.
     pub const fn deltas(self, amount: Amount) -> (i64, i64) {
-        // An amount has 40 bits.
+        // An amount has at most 40 bits.
         let points = amount.0 as i64;
         match self {
             Self::Charge | Self::Sold => (points, points),
@@ -163,17 +163,17 @@ impl Kind {
     }
 }
 
-/// What a movement is about: a listing, and for a hold which bid of it.
+/// The listing that a movement is about, and for a hold the bid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reference {
-    /// What is sold.
+    /// The listing.
     pub listing: ListingName,
-    /// The bid that is, or was, backed; none of a purchase or a sale.
+    /// The bid that the hold backs or backed; `None` for a purchase or a sale.
     pub bid: Option<u32>,
 }
 
 impl std::fmt::Display for Reference {
-    /// `lamp` or, of its seventh bid, `lamp#7`: no name has a `#`.
+    /// Writes `lamp`, or `lamp#7` for its seventh bid: no name has a `#`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.bid {
             Some(bid) => write!(f, "{}#{bid}", self.listing),
@@ -182,12 +182,12 @@ impl std::fmt::Display for Reference {
     }
 }
 
-/// The hash of a record and of all before it of the same member.
+/// The hash of a record and of all earlier records of the same member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Chain(pub [u8; 32]);
 
 impl std::fmt::Display for Chain {
-    /// In hexadecimal digits, as it is shown.
+    /// Writes the hash in hexadecimal digits.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
@@ -196,47 +196,47 @@ impl std::fmt::Display for Chain {
 /// One movement, written once and never changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Whose points.
+    /// The member whose points move.
     pub member: MemberName,
     /// Its place among the records of that member: 1 for the first, without gaps.
     pub number: u64,
-    /// What kind.
+    /// The kind of the movement.
     pub kind: Kind,
-    /// How many points.
+    /// The points that move.
     pub amount: Amount,
-    /// About what.
+    /// The listing and the bid, if it has any.
     pub about: Option<Reference>,
-    /// When, by the store's clock; never before the record in front of it.
+    /// When, by the store's clock; never before the previous record.
     pub at: Timestamp,
-    /// What the member has after it.
+    /// The member's balance after it.
     pub balance: Balance,
-    /// The chain up to it.
+    /// The chain up to and including this record.
     pub chain: Chain,
 }
 
 /// The points of one member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wallet {
-    /// Whose.
+    /// The owner of the points.
     pub member: MemberName,
-    /// What there is.
+    /// The present balance.
     pub balance: Balance,
-    /// How many records there are.
+    /// The number of records.
     pub records: u64,
-    /// When the last one was made.
+    /// The instant of the last record.
     pub last_at: Timestamp,
-    /// The chain up to it.
+    /// The chain up to the last record.
     pub chain: Chain,
 }
 
 impl Wallet {
-    /// The wallet of a member of whom nothing is known: nothing in it.
+    /// Makes the wallet of a member without records: it is empty.
     pub const fn empty(member: MemberName) -> Self {
         let chain = Chain([0; 32]);
         Self { member, balance: Balance { total: 0, held: 0 }, records: 0, last_at: Timestamp::MIN, chain }
     }
 
-    /// Moves points, or says why not and changes nothing.
+    /// Moves points and returns the record. On an error nothing changes.
     pub fn apply(
         &mut self,
         kind: Kind,
@@ -254,7 +254,7 @@ impl Wallet {
         Ok(record)
     }
 
-    /// Takes back a stored record after all before it, in order, or says what is wrong with it.
+    /// Restores a stored record. Call it for every record, in order. The error says what is wrong with it.
     pub fn restore(&mut self, record: &Record) -> Result<(), Damage> {
         if record.number != self.records + 1 {
             return Err(Damage::Gap);
@@ -266,7 +266,7 @@ impl Wallet {
             return Err(Damage::WrongBalance);
         }
         let follows = Record { chain: self.chain, ..record.clone() };
-        // Bids count from 1: what is hashed as "no bid" is written as none.
+        // Bids count from 1. The hash writes "no bid" as 0, so a stored bid 0 would have the same hash.
         let bid_zero = record.about.as_ref().is_some_and(|about| about.bid == Some(0));
         if record.member != self.member || bid_zero || follows.chained() != record.chain {
             return Err(Damage::BrokenChain);
@@ -284,10 +284,10 @@ impl Wallet {
 }
 
 impl Record {
-    /// The chain with this record at its end, where `chain` is still that of the one before it.
+    /// Returns the chain with this record at its end. `chain` still holds that of the previous record.
     ///
-    /// SHA-256 over the chain before, then number, kind, amount, instant and bid as big-endian integers (0 for no bid), then
-    /// member and listing, each after its length in one byte. Anybody can compute it again from what is shown of a record.
+    /// SHA-256 over the previous chain, then number, kind, amount, instant and bid as big-endian integers (0 for no bid), then
+    /// member and listing, each after its length in one byte. Any reader can recompute it from the fields of a record.
     fn chained(&self) -> Chain {
         let mut hash = Sha256::new();
         let (listing, bid) =
@@ -307,22 +307,22 @@ impl Record {
     }
 }
 
-/// What is wrong with records that were stored: see [`Wallet::restore`].
+/// What is wrong with stored records: see [`Wallet::restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A record is missing or stands twice.
+    /// A record is missing or occurs twice.
     Gap,
     /// A later record has an earlier instant.
     TimeFell,
-    /// The balance beside it is not what the movement leads to.
+    /// The stored balance is not the result of the movement.
     WrongBalance,
-    /// It, or one before it, is not the one that was written.
+    /// This record, or one before it, was changed after it was written.
     BrokenChain,
 }
 
 impl Damage {
-    /// The finding in words.
+    /// Describes the damage in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gap => "records are not exactly 1..count",

@@ -1,24 +1,24 @@
 //! Admits visitors in the order of their arrival, at most at a rate and up to a number of slots.
 //!
-//! A pure state machine. A visitor that owns it applies commands one at a time and passes in `now`; joining draws the next
-//! number, and numbers are the order. Each command answers, and adds to `changes` what became different: these are to
-//! be durable before the answer is told. [`Room::poll`] changes nothing that has to be kept; where something has to be
-//! decided it says so ([`Poll::Decide`]).
+//! A pure state machine. Its caller applies commands one at a time and passes in `now`. Joining draws the next number, and
+//! numbers are the order. Each command returns an answer and adds its effects to `changes`. The caller must make these
+//! durable before it reports the answer. [`Room::poll`] changes nothing that has to be durable; it returns
+//! [`Poll::Decide`] where the room needs a decision.
 //!
 //! # Invariants
 //! - A number is drawn once, for ever.
-//! - A ticket is in line, in a slot, or gone: exactly one of them, and it goes once.
-//! - In any window no more are admitted than the rate allows in it, and one slice of 250 ms (at least one person).
+//! - A ticket is in exactly one state: in line, in a slot, or gone. It goes once.
+//! - In any window the room admits at most what the rate allows, plus one slice of 250 ms (at least one visitor).
 //!   Active slots never exceed the cap of the settings under which they were given.
-//! - Among those present the lowest number is admitted first; the absent are passed over, keep their number, and are
-//!   next when they come back.
-//! - A position never rises: it counts those between the number that the line has reached and one's own, and no visitor
-//!   ever enters there. Except for one case: after a loss those come back who were there before ([`Room::readmit`]).
+//! - Among the present visitors, the lowest number is admitted first. Absent visitors are passed over, keep their number,
+//!   and are next when they come back.
+//! - A position never rises. It counts the tickets in line between the number that the line has reached and the visitor's
+//!   own, and no ticket ever enters there. One exception: after a loss, earlier visitors return ([`Room::readmit`]).
 //! - A pass is bound to one admission, and valid only while that slot lives.
-//! - The same commands at the same instants lead to the same room, no matter what the hash seeds: [`replica`] rests on it.
+//! - The same commands at the same instants lead to the same room, with any hash seed. [`replica`] relies on it.
 //!
-//! Leases and time-outs run on the steady clock, so nothing jumps when an operator sets the clock; only `opens_at` is
-//! judged by the wall.
+//! Leases and time-outs run on the steady clock, so nothing jumps when an operator sets the clock. Only `opens_at` compares
+//! with the wall clock.
 
 mod answers;
 mod bytes;
@@ -53,9 +53,9 @@ use std::hash::RandomState;
 #[cfg(test)]
 use view::poll_after_ms;
 
-/// How often a visitor asks whose wait no visitor can tell.
+/// How long until a visitor polls again when the room has no estimate of the wait.
 const POLL_MS_UNKNOWN: u64 = 15_000;
-/// Slots whose end one tick looks at: a bound for its time.
+/// Slots whose end one tick examines at most: bounds the time of a tick.
 const ENDS_PER_TICK_MAX: usize = 4_096;
 
 /// One room with all its tickets.
@@ -63,7 +63,7 @@ pub struct Room {
     settings: RoomSettings,
     closed: bool,
     line: Line,
-    /// Passed over, and seen again since then.
+    /// Numbers that were passed over and whose visitors have come back since.
     returned: BTreeSet<u32>,
     slots: Slots,
     admissions: u64,
@@ -71,21 +71,21 @@ pub struct Room {
     meter: Meter,
     ticked: Steady,
     was_open: bool,
-    /// Whether the last tick left people in line whom it had not reached.
+    /// Whether the last tick left visitors in line that it had not reached.
     was_busy: bool,
-    /// After a loss no visitor is admitted before this, so that those in front can come back first.
+    /// After a loss, the room admits no visitor before this, so that visitors in front can come back first.
     grace_until: Option<Steady>,
     /// Scratch, empty between two ticks.
     ends: Vec<u32>,
 }
 
 impl Room {
-    /// A room without tickets. `hasher` carries the seed that protects the index against chosen collisions.
+    /// Makes a room without tickets. `hasher` carries the seed that protects the index against chosen collisions.
     pub fn new(settings: RoomSettings, hasher: RandomState, now: Now) -> Self {
         Self::restoring(settings, hasher, now, 1)
     }
 
-    /// A room to which stored tickets come back. Numbers before `first` are void.
+    /// Makes a room for restoring stored tickets. Numbers before `first` are void.
     pub fn restoring(settings: RoomSettings, hasher: RandomState, now: Now, first: u32) -> Self {
         let bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
         let slots = Slots::new(hasher.clone(), settings.idle_ttl_ms);
@@ -106,42 +106,42 @@ impl Room {
         }
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub const fn settings(&self) -> &RoomSettings {
         &self.settings
     }
 
-    /// Whether there is anything that time could change.
+    /// Returns whether the room has no ticket in line and no slot, so that time changes nothing.
     pub fn is_idle(&self) -> bool {
         self.line.waiting() == 0 && self.slots.count() == 0
     }
 
-    /// How many tickets were drawn.
+    /// Returns how many numbers were drawn.
     pub const fn drawn(&self) -> u32 {
         self.line.next() - 1
     }
 
-    /// Numbers before this one are void.
+    /// Returns the first number that is not void.
     pub const fn first(&self) -> u32 {
         self.line.first()
     }
 
-    /// The lowest number that the line has not reached.
+    /// Returns the lowest number that the line has not reached.
     pub const fn reached(&self) -> u32 {
         self.line.reached()
     }
 
-    /// The highest admission that was given.
+    /// Returns the highest admission so far.
     pub const fn admissions(&self) -> u64 {
         self.admissions
     }
 
-    /// The slots, by the number of the ticket and the admission, in no order.
+    /// Returns the ticket number and the admission of each slot, in no order.
     pub fn inside(&self) -> impl Iterator<Item = (u32, u64)> {
         self.slots.admissions()
     }
 
-    /// Where the room stands.
+    /// Returns the state of the room.
     pub fn state(&self, now: Timestamp) -> RoomState {
         if self.closed {
             RoomState::Closed
@@ -154,7 +154,7 @@ impl Room {
         }
     }
 
-    /// The room as everybody may see it.
+    /// Returns the room's public view.
     pub fn view(&self, now: Now) -> RoomView {
         RoomView {
             state: self.state(now.wall),
@@ -166,10 +166,10 @@ impl Room {
         }
     }
 
-    /// New settings, from now on. Slots that were given keep their ends; a closed room opens again.
+    /// Puts new settings in force. Slots keep their ends. A closed room opens again.
     pub fn replace_settings(&mut self, settings: RoomSettings, now: Now) {
         if self.settings.admit != settings.admit {
-            // What was earned at another rate is forfeited: neither rate is exceeded in any window.
+            // The room forfeits what it earned at the other rate, so it exceeds neither rate in any window.
             self.bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
         }
         if self.settings.admit != settings.admit || self.settings.max_active != settings.max_active {
@@ -191,13 +191,13 @@ impl Room {
         self.slots.clear();
     }
 
-    /// What stands against a new place in line.
+    /// Returns why the room takes no new ticket, if it takes none.
     pub fn judge_room(&self, now: Now) -> Result<(), Rejection> {
         if self.closed {
             return Err(Rejection::Closed);
         }
         if self.settings.max_waiting <= self.line.waiting() || ROOM_NUMBER_MAX < self.line.next() {
-            // A visitor has to be admitted first.
+            // The line is shorter again only after one admission.
             let retry_after_ms = self.wait_ms(1, now).unwrap_or(POLL_MS_UNKNOWN).max(1_000);
             return Err(Rejection::Full { retry_after_ms });
         }
@@ -215,7 +215,7 @@ impl Room {
         Ok(self.draw(join, now, changes))
     }
 
-    /// The living place of the same request or the same user.
+    /// Finds the living place of the same request or the same user.
     fn find(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Result<Option<Joined>, Rejection> {
         if let Some(request) = join.request
             && let Some((number, known)) = self.line.of_request(request.key)
@@ -238,7 +238,7 @@ impl Room {
         Ok(None)
     }
 
-    /// Draws the next number, for a visitor that has no place and against whom nothing stands.
+    /// Draws the next number for a visitor without a place. The caller has judged that the room takes one.
     fn draw(&mut self, join: &Join, now: Now, changes: &mut Vec<Change>) -> Joined {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::NumberTwice) && self.line.next().is_multiple_of(100) {
@@ -246,7 +246,7 @@ impl Room {
             changes.push(Change::Joined { number: TicketNumber(number), join: join.clone(), joined_at: now.wall });
             return Joined::New(self.waiting_view(number - 1, now));
         }
-        // No visitor has ticked while no visitor was here.
+        // An idle room may go without ticks, so the time since the last tick says nothing about speed.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "no ticket enters before the number that the line has reached");
@@ -254,7 +254,7 @@ impl Room {
         Joined::New(self.waiting_view(number, now))
     }
 
-    /// Ends what is over: a slot, an offer, a wait in silence.
+    /// Ends what is over about a ticket: its slot, its offer, or its wait in silence.
     fn settle(&mut self, number: u32, now: Now, changes: &mut Vec<Change>) {
         match self.line.place(number) {
             Some(TicketPlace::Slot) => self.end_slot(number, now, changes),
@@ -284,7 +284,7 @@ impl Room {
     }
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
-        // Only while the line moves: departures and speed are told for the same time.
+        // Counts only while the line moves: departures and speed are measured over the same time.
         if self.was_busy && self.line.place(number) == Some(TicketPlace::Waiting) && self.line.reached() <= number {
             self.meter.departed(now.steady);
         }
@@ -294,7 +294,7 @@ impl Room {
         changes.push(Change::Gone { number: TicketNumber(number), how });
     }
 
-    /// Gives up a ticket: its place in line, or its slot, which is free at once. A second time has no effect.
+    /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect.
     pub fn leave(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) -> Result<(), Rejection> {
         match self.line.place(number.0).ok_or(Rejection::UnknownTicket)? {
             TicketPlace::Gone(_) => {}
@@ -304,7 +304,7 @@ impl Room {
         Ok(())
     }
 
-    /// Gives up the slot of one admission. Nothing happens if that is over.
+    /// Gives up the slot of one admission. Does nothing if that slot is over.
     pub fn release(&mut self, number: TicketNumber, admission: u64, now: Now, changes: &mut Vec<Change>) {
         self.end_over(number, now, changes);
         if self.pass_until(number, admission, now).is_some() {
@@ -312,30 +312,31 @@ impl Room {
         }
     }
 
-    /// Whether the time of a slot is over, and its end not yet kept: before anybody is told, [`Self::end_over`].
+    /// Returns whether the time of a slot is over and its end is not recorded yet. Callers call [`Self::end_over`] before they
+    /// report that it is over.
     pub fn is_over(&self, number: TicketNumber, now: Now) -> bool {
         self.slots.get(number.0).is_some_and(|(_, until)| until <= now.steady)
     }
 
-    /// Ends a slot whose time is over, so that it stays over: other settings or a restart, after which all count as just
-    /// seen, would else give an idle one more time.
+    /// Ends a slot whose time is over, so that it stays over. Otherwise new settings, or a restart after which all tickets
+    /// count as just seen, would extend an idle slot.
     pub fn end_over(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) {
         if self.line.place(number.0) == Some(TicketPlace::Slot) {
             self.end_slot(number.0, now, changes);
         }
     }
 
-    /// How long after the last tick the next one should be at the latest, where the rate is so slow that admissions would
-    /// be lost by a later one. `None` if it does not matter.
+    /// Returns how long after the last tick the next one may come at the latest. At a slow rate a later tick would lose
+    /// admissions. `None` if it does not matter.
     pub fn next_tick_us(&self) -> Option<u64> {
         let is_moving = self.was_open && self.line.waiting() != 0;
         self.bucket.as_ref().filter(|_| is_moving).and_then(Bucket::until_full_us)
     }
 
-    /// Does what time has made due: frees slots, ends who is long silent, admits.
+    /// Does what is due: frees slots, ends tickets after a long silence, admits visitors.
     ///
-    /// To be called several times per slice of 250 ms; a rarer tick admits less than the rate, never more. Costs as much
-    /// as it changes, with any number of waiters.
+    /// Call it several times per slice of 250 ms. With fewer ticks the room admits less than the rate, never more. The cost
+    /// depends on what changes, not on how many visitors wait.
     pub fn tick(&mut self, now: Now, changes: &mut Vec<Change>) {
         let mut ends = std::mem::take(&mut self.ends);
         self.slots.due(now.steady, ENDS_PER_TICK_MAX, &mut ends);
@@ -379,20 +380,20 @@ impl Room {
             changes.push(Change::Reached(self.line.reached()));
         }
         self.was_busy = self.line.ahead(self.line.next()) != 0;
-        // A line that was empty before says nothing about its speed: no visitor ticks while no visitor is there.
+        // The speed of a line that was empty is unknown: an idle room may go without ticks.
         if was_busy && self.was_busy {
             let busy_us = now.steady.since_us(self.ticked);
             self.meter.moved(now.steady, moved, busy_us);
         }
     }
 
-    /// The next to be admitted: the lowest number that came back, else the next present one in line.
+    /// Finds the next visitor to admit: the lowest number that came back, else the next present one in line.
     fn next_present(&mut self, now: Steady, looked_left: &mut u32, moved: &mut u32) -> Option<u32> {
         while *looked_left != 0
             && let Some(number) = self.returned.pop_first()
         {
             *looked_left -= 1;
-            // Gone silent again: its next poll brings it back.
+            // A visitor who has fallen silent again is skipped; the next poll adds the number to `returned` again.
             if self.line.is_present(number, now) {
                 return Some(number);
             }
@@ -427,7 +428,7 @@ impl Room {
         let free = settings.max_active.map(|cap| cap.saturating_sub(self.slots.count()));
         let speed = match (settings.admit, free) {
             (None, Some(free)) if ahead <= free => Some(Speed::AT_ONCE),
-            // Only a released slot admits the next visitor. Without an observed release the room tells no wait.
+            // Only a released slot admits the next visitor. Before it has seen a release, the room has no estimate.
             (None, _) | (_, Some(0)) => self.meter.seen(now.steady),
             (Some(admit), free) => Some(self.meter.speed(now.steady, admit.per_second(), free.is_none())),
         };
@@ -444,7 +445,7 @@ impl Room {
         }
     }
 
-    /// The user of a living ticket, if it has one.
+    /// Returns the user of a living ticket, if it has one.
     pub fn user(&self, number: TicketNumber) -> Option<&str> {
         match self.line.place(number.0)? {
             TicketPlace::Gone(_) | TicketPlace::Unknown => None,

@@ -12,12 +12,12 @@ impl Timestamp {
     /// The latest instant.
     pub const MAX: Self = Self(TIMESTAMP_US_MAX);
 
-    /// An instant from microseconds of Unix time; `None` outside [`Self::MIN`]`..=`[`Self::MAX`].
+    /// Makes an instant from microseconds of Unix time; `None` outside [`Self::MIN`]`..=`[`Self::MAX`].
     pub const fn from_us(unix_us: i64) -> Option<Self> {
         if unix_us < TIMESTAMP_US_MIN || TIMESTAMP_US_MAX < unix_us { None } else { Some(Self(unix_us)) }
     }
 
-    /// Like [`Self::from_us`], with an instant outside the range moved to its nearer end.
+    /// Makes an instant like [`Self::from_us`], but moves one outside the range to the nearer end.
     pub const fn clamped_us(unix_us: i64) -> Self {
         match Self::from_us(unix_us) {
             Some(timestamp) => timestamp,
@@ -31,19 +31,19 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant so many milliseconds later; the latest one instead of one after it.
+    /// Returns the instant `ms` milliseconds later, or [`Self::MAX`] if it would be later than that.
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self::clamped_us(self.0.saturating_add_unsigned(ms.saturating_mul(1_000)))
     }
 }
 
-/// An instant on a clock that no caller can set: it runs on evenly no matter what happens to the wall clock, and so leases and
-/// time-outs are counted on it. In microseconds; only differences mean something to people.
+/// An instant on a monotonic clock, in microseconds. Nothing can set this clock, so leases and time-outs count on it.
+/// Only differences between two instants have a meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Steady(i64);
 
 impl Steady {
-    /// An instant from its microseconds.
+    /// Makes an instant from its microseconds.
     pub const fn from_us(us: i64) -> Self {
         Self(us)
     }
@@ -53,29 +53,29 @@ impl Steady {
         self.0
     }
 
-    /// The instant so many milliseconds later.
+    /// Returns the instant `ms` milliseconds later.
     pub const fn plus_ms(self, ms: u64) -> Self {
         Self(self.0.saturating_add_unsigned(ms.saturating_mul(1_000)))
     }
 
-    /// Microseconds since an earlier instant; 0 if it is later.
+    /// Returns the microseconds since an earlier instant; 0 if `earlier` is later.
     pub const fn since_us(self, earlier: Self) -> u64 {
         let elapsed_us = self.0.saturating_sub(earlier.0);
         if elapsed_us < 0 { 0 } else { elapsed_us.unsigned_abs() }
     }
 }
 
-/// What time it is: by the wall, for schedules and records, and on the steady clock, for everything that lasts.
+/// The present instant on two clocks: the wall clock for schedules and records, the steady clock for durations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
     /// The wall clock. May be set by an operator.
     pub wall: Timestamp,
-    /// The clock that no operator sets.
+    /// The monotonic clock, which nothing can set.
     pub steady: Steady,
 }
 
 impl Now {
-    /// What the wall clock will show at an instant of the steady one, if no operator sets it until then.
+    /// Returns the wall-clock time at an instant of the steady clock, if no operator sets the wall clock until then.
     pub const fn wall_at(self, steady: Steady) -> Timestamp {
         Timestamp::clamped_us(self.wall.as_us().saturating_add(steady.as_us().saturating_sub(self.steady.as_us())))
     }

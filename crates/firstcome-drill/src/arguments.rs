@@ -1,9 +1,10 @@
-//! Values as people write them on a command line.
+//! Parses values of the command line.
 
 use anyhow::anyhow;
 use std::time::Duration;
 
-/// Reads a duration: `250ms`, `5s`, `30m`, `1h`. Refuses other units, fractions, and what 64 bits of milliseconds do not hold.
+/// Parses a duration: `250ms`, `5s`, `30m`, `1h`. Refuses other units, fractions, and more milliseconds than 64 bits
+/// hold.
 pub fn duration(text: &str) -> anyhow::Result<Duration> {
     let wrong = || anyhow!("{text:?} is not a duration; write 250ms, 5s, 30m or 1h");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();

@@ -1,4 +1,4 @@
-//! Databases that a benchmark or a drill has for itself: a server that it starts, or a database of its own on one that runs.
+//! Databases for one benchmark or drill: a server that it starts, or a new database on a running server.
 
 use anyhow::{Context, bail};
 use firstcome::sql::Address;
@@ -6,20 +6,21 @@ use firstcome_test_servers::{Durability, Kind, Options, Server};
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use std::path::Path;
 
-/// Connections of one node at most: for coupons and rooms, and for members and listings.
+/// The most connections of one node: for coupons and rooms, and for members and listings.
 const CONNECTIONS: u32 = 64;
 
 /// A database as `--sql` names it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Named {
-    /// A server of this kind that is started, and ended afterwards.
+    /// A server of this kind, which the run starts and stops.
     Started(Kind),
-    /// A server that runs, by its address.
+    /// A running server, by its address.
     Running(String),
 }
 
 impl Named {
-    /// Reads `postgres`, `mariadb`, or an address. The error repeats nothing of a wrong one: it may hold a password.
+    /// Parses `postgres`, `mariadb`, or an address. The error does not repeat a wrong address, which may hold a
+    /// password.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         match text {
             "postgres" => Ok(Self::Started(Kind::Postgres)),
@@ -32,24 +33,24 @@ impl Named {
     }
 }
 
-/// An empty database that no other person uses. One on a server that runs is dropped by [`Self::end`]; a started server ends with
-/// this value.
+/// An empty database that no other program uses. [`Self::end`] drops one that was created on a running server; a
+/// started server ends with this value.
 pub struct OwnDatabase {
     /// The address, as `postgres://…` or `mysql://…`.
     pub url: String,
-    /// Kept for its end.
+    /// Kept alive until this value is dropped.
     server: Option<Server>,
-    /// The address at which it was made, and its name.
+    /// The address of the running server, and the name of the database that was created there.
     made: Option<(String, String)>,
 }
 
 impl OwnDatabase {
-    /// Makes one; a server that is started has its files in `scratch`, and is durable.
+    /// Opens a database for one node. A started server has its files in `scratch`, and is durable.
     pub async fn open(named: &Named, scratch: &Path) -> anyhow::Result<Self> {
         Self::open_for(named, scratch, 1).await
     }
 
-    /// The same for a cluster: a server that is started lets each open as many connections as it may.
+    /// Opens a database for a cluster. A started server allows each node its most connections.
     pub async fn open_for(named: &Named, scratch: &Path, nodes: u32) -> anyhow::Result<Self> {
         match named {
             Named::Started(kind) => {
@@ -57,9 +58,9 @@ impl OwnDatabase {
                 let setting = if *kind == Kind::Postgres { "max_connections" } else { "max-connections" };
                 options.settings.push(format!("{setting}={}", nodes * CONNECTIONS + CONNECTIONS));
                 if *kind == Kind::Postgres {
-                    // As operators set it where much is written: a checkpoint comes by time, and not in the middle of a run that
-                    // lasts some seconds; and pages are not given to the system before it, whose writing them may hold up
-                    // a person that waits for a sync. MariaDB writes past the system.
+                    // A usual setting where much is written: checkpoints come by time, not in the middle of a run of
+                    // some seconds. And PostgreSQL does not hand pages to the kernel before, whose write-back could
+                    // delay a sync. MariaDB bypasses the page cache.
                     let settings = ["max_wal_size=8GB", "min_wal_size=4GB", "shared_buffers=1GB"];
                     options.settings.extend(settings.map(str::to_owned));
                 }
@@ -70,7 +71,7 @@ impl OwnDatabase {
         }
     }
 
-    /// Makes one on the server that runs at this address, with `what` and the process id in its name.
+    /// Creates a database on the running server at this address, with `what` and the process id in its name.
     pub async fn beside(at: &str, what: &str) -> anyhow::Result<Self> {
         let name = format!("firstcome_{what}_{}", std::process::id());
         let url = with_database(at, &name)?;
@@ -78,12 +79,12 @@ impl OwnDatabase {
         Ok(Self { url, server: None, made: Some((at.to_owned(), name)) })
     }
 
-    /// Hands over the server that was started for it, if one was: the server ends with that value.
+    /// Hands over the started server, if there is one: the server ends with that value.
     pub const fn take_server(&mut self) -> Option<Server> {
         self.server.take()
     }
 
-    /// Asks the server what it is, and of which version: `PostgreSQL 15.9`.
+    /// Asks the server for its product and version: `PostgreSQL 15.9`.
     pub async fn version(&self) -> anyhow::Result<String> {
         let version = if is_postgres(&self.url) {
             let mut connection = PgConnection::connect_with(&Address::postgres(&self.url)?).await?;
@@ -98,10 +99,10 @@ impl OwnDatabase {
         Ok(version.split(['-', ' ']).take(2).collect::<Vec<_>>().join(" "))
     }
 
-    /// Drops it, if it was made on a server that runs.
+    /// Drops the database, if it was created on a running server.
     pub async fn end(self) -> anyhow::Result<()> {
         match &self.made {
-            // A person that was killed may still seem to be connected to it.
+            // A killed process may still seem to be connected to it.
             Some((at, name)) if is_postgres(at) => say(at, format!("DROP DATABASE {name} WITH (FORCE)")).await,
             Some((at, name)) => say(at, format!("DROP DATABASE {name}")).await,
             None => Ok(()),
@@ -109,12 +110,12 @@ impl OwnDatabase {
     }
 }
 
-/// Whether an address is one of PostgreSQL.
+/// Whether an address names a PostgreSQL server.
 pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres")
 }
 
-/// Says one thing to a database.
+/// Runs one statement.
 async fn say(url: &str, statement: String) -> anyhow::Result<()> {
     let statement = AssertSqlSafe(statement);
     if is_postgres(url) {
@@ -127,7 +128,7 @@ async fn say(url: &str, statement: String) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same address with another database.
+/// Replaces the database in an address.
 fn with_database(url: &str, name: &str) -> anyhow::Result<String> {
     let (scheme, rest) = url.split_once("://").context("no address")?;
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));

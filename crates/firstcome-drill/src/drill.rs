@@ -1,6 +1,6 @@
 //! `firstcome drill`: plays an event against a real service over HTTP, and audits every answer from the outside.
 //!
-//! All timing is open loop: who comes when is settled beforehand, and latencies count from the intended instant.
+//! All timing is open loop: a plan fixes beforehand who arrives when, and latencies count from the planned instant.
 
 mod asking;
 mod auction;
@@ -39,12 +39,12 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Descriptors besides those of the crowd.
+/// File descriptors besides those of the crowd's connections.
 const DESCRIPTORS: usize = 64;
-/// Slots for each admission in a second: enough that the rate, not the slots, is what people wait for.
+/// Slots for each admission in a second: enough that the rate, not the slots, limits admissions.
 const SLOTS_PER_ADMISSION: u64 = 8;
 
-/// The arguments of `firstcome drill`: which event is played.
+/// The arguments of `firstcome drill`: the event to play.
 #[derive(Subcommand)]
 pub enum DrillCommand {
     /// A rush for few tickets through a waiting room, with people who double-click, walk away, come late and cheat
@@ -55,7 +55,7 @@ pub enum DrillCommand {
     Auction(EventArgs),
 }
 
-/// How an event is played, and against what.
+/// How an event is played, and against which service.
 #[derive(Args)]
 pub struct EventArgs {
     /// A service that runs already, instead of one that is started for the drill
@@ -73,7 +73,7 @@ pub struct EventArgs {
     /// Tickets or coupons that there are [default: 3000], or listings that are sold [default: 100]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     stock: Option<u32>,
-    /// Bids at random on all auctions by all people, beside what these do anyway; of auctions
+    /// Additional random bids of all people on all auctions; only for an auction
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     bids: Option<u32>,
     /// How long the event takes at most [default: a minute, or a second for every 1800 people or bids if that is more]
@@ -82,21 +82,20 @@ pub struct EventArgs {
     /// The same seed gives the same people, who come at the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How often the service is killed under load and started again; of a cluster any of them, and the Redis and the database
-    /// that are started for them, in turn. Every other time that Redis is killed it loses what it had
+    /// How often a server is killed under load and started again. With --nodes the nodes take turns with the Redis and
+    /// the database that the drill has started. Every other time that Redis is killed it loses its data
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     kill: u32,
     /// Play against a cluster of this many nodes, over a Redis and a database that the drill starts; some people stay with one
     /// node and others change it at every request
     #[arg(long, value_name = "N", conflicts_with = "url", value_parser = clap::value_parser!(u32).range(1..=16))]
     nodes: Option<u32>,
-    /// A Redis or Valkey that runs, as redis://…, for the nodes, instead of one that is started: an empty database of it is used
-    /// and emptied
+    /// Address of a running Redis or Valkey for the nodes, as redis://…, instead of a started one. The drill uses an
+    /// empty database of it, and empties that afterwards
     #[arg(long, value_name = "URL", requires = "nodes", hide_env_values = true)]
     redis: Option<String>,
-    /// What the nodes keep everything in that lasts [default: postgres]; without nodes, of auctions, where the service keeps
-    /// members and listings: `postgres` or `mariadb` for a database that is started too, or the address of one, on which a
-    /// database is made and dropped
+    /// Database of the nodes [default: postgres]; for an auction without --nodes, database of the service. `postgres`
+    /// or `mariadb` starts one; an address names a running server, on which a database is made and dropped
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     sql: Option<String>,
     /// Directory for report.html and report.json
@@ -108,40 +107,40 @@ pub struct EventArgs {
     /// Connections that the crowd shares
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4_000))]
     connections: u32,
-    /// Admissions in a second [default: sells the stock in two fifths of the time]; of a concert
+    /// Admissions in a second [default: sells the stock in two fifths of the time]; only for a concert
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     table: bool,
 }
 
 impl EventArgs {
-    /// Tickets or coupons.
+    /// The number of tickets or coupons.
     fn stock(&self) -> u32 {
         self.stock.unwrap_or(3_000)
     }
 
-    /// Listings.
+    /// The number of listings.
     fn auctions(&self) -> u32 {
         self.stock.unwrap_or(100)
     }
 
-    /// Of the service that runs elsewhere.
+    /// The address of the service that `--url` names.
     fn address(&self) -> Result<SocketAddr, Failure> {
         address_of(self.url.as_deref().unwrap_or_default()).map_err(Failure::Usage)
     }
 
-    /// So many people per second are what two processors play besides the service.
+    /// By default 1800 people per second: so many can two processors play beside the service.
     fn seconds(&self) -> u64 {
         self.seconds.unwrap_or_else(|| u64::from(self.people.max(self.bids.unwrap_or(0)) / 1_800).max(60))
     }
 }
 
-/// A scratch directory that goes away with its drill.
+/// A scratch directory that is removed when its drill ends.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -151,7 +150,8 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// None for a service that runs elsewhere. Make it before the servers start: they end before their files then.
+    /// Creates the directory, unless `--url` names a service. Call it before the servers start: they then end before
+    /// their files.
     fn unless_elsewhere(args: &EventArgs) -> anyhow::Result<Option<Self>> {
         args.url.is_none().then(|| Self::new(&args.data)).transpose()
     }
@@ -159,15 +159,15 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A directory that stays is in the way of no person: its name holds the process id.
+        // A directory that stays does no harm: its name holds the process id.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Plays an event, audits it, and prints what it came to. Refuses if a promise was broken.
+/// Plays an event, audits it, and prints the result. Fails if a guarantee was broken.
 ///
-/// Unless `--url` names a service, the drill starts one: as `serve` of the program that calls this function, which must therefore
-/// be the program `firstcome`.
+/// Unless `--url` names a service, the drill starts `serve` of the running program, which must therefore be
+/// `firstcome`.
 pub fn run(command: &DrillCommand) -> Outcome {
     let (DrillCommand::Concert(args) | DrillCommand::Coupon(args) | DrillCommand::Auction(args)) = command;
     enough_descriptors(args.connections as usize * args.nodes.unwrap_or(1) as usize).map_err(Failure::Usage)?;
@@ -189,7 +189,7 @@ pub fn run(command: &DrillCommand) -> Outcome {
     if broken.is_empty() { Ok(()) } else { Err(Failure::Refused(anyhow!("broken: {}", broken.join(", ")))) }
 }
 
-/// The soft limit of open files: half of a connection each would be half a drill.
+/// Checks the soft limit of open files: with too few, some connections would fail and the drill would prove little.
 fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
@@ -221,7 +221,7 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     let admit = if room { admit.max(1) } else { 0 };
     let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
     let keys = KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? };
-    // Names of their own, for a service that has seen drills before.
+    // The names get a random suffix, for a service that has seen drills before.
     let suffix = draw_key()?[..8].to_owned();
     Ok(Setting {
         event,
@@ -273,7 +273,7 @@ fn play(args: &EventArgs, setting: &Setting) -> Result<Facts, Failure> {
     Ok(outcome::facts(setting, &played, stored))
 }
 
-/// The same on the nodes of a cluster, which share their data.
+/// Plays an event on the nodes of a cluster, which share their data.
 async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result<Facts, Failure> {
     let mut backing = Backing::open(args, scratch).await?;
     let playing = async {
@@ -290,7 +290,7 @@ async fn on_nodes(args: &EventArgs, setting: &Setting, scratch: &Path) -> Result
     when_ended(facts, backing.end()).await
 }
 
-/// What programs need most: the stable part of `report.json`.
+/// Prints the stable part of `report.json`, for programs.
 fn print_json(facts: &Facts) -> Outcome {
     let broken = facts.checks.iter().filter(|check| 0 < check.breaches);
     let violations: Vec<_> = broken

@@ -1,4 +1,4 @@
-//! How a command ends: well, or with a [`Failure`], which has an exit code and a message.
+//! The outcome of a command: success, or a [`Failure`] with an exit code and a message.
 
 use crate::output;
 use firstcome::Fault;
@@ -7,23 +7,23 @@ use firstcome::cluster::{ClusterError, TransferError};
 use firstcome::redis::OpenError;
 use std::process::ExitCode;
 
-/// What a command comes to.
+/// The outcome of a command.
 pub type Outcome = Result<(), Failure>;
 
-/// Why the program ends with something else than 0.
+/// Why the program ends with a non-zero exit code.
 #[derive(Debug)]
 pub enum Failure {
-    /// A check failed, or something was refused: 1.
+    /// A check failed, or a request was refused: 1.
     Refused(anyhow::Error),
-    /// The call makes no sense: 2.
+    /// The arguments are invalid: 2.
     Usage(anyhow::Error),
     /// The store cannot be reached: 3.
     Store(Fault),
-    /// The store of locks cannot be reached, or gave no answer: 3.
+    /// The store of locks or a server cannot be reached, or gave no answer: 3.
     Unreachable(anyhow::Error),
     /// A lock was not obtained in time: 75.
     NotObtained(anyhow::Error),
-    /// A lock was lost, and what ran under it was stopped: 76.
+    /// A lock was lost, and its command was stopped: 76.
     Lost(anyhow::Error),
 }
 
@@ -38,8 +38,8 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 }
 
 impl Failure {
-    /// The failure of a deployment: an address that cannot be read is a call that makes no sense; all else is a store that cannot
-    /// be used.
+    /// Translates the error of a deployment: an invalid address is a usage error; any other error is an unreachable
+    /// store.
     pub fn of_cluster(error: ClusterError) -> Self {
         match error {
             ClusterError::Redis(error @ OpenError::Address { .. }) => Self::Usage(error.into()),
@@ -48,12 +48,12 @@ impl Failure {
     }
 }
 
-/// Whether the servers gave no answer, so that it is not the data that is refused.
+/// Whether the servers gave no answer, in contrast to refused data.
 fn is_unreachable(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Fleet(_)))
 }
 
-/// The store's fault, if that is why something did not work.
+/// Returns the store's fault, if that is the cause of the error.
 fn fault_of(error: &anyhow::Error) -> Option<Fault> {
     if let Some(ImportError::Fault(fault)) = error.downcast_ref() {
         return Some(fault.clone());
@@ -64,7 +64,7 @@ fn fault_of(error: &anyhow::Error) -> Option<Fault> {
     error.downcast_ref().cloned()
 }
 
-/// Says on standard error why something went wrong, and makes the exit code of it.
+/// Prints the failure to standard error, and returns the exit code.
 pub fn end(outcome: Result<ExitCode, Failure>) -> ExitCode {
     match outcome {
         Ok(code) => code,

@@ -1,13 +1,14 @@
-//! The file system under a directory, which says whether a sync means anything there.
+//! The type of the file system under a directory, which shows whether a sync is durable there.
 
 use anyhow::Context;
 use std::fs;
 use std::path::Path;
 
-/// The types of file systems that lie in memory.
+/// The types of file systems in memory.
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "devtmpfs"];
 
-/// Finds the type of the file system that holds a path: that of the longest mount point above it; `unknown` without one.
+/// Returns the type of the file system that holds a path, by the longest mount point above it; `unknown` if there is
+/// none.
 ///
 /// # Errors
 /// If the path or `/proc/mounts` cannot be read.
@@ -22,7 +23,7 @@ pub fn type_at(path: &Path) -> anyhow::Result<String> {
     Ok(above.max_by_key(|(length, _)| *length).map_or_else(|| "unknown".into(), |(_, kind)| kind.to_owned()))
 }
 
-/// Whether a file system of this type lies in memory: a sync costs nothing there, and keeps nothing.
+/// Whether a file system of this type is in memory: a sync costs nothing there, and makes nothing durable.
 pub fn is_in_memory(file_system: &str) -> bool {
     IN_MEMORY.contains(&file_system)
 }

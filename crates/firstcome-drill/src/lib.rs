@@ -1,7 +1,7 @@
 //! Plans an event ([`plan`]), plays it against a real service, and audits every answer from the outside ([`drill`]).
 //!
-//! The other modules are what the drill, the command line and the benchmarks share: how a command ends, what it prints, and the
-//! servers that it has for itself. They lie here because the drill is the lowest of the three.
+//! The other modules are shared by the drill, the command line and the benchmarks: exit codes, output, and own
+//! servers. They are in this crate because the other two depend on it.
 
 pub mod arguments;
 pub mod database;

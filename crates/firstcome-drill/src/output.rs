@@ -5,21 +5,21 @@ use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
-/// Whether to print a table, and not JSON: standard output is a terminal, and `--json` (`json`) is not given.
+/// Whether to print a table instead of JSON: standard output is a terminal, and `--json` (`json`) is not given.
 pub fn wants_table(json: bool) -> bool {
     !json && io::stdout().is_terminal()
 }
 
-/// No terminal that people use has fewer columns.
+/// The fewest columns of a real terminal.
 const COLUMNS_MIN: u16 = 20;
-/// What a terminal has that does not say.
+/// The assumed columns of a terminal that reports none.
 const COLUMNS_UNKNOWN: u16 = 100;
 
-/// A table with a bold head. Columns that begin with `>` are aligned to the right.
+/// Creates a table with a bold head. Columns that begin with `>` are aligned to the right.
 pub fn table(columns: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    // Some terminals, such as those of containers, say that they have no columns: one letter in a line is no table.
+    // Some terminals, such as those of containers, report no columns, which would give one letter per line.
     if table.width().is_some_and(|columns| columns < COLUMNS_MIN) {
         table.set_width(COLUMNS_UNKNOWN);
     }
@@ -36,7 +36,7 @@ pub fn table(columns: &[&str]) -> Table {
     table
 }
 
-/// A bar on standard error while it is a terminal; nothing elsewhere.
+/// Returns a progress bar on standard error if that is a terminal; otherwise a hidden one.
 pub fn progress(length: u64, doing: &str) -> ProgressBar {
     let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(length), target);
@@ -48,7 +48,7 @@ pub fn progress(length: u64, doing: &str) -> ProgressBar {
     bar
 }
 
-/// Writes to standard output. A reader that has seen enough is not an error.
+/// Writes to standard output. A reader that closes the pipe early is not an error.
 pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -57,12 +57,12 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Writes a line to standard error, after `firstcome: `. That no person reads it changes nothing, least of all the exit code.
+/// Writes a line to standard error, after `firstcome: `. Ignores a failure, which must not change the exit code.
 pub fn say(line: &str) {
     let _ = io::stderr().write_all(format!("firstcome: {line}\n").as_bytes());
 }
 
-/// A whole number with thin groups: 1 234 567.
+/// Formats a whole number in groups of three digits: 1 234 567.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A Redis that a benchmark or a drill has for itself: a server that it starts, or an empty database of one that runs.
+//! An own Redis for one benchmark or drill: a server that it starts, or an empty database of a running one.
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
@@ -6,27 +6,27 @@ use firstcome_test_servers::{Durability, Kind, Options, Server};
 use redis::aio::MultiplexedConnection;
 use std::path::Path;
 
-/// The key that says that a database of Redis is taken.
+/// The key that marks a database of Redis as taken.
 const TAKEN: &str = "firstcome:taken";
-/// How many databases a Redis has that does not say.
+/// The assumed number of databases of a Redis that does not report it.
 const DATABASES: u32 = 16;
 
-/// An empty Redis that no other client uses. A database of one that runs is emptied by [`Self::end`]; a started server ends with
+/// An empty Redis that no other client uses. [`Self::end`] empties a borrowed database; a started server ends with
 /// this value.
 pub struct OwnRedis {
     /// The address, with the number of the database.
     pub url: String,
-    /// Kept for its end.
+    /// Kept alive until this value is dropped.
     server: Option<Server>,
-    /// Whether it is a database of a Redis that runs; if not, this value started the server.
+    /// Whether it is a database of a running Redis; otherwise this value started the server.
     pub is_borrowed: bool,
 }
 
 impl OwnRedis {
-    /// Finds one at this address, or starts one whose files are in `scratch`.
+    /// Borrows a database of the Redis at this address, or starts a Redis with its files in `scratch`.
     ///
-    /// What is started writes before it answers, so that a kill by itself loses nothing: one that syncs once a second puts
-    /// writes off while it syncs.
+    /// A started Redis syncs each write before it answers, so that a kill alone loses nothing. A Redis that syncs once
+    /// a second delays writes while it syncs.
     pub async fn open(running: Option<&str>, scratch: &Path) -> Result<Self, Failure> {
         if let Some(url) = running {
             return Ok(Self { url: borrow(url).await?, server: None, is_borrowed: true });
@@ -36,12 +36,12 @@ impl OwnRedis {
         Ok(Self { url: server.url().to_owned(), server: Some(server), is_borrowed: false })
     }
 
-    /// Hands over the server that was started, if one was: the server ends with that value.
+    /// Hands over the started server, if there is one: the server ends with that value.
     pub const fn take_server(&mut self) -> Option<Server> {
         self.server.take()
     }
 
-    /// Empties the database, if the Redis ran before.
+    /// Empties the database, if it is borrowed.
     pub async fn end(self) -> anyhow::Result<()> {
         if self.is_borrowed {
             let mut connection = connect(&self.url).await?;
@@ -56,7 +56,7 @@ async fn connect(url: &str) -> anyhow::Result<MultiplexedConnection> {
     client.get_multiplexed_async_connection().await.context("the Redis of --redis cannot be used")
 }
 
-/// Finds an empty database on a Redis that runs, and marks it as taken; returns its address.
+/// Finds an empty database of a running Redis, marks it as taken, and returns its address.
 async fn borrow(url: &str) -> Result<String, Failure> {
     let wrong =
         || anyhow!("--redis is an address of one Redis, like redis://127.0.0.1:6379, and names no database of it");
@@ -68,7 +68,7 @@ async fn borrow(url: &str) -> Result<String, Failure> {
     let told: Result<Vec<String>, _> =
         redis::cmd("CONFIG").arg("GET").arg("databases").query_async(&mut connection).await;
     let count = told.ok().and_then(|told| told.get(1)?.parse().ok()).unwrap_or(DATABASES);
-    // From behind: a person that uses one without thinking uses the first.
+    // Starts from the last database: an application that does not choose uses the first.
     for database in (0..count).rev() {
         let url = format!("redis://{host}/{database}");
         let mut connection = connect(&url).await.map_err(Failure::Unreachable)?;
@@ -80,7 +80,7 @@ async fn borrow(url: &str) -> Result<String, Failure> {
             return Ok(url);
         }
         if taken.is_some() {
-            // It is another person's: what was put there is taken away again.
+            // It is in use: removes the mark again.
             redis::cmd("DEL").arg(TAKEN).exec_async(&mut connection).await.context("a database of Redis")?;
         }
     }

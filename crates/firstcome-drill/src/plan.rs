@@ -1,4 +1,4 @@
-//! `firstcome plan`: what admission rate a back end carries, by which formula, and whether a simulation agrees.
+//! `firstcome plan`: computes the admission rate that a back end carries, and checks it in a simulation.
 
 mod admit;
 mod assumptions;
@@ -16,7 +16,7 @@ use crate::output::{wants_table, write_out};
 use anyhow::anyhow;
 pub use inputs::PlanArgs;
 
-/// Computes, checks if asked to, prints; refuses if the check fails.
+/// Computes, checks if asked to, and prints. Fails if the check fails.
 pub fn run(args: &PlanArgs) -> Outcome {
     let plan = rates::Plan::new(&args.inputs).map_err(Failure::Usage)?;
     let check = if args.check { Some(check::Check::run(&plan, args.seed).map_err(Failure::Usage)?) } else { None };

@@ -1,10 +1,10 @@
-//! Ends what takes long, and has started servers, when a signal (SIGINT, SIGTERM) asks for it.
+//! Stops a long task, and the servers that it has started, on a signal (SIGINT, SIGTERM).
 
 use crate::failure::Failure;
 use anyhow::anyhow;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs this to its end. When SIGINT or SIGTERM comes before, it is dropped, and with it the servers that it has started.
+/// Runs a future to its end. On SIGINT or SIGTERM drops it, and with it the servers that it has started.
 pub async fn unless_stopped<T>(doing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::select! {
         done = doing => done,
@@ -12,13 +12,13 @@ pub async fn unless_stopped<T>(doing: impl Future<Output = Result<T, Failure>>) 
     }
 }
 
-/// Gives back what was done, once everything that it rested on has ended too (`end`). A second signal ends that wait. A failure
-/// of `done` goes before one of `end`.
+/// Returns `done` once `end` has finished, which shuts down what it used. A second signal ends that wait. A failure of
+/// `done` takes precedence over one of `end`.
 pub async fn when_ended<T>(
     done: Result<T, Failure>,
     end: impl Future<Output = anyhow::Result<()>>,
 ) -> Result<T, Failure> {
-    // Tasks of what was dropped are told to end, and do so when it is their turn.
+    // Tasks of a dropped future are cancelled, and end at their next poll.
     tokio::task::yield_now().await;
     let ended = unless_stopped(async { Ok(end.await?) }).await;
     let done = done?;

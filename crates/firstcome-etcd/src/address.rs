@@ -1,26 +1,26 @@
-//! Addresses of etcd.
+//! Reads addresses of etcd clusters.
 
 use super::error::EtcdError;
 use firstcome_store::address::{Authority, Host};
 
-/// The port at which clients are served.
+/// The default port for clients.
 const PORT: u16 = 2_379;
 const WANTED: &str = "the address must be etcd://[user:password@]host[:port][,host[:port]…]";
 
-/// Which servers, all of one cluster, and who we are to them.
+/// The servers of one cluster, and the user to log in as.
 pub(crate) struct Address {
     pub(crate) hosts: Vec<Host>,
     pub(crate) login: Option<Login>,
 }
 
-/// A user. Not to be printed.
+/// A user with its password. Never printed.
 pub(crate) struct Login {
     pub(crate) user: String,
     pub(crate) password: String,
 }
 
 impl Address {
-    /// Reads an address. What is wrong is told without user and password.
+    /// Reads an address. The error shows neither user nor password.
     pub(crate) fn read(url: &str) -> Result<Self, EtcdError> {
         let rest = match url.split_once("://") {
             Some(("etcd", rest)) => rest,

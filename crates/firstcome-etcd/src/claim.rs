@@ -1,4 +1,4 @@
-//! One place in line: a key that is ours, or may be, until it is given up.
+//! One place in line: a key of this process, which exists or may exist until it is given up.
 
 use super::error::{EtcdError, Sent};
 use super::link::RANGE;
@@ -14,50 +14,50 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Where the places of a lock are.
+/// Returns the prefix of the places of a lock.
 pub(crate) fn places(prefix: &str, name: &LockName) -> Vec<u8> {
-    // A name has no `/`, so no lock's places are among another's.
+    // A name has no `/`, so no lock's prefix covers places of another lock.
     format!("{prefix}lock/{name}/").into_bytes()
 }
 
-/// What a place says of who has it.
+/// Makes the value of a place: the length of its lease and the holder's name.
 fn card(owner: &OwnerName, ttl: Duration) -> Vec<u8> {
     format!("{} {owner}", ttl.as_millis()).into_bytes()
 }
 
-/// Who has a place, and how long that lasts at most unless it is renewed.
+/// Reads the holder's name from the value of a place, and how long its lease lasts without a renewal.
 pub(crate) fn read_card(value: &[u8]) -> (String, Duration) {
     let text = String::from_utf8_lossy(value);
     match text.split_once(' ').and_then(|(ms, owner)| Some((ms.parse().ok()?, owner))) {
         Some((ms, owner)) => (owner.to_owned(), Duration::from_millis(ms)),
-        // Another process's lock under the same name.
+        // A key of another program under the same prefix.
         None => ("somebody".to_owned(), Duration::MAX),
     }
 }
 
-/// Whether to get in line.
+/// Whether to join the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Only if no process has it or wants it.
+    /// Only if the lock is free and has no waiters.
     Try,
     Wait,
 }
 
-/// What became of an attempt to get in.
+/// The result of a try to join.
 pub(crate) enum Entered {
-    /// First: the lock is ours.
+    /// First in line: the lock is ours.
     First,
-    /// After this one, which was there at this revision.
+    /// Behind this place, which existed at this revision.
     After { before: Vec<u8>, at_revision: i64 },
-    /// Not in: a process has it.
+    /// Not in line: another request has the lock.
     Taken(Occupied),
-    /// Not in: the barrier was moved meanwhile. To be tried again.
+    /// Not in line: the barrier moved in the meantime. Try again.
     Again,
-    /// Not in, and not any more: the lease is over, or a process has deleted the key.
+    /// Not in line any more: the lease is over, or an operator deleted the key.
     Gone,
 }
 
-/// A lock that a process has.
+/// A lock that another request has.
 pub(crate) struct Occupied {
     pub(crate) holder: String,
     pub(crate) lasts: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Occupied {
 }
 
 impl Occupied {
-    /// Out of the places, of which the first must be among those that were read.
+    /// Makes it from the places of a lock, which must begin with the first one.
     pub(crate) fn of(places: &RangeResponse) -> Option<(Self, &KeyValue)> {
         let first = places.kvs.first()?;
         let (holder, lasts) = read_card(&first.value);
@@ -74,7 +74,7 @@ impl Occupied {
     }
 }
 
-/// The first place of a lock and how many there are.
+/// Makes a request for the first place of a lock and the number of places.
 pub(crate) fn first_place(places: &[u8]) -> RangeRequest {
     RangeRequest {
         key: places.to_vec(),
@@ -86,47 +86,47 @@ pub(crate) fn first_place(places: &[u8]) -> RangeRequest {
     }
 }
 
-/// In a lock that no process takes: so everything that has a place may be shared.
+/// A transaction under way. It lives in a `Mutex` that is never locked, which makes the claim `Sync`.
 type Flight = Pin<Box<dyn Future<Output = Result<TxnResponse, EtcdError>> + Send>>;
 
-/// What is known of the key.
+/// The known state of the key.
 enum Known {
-    /// It was never asked for, or is given up.
+    /// The key was never requested, or is given up.
     Absent,
-    /// It is asked for just now.
+    /// The request for the key is under way.
     Asked(Mutex<Flight>),
-    /// It may be there, or come yet.
+    /// The key may exist, or a delayed request may still create it.
     Perhaps,
-    /// It was made by this revision.
+    /// This revision created the key.
     There(i64),
 }
 
-/// Whether a try before this one may have done it.
+/// Whether an earlier try may have succeeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     No,
     Perhaps,
 }
 
-/// One place. Dropped, it is given up in the background.
+/// One place in line. Its drop gives it up in the background.
 pub(crate) struct Claim {
     session: Arc<Session>,
     places: Vec<u8>,
     key: Vec<u8>,
     value: Vec<u8>,
     known: Known,
-    /// Whether an attempt without an answer may yet come.
+    /// Whether a try without an answer may still take effect.
     strays: bool,
 }
 
-/// What became of a place that was given up.
+/// The result of giving up a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// It was there until then.
+    /// The key existed until then.
     Held,
-    /// Not there, or given up by a try that had no answer.
+    /// Unknown: the key is gone, but a try without an answer may have deleted it.
     Perhaps,
-    /// Gone before.
+    /// The key was gone before.
     NotHeld,
 }
 
@@ -146,7 +146,7 @@ impl Claim {
         &self.key
     }
 
-    /// By which revision it was made.
+    /// Returns the revision that created the key.
     pub(crate) const fn revision(&self) -> Option<i64> {
         match self.known {
             Known::There(revision) => Some(revision),
@@ -154,9 +154,9 @@ impl Claim {
         }
     }
 
-    /// Gets in; repeatable. One round trip, and one more after an attempt whose answer was lost.
+    /// Joins the line; repeatable. One round trip, and one more after a try whose answer was lost.
     ///
-    /// Dropping the future lets what was sent go on: an answer that is known is easier to undo.
+    /// A dropped future does not cancel the request: a known answer is easier to undo.
     pub(crate) async fn enter(&mut self, mode: Mode) -> Result<Entered, EtcdError> {
         if !matches!(self.known, Known::Asked(_)) {
             let (link, entry) = (self.session.link().clone(), self.entry(mode));
@@ -192,13 +192,13 @@ impl Claim {
         Ok(Entered::Again)
     }
 
-    /// Nothing gets in by this lease any more.
+    /// Notes that the lease is over, so that it can create no more places.
     fn lease_over(&self) -> Entered {
         self.session.lose();
         Entered::Gone
     }
 
-    /// The transaction by which it gets in.
+    /// Makes the transaction that creates the place.
     fn entry(&self, mode: Mode) -> TxnRequest {
         let mut compare = vec![Compare::created(&self.key, 0), self.session.barrier_is_unchanged()];
         let lease = self.session.lease();
@@ -213,7 +213,7 @@ impl Claim {
         TxnRequest { compare, success, failure: failure.into() }
     }
 
-    /// The last two places that were made until this revision; until now without one.
+    /// Makes a request for the last two places that were created up to this revision; 0 means now.
     fn latest(&self, until_revision: i64) -> RangeRequest {
         RangeRequest {
             key: self.places.clone(),
@@ -226,7 +226,7 @@ impl Claim {
         }
     }
 
-    /// What an attempt has taught about the key.
+    /// Updates the known state of the key after a try.
     fn landed(&mut self, told: &Result<TxnResponse, EtcdError>) {
         self.strays |= matches!(told, Err(EtcdError::Unknown { .. }));
         let unseen = if self.strays { Known::Perhaps } else { Known::Absent };
@@ -236,13 +236,13 @@ impl Claim {
                 Some(own) => Known::There(own.create_revision),
                 None => unseen,
             },
-            // The lease takes along what was made before.
+            // The end of the lease deletes every key that a try created.
             Err(EtcdError::LeaseOver) => Known::Absent,
             Err(_) => unseen,
         };
     }
 
-    /// Who is before it now. One round trip, which changes nothing.
+    /// Looks which place is ahead now. One round trip, which changes nothing.
     pub(crate) async fn look(&self) -> Result<Entered, EtcdError> {
         let Some(own) = self.revision() else { return Ok(Entered::Gone) };
         let link = self.session.link();
@@ -257,9 +257,9 @@ impl Claim {
         }
     }
 
-    /// Gives it up. One round trip, repeated until there is an answer or the lease is over.
+    /// Gives the place up. One round trip, repeated until there is an answer or the lease is over.
     ///
-    /// Dropping the future leaves it to the background.
+    /// A dropped future continues in the background.
     pub(crate) async fn leave(mut self) -> Result<Left, EtcdError> {
         if let Known::Asked(flight) = &mut self.known {
             let told = flight.get_mut().await;
@@ -267,7 +267,7 @@ impl Claim {
         }
         let left = self.delete().await;
         if self.strays && left.is_ok() {
-            // One that comes now would find the key absent, and make it for no process.
+            // A delayed try would find the key absent, and create it for no caller.
             let _ = self.until_told(|| self.session.move_barrier(&self.key)).await;
         }
         self.known = Known::Absent;
@@ -288,7 +288,7 @@ impl Claim {
         })
     }
 
-    /// Asks again and again until there is an answer, or the lease is over, which takes along what is left.
+    /// Repeats a request until there is an answer, or until the lease is over, which deletes the keys.
     async fn until_told<T, A: Future<Output = Result<T, EtcdError>>>(
         &self,
         ask: impl Fn() -> A,
@@ -320,7 +320,7 @@ impl Drop for Claim {
         let (key, value, strays) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value), self.strays);
         let runtime = session.runtime().clone();
         runtime.spawn(async move {
-            // The outcome does not matter: no caller is left.
+            // No caller is left to use the outcome.
             let _ = Self { session, places, key, value, known, strays }.leave().await;
         });
     }

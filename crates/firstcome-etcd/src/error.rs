@@ -1,14 +1,14 @@
-//! What can go wrong between here and etcd, sorted by what a caller may conclude.
+//! Errors between this process and etcd, sorted by what a caller may conclude.
 
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::Arc;
 use tonic::{Code, Status};
 
-/// Why etcd gave no answer.
+/// Why a request to etcd failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtcdError {
-    /// Surely not done. Safe to do again later.
+    /// etcd certainly did nothing. Safe to repeat later.
     #[error("etcd cannot be used now, and nothing was done: {says}")]
     Unavailable {
         /// [`FaultKind::Unreachable`] or [`FaultKind::Full`].
@@ -16,20 +16,19 @@ pub enum EtcdError {
         /// What happened, for the operator's log.
         says: String,
     },
-    /// The connection broke, or no answer came in time, after something was sent that may have been done, or may yet be.
+    /// The connection broke, or no answer came in time. etcd may have done the request, or may still do it.
     #[error("the outcome is unknown ({says}); repeat the same request")]
     Unknown {
         /// What happened, for the operator's log.
         says: String,
     },
-    /// The address, the user, its rights or the server are not what is needed: it will not go better the next time. Nothing
-    /// was done.
+    /// The address, the user, its rights or the server is wrong: a repeat fails too. etcd did nothing.
     #[error("etcd is not what is needed: {says}")]
     Broken {
-        /// What is wanted.
+        /// What must change.
         says: String,
     },
-    /// The lease of this process is over, and so are its holds and its places. Nothing was done.
+    /// The lease of this process is over, and so are its holds and places. etcd did nothing.
     #[error("the lease of this process has ended, and nothing was done")]
     LeaseOver,
 }
@@ -43,12 +42,12 @@ impl EtcdError {
         Self::Broken { says: says.into() }
     }
 
-    /// No answer in time.
+    /// Makes the error for an answer that did not come in time.
     pub(crate) fn late(sent: Sent) -> Self {
         sent.broken_off("no answer in time")
     }
 
-    /// Whether it may go better the next time.
+    /// Returns whether a repeat may succeed.
     pub(crate) const fn may_pass(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Unknown { .. })
     }
@@ -66,7 +65,7 @@ impl From<EtcdError> for StoreError {
     }
 }
 
-/// Whether what was sent can change anything.
+/// Whether a request can change anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
     Read,
@@ -74,7 +73,7 @@ pub(crate) enum Sent {
 }
 
 impl Sent {
-    /// There is no answer, and there will be none.
+    /// Makes the error for a request that has no answer, and will get none.
     fn broken_off(self, says: impl Into<String>) -> EtcdError {
         let says = says.into();
         match self {
@@ -84,18 +83,18 @@ impl Sent {
     }
 }
 
-/// What to do after an answer that is an error.
+/// What the client does after an error from etcd.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Judged {
-    /// The connection, and the server behind it, may well serve others.
+    /// Report it. The connection and its server are still good.
     Told(EtcdError),
-    /// Another server may do better.
+    /// Try another server.
     Elsewhere(EtcdError),
-    /// The token is not good any more. Nothing was done.
+    /// Get a new token. etcd did nothing.
     TokenOver,
 }
 
-/// What an error means. The texts are part of etcd's interface: its own clients tell errors apart by them.
+/// Interprets an error. Its texts are part of etcd's interface: etcd's own clients distinguish errors by them.
 pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
     let says = status.message().strip_prefix("etcdserver: ").unwrap_or(status.message());
     let begins = |starts: &[&str]| starts.iter().any(|start| says.starts_with(start));
@@ -112,7 +111,7 @@ pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
         let says = "its database is full: compact and defragment it, then `etcdctl alarm disarm`".to_owned();
         return Judged::Told(EtcdError::Unavailable { kind: FaultKind::Full, says });
     }
-    // It looks whether it has a leader before it does anything, since we ask it to.
+    // The server checks for a leader before it does anything, because `request` asks for that.
     if begins(&["no leader", "too many requests", "not capable", "rpc not supported for learner"]) {
         return Judged::Elsewhere(EtcdError::unreachable(says));
     }
@@ -123,7 +122,7 @@ pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
     }
 }
 
-/// What must be changed before it can go better.
+/// Returns what must change before a repeat can succeed.
 fn unfit(code: Code, says: &str) -> Option<&'static str> {
     let begins = |start: &str| says.starts_with(start);
     if begins("authentication failed") {

@@ -1,31 +1,32 @@
-//! Locks on etcd, from version 3.4 (feature `etcd`): a lease, a key for each place in line, and the revision that made it as the
-//! fence.
+//! Locks on etcd, from version 3.4 (feature `etcd`). A process has a lease, each place in line is a key, and the revision that
+//! created the key is the fence.
 //!
-//! Not a `LockStore`: that port takes steps of the core's rules, which keep a line in one place and grant when
-//! they release. Here the line is kept by etcd itself, in the order of its revisions, so that each waiter sees for itself that it is
-//! first. Nor a `KeyStore`, whose tries keep no place in between.
+//! Not a `LockStore`: that port takes steps of the core's rules, which keep a line in one place and grant on release. Here
+//! etcd itself keeps the line, in the order of its revisions, so each waiter sees for itself that it is first. Nor a
+//! `KeyStore`, whose tries keep no place in between.
 //!
 //! # Promises
-//! - Mutual exclusion among all who name the same cluster and prefix, and the order of arrival: a place is a key, made by one
-//!   transaction, and a process whose was made by the lowest revision has the lock. A process that gave up or died is passed over.
-//! - A fence with every grant, above every one before it of any lock of the cluster: the revision that made the key. A process that
-//!   writes to etcd under the lock lets its transaction compare it, as [`EtcdHold::write`] does.
-//! - A hold is told to be lost before etcd can end its lease, as long as this process runs and no clock runs wrong by more
-//!   than one per cent: the lease is counted from before it was asked for. What was told to be lost stays so.
-//! - Nothing is left behind, neither by a future that is dropped nor by an answer that was lost. Who has no answer moves a barrier
-//!   behind it (a key that each place names the revision of), so what may still be on its way comes in vain. What a process that
-//!   dies has ends with its lease.
-//! - One waiter is woken for each that goes: each watches the one before it, all over one stream.
+//! - Mutual exclusion among all processes that use the same cluster and prefix, in the order of arrival. A place is a key, and
+//!   one transaction creates it. The place with the lowest revision has the lock. Places of processes that gave up or died
+//!   are passed over.
+//! - A fence with every grant, above every earlier fence of any lock of the cluster: the revision that created the key. A
+//!   holder that writes to etcd lets its transaction compare that revision, as [`EtcdHold::write`] does.
+//! - A hold is reported as lost before etcd can end its lease, as long as this process runs and no clock is wrong by more than
+//!   one per cent: the lease counts from before the request for it. A hold that was reported as lost stays lost.
+//! - Nothing stays behind, neither after a dropped future nor after a lost answer. A process without an answer moves a
+//!   barrier: a key whose revision every transaction for a place compares. So a delayed transaction fails. The places and
+//!   holds of a process that dies end with its lease.
+//! - The end of a place wakes one waiter: each waiter watches the place before its own, all over one stream.
 //!
 //! # Not promised
-//! - That a hold lasts. All holds of a process end with its lease: when it stands still, or cannot reach etcd, for that long.
-//!   And one ends when an operator deletes its key by hand, which is noticed when it is next used.
-//! - Anything after etcd was given an old backup, or none: then revisions begin again, and fences with them.
+//! - That a hold lasts. All holds of a process end with its lease, when the process stops or cannot reach etcd for that long. A
+//!   hold also ends when an operator deletes its key; the process notices that at the next use.
+//! - Fences after etcd was restored from an old backup, or emptied: then revisions begin again, and fences with them.
 //!
 //! # Cost
-//! A grant of a free lock is one round trip, and so is the end; each is one commit. A hand-over is a commit, a message and a read.
-//! With each of these the server looks through the places of that lock in memory. A process has one connection, one lease, which is
-//! renewed three times in its length, and one stream for what it waits for, however many locks.
+//! A grant of a free lock is one round trip and one commit, and so is its release. A hand-over is a commit, a message and a
+//! read. For each of these the server searches the places of that lock in memory. A process has one connection, one lease
+//! that it renews three times per length, and one stream for its watches, for any number of locks.
 //!
 //! Connections are without TLS.
 
@@ -44,23 +45,23 @@ pub use lock::{EtcdHold, EtcdLockView, EtcdLocks, EtcdWrite, Taken};
 
 use std::time::Duration;
 
-/// Longest prefix of keys.
+/// The longest prefix of keys.
 const PREFIX_BYTES_MAX: usize = 256;
-/// Longest lease, as of all locks.
+/// The longest lease, the same as for all locks.
 const LEASE_MAX: Duration = Duration::from_millis(firstcome_core::limits::LEASE_MS_MAX as u64);
 
-/// How locks on etcd behave.
+/// Settings of locks on etcd.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EtcdOptions {
-    /// How long this process's holds and places last after its last sign of life: 1 s to 24 h, rounded up to whole seconds; etcd
-    /// makes it longer if it is shorter than its servers need to agree on a leader (2 s, unless they are set otherwise).
+    /// How long this process's holds and places last without a renewal: 1 s to 24 h, rounded up to whole seconds. etcd extends a
+    /// lease that is shorter than its servers need to elect a leader (2 s by default).
     pub lease: Duration,
-    /// What all keys begin with: 1 to 256 bytes. A process that shares locks names the same.
+    /// The prefix of all keys: 1 to 256 bytes. Processes that share locks use the same prefix.
     pub prefix: String,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
-    /// How long to wait for an answer. After it another server is asked.
+    /// How long to wait for an answer. After that the next request goes to another server.
     pub answer_timeout: Duration,
 }
 
@@ -88,13 +89,13 @@ impl EtcdOptions {
     }
 }
 
-/// What has been done so far. Figures for benchmarks and tests: no rule rests on them.
+/// Counters for benchmarks and tests. No rule depends on them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Questions to etcd, renewals included, and orders of watches left out.
+    /// Requests to etcd, with renewals and without requests to watch a key.
     pub requests: u64,
-    /// Waiters who were told to look.
+    /// Waiters that were woken.
     pub wakes: u64,
-    /// Connections that were made.
+    /// Connections that were opened.
     pub connects: u64,
 }

@@ -1,4 +1,4 @@
-//! The link to etcd: one connection, to whichever of the servers answers, and made again whenever it is lost.
+//! The link to etcd: one connection to any server that answers, opened again whenever it is lost.
 
 use super::address::{Address, Login};
 use super::error::{EtcdError, Judged, Sent, judge};
@@ -27,16 +27,17 @@ pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(crate) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(crate) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
-/// A stream by its nature: one question, one answer, and its end are a call like any other. So it has no state that could be
-/// lost with a connection.
+/// A stream in etcd's API. This client sends one request, reads one answer and closes it, like any other call. So there is no
+/// state to lose with a connection.
 pub(crate) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-/// The first version in which watches have numbers of the client's choice.
+/// The first version in which clients choose the numbers of watches.
 const VERSION_MIN: (u32, u32) = (3, 4);
-/// Between two pings of a connection on which something is awaited. A server throws out who asks more often than every 5 s.
+/// The time between two pings of a connection that waits for an answer. A server disconnects clients that ping more often
+/// than every 5 s.
 const PING: Duration = Duration::from_secs(10);
 
 /// A link to the servers of one cluster. Clones share it.
@@ -51,18 +52,18 @@ struct Shared {
     connect_timeout: Duration,
     answer_timeout: Duration,
     line: Mutex<Option<EtcdConnection>>,
-    /// Held by the process that connects: the others wait for what comes of it.
+    /// Locked by the task that connects: other tasks wait for its result.
     connecting: tokio::sync::Mutex<()>,
-    /// Which server is tried first.
+    /// The server to try first.
     first: AtomicUsize,
-    /// The number of the last line that was given up.
+    /// The number of the last connection that was given up.
     given_up: watch::Sender<u64>,
     requests: AtomicU64,
     connects: AtomicU64,
     pub(super) wakes: AtomicU64,
 }
 
-/// One connection.
+/// One connection to a server.
 #[derive(Clone)]
 struct EtcdConnection {
     number: u64,
@@ -71,7 +72,7 @@ struct EtcdConnection {
 }
 
 impl EtcdLink {
-    /// Reads the address. Nothing is sent.
+    /// Makes a link from an address. Sends nothing.
     pub(crate) fn new(url: &str, options: &EtcdOptions) -> Result<Self, EtcdError> {
         let Address { hosts, login } = Address::read(url)?;
         let servers = hosts.into_iter().map(|host| {
@@ -96,10 +97,10 @@ impl EtcdLink {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Makes a key if it is absent, and says by which revision. One round trip. For benchmarks: what the half of a lock costs
-    /// that no process can do without.
+    /// Creates a key if it is absent, and returns the revision that created it. One round trip. Benchmarks use it: it is the
+    /// least that taking a lock must cost.
     ///
-    /// Fails with [`EtcdError::Unknown`] if it may have been made.
+    /// Fails with [`EtcdError::Unknown`] if etcd may have created the key.
     pub async fn create(&self, key: &[u8], value: &[u8]) -> Result<Option<i64>, EtcdError> {
         let put = Op::Put(PutRequest { key: key.to_vec(), value: value.to_vec(), lease: 0 });
         let absent = Compare::created(key, 0);
@@ -108,9 +109,9 @@ impl EtcdLink {
         Ok(told.succeeded.then(|| told.revision()))
     }
 
-    /// Deletes a key if it was made by this revision; says whether it was. One round trip. The other half.
+    /// Deletes a key if this revision created it, and returns whether it did. One round trip: the least that a release must cost.
     ///
-    /// Fails with [`EtcdError::Unknown`] if it may have been deleted.
+    /// Fails with [`EtcdError::Unknown`] if etcd may have deleted the key.
     pub async fn delete(&self, key: &[u8], created: i64) -> Result<bool, EtcdError> {
         let delete = Op::Delete(DeleteRangeRequest { key: key.to_vec() });
         let same = Compare::created(key, created);
@@ -119,7 +120,7 @@ impl EtcdLink {
         Ok(told.succeeded)
     }
 
-    /// What has been done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Shared { requests, connects, wakes, .. } = &*self.shared;
@@ -134,7 +135,7 @@ impl EtcdLink {
         self.shared.answer_timeout
     }
 
-    /// Told whenever a connection was given up.
+    /// Returns a receiver that changes whenever a connection is given up.
     pub(crate) fn given_up(&self) -> watch::Receiver<u64> {
         self.shared.given_up.subscribe()
     }
@@ -143,7 +144,7 @@ impl EtcdLink {
         self.call(TXN, transaction, Sent::Write, self.shared.answer_timeout).await
     }
 
-    /// Refuses a server that is too old. Asks one after the other until one answers.
+    /// Refuses a server that is too old. Asks one server after the other until one answers.
     pub(crate) async fn check_version(&self) -> Result<(), EtcdError> {
         let mut left = self.shared.servers.len();
         loop {
@@ -160,7 +161,7 @@ impl EtcdLink {
         }
     }
 
-    /// Asks once; once more with a new token if the old one is not good any more.
+    /// Sends a request; once more with a new token if the old one has expired.
     pub(crate) async fn call<Q, A>(
         &self,
         path: &'static str,
@@ -192,7 +193,7 @@ impl EtcdLink {
                     return Err(EtcdError::broken("it refuses the token that it has given"));
                 }
                 Judged::TokenOver => {
-                    // A new connection comes with a new token.
+                    // A new connection gets a new token.
                     self.give_up(line.number, Next::Same);
                     renewed = true;
                 }
@@ -200,7 +201,7 @@ impl EtcdLink {
         }
     }
 
-    /// Begins to watch. What is answered may take until something is ordered.
+    /// Opens a stream of watches. It may return only after the first watch is requested.
     pub(crate) async fn watch(
         &self,
         orders: mpsc::UnboundedReceiver<WatchRequest>,
@@ -218,7 +219,7 @@ impl EtcdLink {
         }
     }
 
-    /// Leaves a connection to those who use it still.
+    /// Gives a connection up. Requests that still use it may finish.
     fn give_up(&self, number: u64, next: Next) {
         let mut current = self.shared.line.lock();
         if current.as_ref().is_some_and(|line| line.number == number) {
@@ -252,7 +253,7 @@ enum Next {
 }
 
 impl Shared {
-    /// Connects to the first server that can be reached and lets us in.
+    /// Connects to the first server that can be reached and accepts the login.
     async fn connect(&self) -> Result<EtcdConnection, EtcdError> {
         let first = self.first.load(Ordering::Relaxed);
         let mut failed = EtcdError::broken("the address names no server");
@@ -264,7 +265,7 @@ impl Shared {
                     self.first.store(at, Ordering::Relaxed);
                     return Ok(line);
                 }
-                // No matter what one of them says of the user or of itself, it is one cluster.
+                // What one server reports about the user or the version is true of the whole cluster.
                 Err(error @ EtcdError::Broken { .. }) => return Err(error),
                 Err(error) => failed = error,
             }
@@ -289,7 +290,7 @@ impl Shared {
                 let unreadable = |_| EtcdError::broken("its tokens cannot be sent");
                 line.token = Some(MetadataValue::try_from(token).map_err(unreadable)?);
             }
-            // It asks no client for its name, as also etcd's own clients let pass.
+            // The cluster has no logins. etcd's own clients accept that too.
             Ok(Err(status)) if status.code() == Code::FailedPrecondition => {}
             Ok(Err(status)) => match judge(&status, Sent::Read) {
                 Judged::Told(error) => return Err(error),
@@ -307,7 +308,7 @@ fn is_new_enough(version: &str) -> bool {
     version.is_some_and(|version| VERSION_MIN <= version)
 }
 
-/// An error and its causes: the last one mostly says it.
+/// Joins an error and its causes: the last cause usually says most.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut says = error.to_string();
     let mut cause = error.source();
@@ -328,7 +329,7 @@ impl EtcdConnection {
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         let metadata = request.metadata_mut();
-        // A server that is cut off from the others then says so, and does not let us wait.
+        // Lets a server that has no leader refuse the request, instead of letting it wait.
         metadata.insert("hasleader", MetadataValue::from_static("true"));
         if let Some(token) = &self.token {
             metadata.insert("token", token.clone());

@@ -1,4 +1,4 @@
-//! Locks: who is first in line.
+//! Takes, shows and releases locks on etcd.
 
 use super::claim::{Claim, Entered, Left, Mode, Occupied, first_place, places};
 use super::error::{EtcdError, Sent};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
-/// Locks of one cluster, held by one lease. Cheap to clone; clones share the lease. See the [module](super).
+/// The locks of one cluster, held by one lease. Cheap to clone; clones share the lease. See the [module](super).
 #[derive(Clone)]
 pub struct EtcdLocks {
     shared: Arc<Shared>,
@@ -32,46 +32,46 @@ struct Shared {
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
 }
 
-/// What became of a wish for a lock.
+/// The result of a take.
 #[derive(Debug)]
 pub enum Taken {
-    /// It is ours.
+    /// The lock is held.
     Held(EtcdHold),
-    /// A process has it, and waiting was not wanted.
+    /// Another request has the lock, and this one did not want to wait.
     Contended {
-        /// Who.
+        /// The holder's name.
         holder: String,
-        /// How long that lasts at most unless it is renewed, from its last renewal on.
+        /// How long the hold lasts at most after its last renewal.
         lasts: Duration,
-        /// How many wait for it.
+        /// How many requests wait for it.
         waiters: u32,
     },
-    /// The wait was over before it was this one's turn.
+    /// The wait ended before the lock was free.
     TimedOut,
 }
 
-/// A lock as everybody may see it.
+/// A lock as every client may see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EtcdLockView {
-    /// Who has it, and by which fence.
+    /// The holder's name and its fence.
     pub holder: Option<(String, Fence)>,
-    /// How many wait.
+    /// How many requests wait.
     pub waiters: u32,
 }
 
-/// What to write to etcd under a lock.
+/// A write to etcd under a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EtcdWrite {
     /// Writes a value.
     Put {
-        /// Where.
+        /// The key.
         key: Vec<u8>,
-        /// What.
+        /// The value.
         value: Vec<u8>,
     },
     /// Deletes a key, if it is there.
     Delete {
-        /// Which.
+        /// The key.
         key: Vec<u8>,
     },
 }
@@ -86,10 +86,10 @@ impl From<EtcdWrite> for Op {
 }
 
 impl EtcdLocks {
-    /// Connects to `etcd://[user:password@]host[:port][,host[:port]…]`, looks whether it will do, and asks for a lease. Call within
-    /// a Tokio runtime, which then keeps the lease.
+    /// Connects to `etcd://[user:password@]host[:port][,host[:port]…]`, checks the server's version, and gets a lease. Call it
+    /// within a Tokio runtime, which then keeps the lease alive.
     ///
-    /// Refused with [`EtcdError::Broken`] for a wrong address, user or password, for lack of rights, and for a version before 3.4.
+    /// Fails with [`EtcdError::Broken`] for a wrong address, user or password, for missing rights, and for a version before 3.4.
     pub async fn open(url: &str, options: EtcdOptions) -> Result<Self, EtcdError> {
         options.check()?;
         let link = EtcdLink::new(url, &options)?;
@@ -100,25 +100,25 @@ impl EtcdLocks {
         Ok(Self { shared: Arc::new(Shared { link, options, watcher, session }) })
     }
 
-    /// The link, for questions of one's own.
+    /// Returns the link to etcd, for other requests of the caller.
     pub fn link(&self) -> &EtcdLink {
         &self.shared.link
     }
 
-    /// What has been done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.shared.link.counts()
     }
 
-    /// Takes a lock, after waiting for at most so long; for no time if that is zero, and then without a place in line. One
-    /// round trip if it is free; two more, and a message, if it is waited for.
+    /// Takes a lock, and waits for it at most this long. With a zero wait it takes no place in line. A free lock costs one round
+    /// trip; a wait costs two more, and a message.
     ///
-    /// A try whose answer is lost is repeated as the same: as long as the wait lasts, or, without one, for the time of an answer. So
-    /// is a place that is lost with the lease, at the end of the line.
+    /// Repeats a try whose answer is lost as the same try: as long as the wait lasts, or, without a wait, for the time of one
+    /// answer. After the loss of the lease it joins the line again, at the end.
     ///
-    /// Cancel-safe: a future that is dropped gives its place up in the background.
+    /// Cancel-safe: a dropped future gives its place up in the background.
     ///
-    /// Fails if etcd cannot be reached for all of that time, or at once if it will not do. Nothing is held then.
+    /// Fails if etcd cannot be reached for all of that time, or at once for an error that cannot pass. Then it holds nothing.
     pub async fn take(&self, name: &LockName, owner: &OwnerName, wait: Duration) -> Result<Taken, EtcdError> {
         let options = &self.shared.options;
         let (mode, patience) = match wait {
@@ -140,7 +140,7 @@ impl EtcdLocks {
         }
     }
 
-    /// Shows a lock. One round trip.
+    /// Returns a view of a lock. One round trip.
     pub async fn view(&self, name: &LockName) -> Result<EtcdLockView, EtcdError> {
         let link = &self.shared.link;
         let question = first_place(&places(&self.shared.options.prefix, name));
@@ -154,11 +154,11 @@ impl EtcdLocks {
         })
     }
 
-    /// Ends the lease, and with it every hold and every place of this process. For the end of a program, which would otherwise
-    /// leave behind for a lease what is still being given back. One round trip.
+    /// Ends the lease, and with it every hold and every place of this process. Call it at the end of a program: otherwise
+    /// releases that are still under way may leave their keys until the lease ends. One round trip.
     pub async fn close(&self) -> Result<(), EtcdError> {
         let Some(session) = self.shared.session.lock().await.take() else { return Ok(()) };
-        // Before others can have what it held.
+        // Before other processes can get the locks that this one held.
         session.lose();
         let (link, question) = (&self.shared.link, LeaseRequest { id: session.lease() });
         let told: Result<LeaseRevokeResponse, _> =
@@ -169,7 +169,7 @@ impl EtcdLocks {
         }
     }
 
-    /// The lease, or another one if it is lost.
+    /// Returns the session, or opens a new one if its lease is lost.
     async fn session(&self) -> Result<Arc<Session>, EtcdError> {
         let mut slot = self.shared.session.lock().await;
         if let Some(session) = slot.as_ref().filter(|session| !session.is_lost()) {
@@ -187,7 +187,7 @@ fn fence(revision: i64) -> Result<Fence, EtcdError> {
     fence.ok_or_else(|| EtcdError::broken("its revisions are beyond 2^53"))
 }
 
-/// A process that wants a lock.
+/// One request for a lock.
 struct Wish<'a> {
     locks: &'a EtcdLocks,
     places: Vec<u8>,
@@ -197,7 +197,7 @@ struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    /// By one lease.
+    /// Tries once, with one lease.
     async fn attempt(&self) -> Result<Taken, EtcdError> {
         let session = timeout_at(self.until.into(), self.locks.session()).await;
         let session = session.unwrap_or_else(|_| Err(EtcdError::late(Sent::Read)))?;
@@ -226,12 +226,12 @@ impl Wish<'_> {
         }
     }
 
-    /// Gets in, or looks again.
+    /// Joins the line, or looks again at the places before its own.
     async fn step(&self, claim: &mut Claim) -> Result<Entered, EtcdError> {
         if claim.revision().is_some() { claim.look().await } else { claim.enter(self.mode).await }
     }
 
-    /// Got in after a process, since an answer was lost, though no place was wanted.
+    /// Handles a try that joined behind another place though it wanted none: an earlier answer was lost.
     async fn contended(&self) -> Result<Taken, EtcdError> {
         let link = self.locks.link();
         let found: RangeResponse =
@@ -241,7 +241,7 @@ impl Wish<'_> {
         Ok(Taken::Contended { holder, lasts, waiters })
     }
 
-    /// Waits until the place before may be gone. `false` if the time is over first.
+    /// Waits until the place before this one may be gone. Returns false if the time is over first.
     async fn wait_for_end(&self, session: &Session, before: &[u8], at_revision: i64) -> Result<bool, EtcdError> {
         let mut watched = self.locks.shared.watcher.watch(before, at_revision + 1);
         tokio::select! {
@@ -257,7 +257,7 @@ impl Wish<'_> {
     }
 }
 
-/// A lock that is held. Dropped, it is given back in the background.
+/// A held lock. Its drop releases it in the background.
 pub struct EtcdHold {
     claim: Claim,
     revision: i64,
@@ -272,41 +272,41 @@ impl EtcdHold {
         Ok(Self { claim, revision, fence: fence(revision)?, key_gone: watch::Sender::new(false) })
     }
 
-    /// The fence: the revision that made the key.
+    /// Returns the fence: the revision that created the key.
     pub const fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// The key that holds the lock, as long as it was created by the revision that is the fence: what a transaction of one's
-    /// own compares.
+    /// Returns the key of the hold. The lock is held as long as the revision that created this key is the fence. The caller's
+    /// own transactions can compare it.
     pub fn key(&self) -> &[u8] {
         self.claim.key()
     }
 
-    /// The lease on which it rests.
+    /// Returns the id of the lease behind the hold.
     pub fn lease(&self) -> i64 {
         self.claim.session().lease()
     }
 
-    /// Until when it certainly lasts unless the lease is renewed. In the past once it is lost. No request.
+    /// Returns until when the hold certainly lasts without a renewal of the lease. In the past once it is lost. Sends nothing.
     pub fn deadline(&self) -> Instant {
         let deadline = self.claim.session().deadline();
         if *self.key_gone.borrow() { deadline.min(now()) } else { deadline }
     }
 
-    /// Whether it is lost. No request.
+    /// Returns whether the hold is lost. Sends nothing.
     pub fn is_lost(&self) -> bool {
         self.deadline() <= now()
     }
 
-    /// Resolves when it is lost, at the latest at its deadline; never once it was given back.
+    /// Resolves when the hold is lost, at the latest at its deadline. Never resolves after a release.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let (mut key_gone, lease_lost) = (self.key_gone.subscribe(), self.claim.session().lost());
         async move {
             tokio::select! {
                 biased;
                 gone = async { key_gone.wait_for(|gone| *gone).await.is_ok() } => if !gone {
-                    // Given back.
+                    // The hold was released.
                     std::future::pending::<()>().await;
                 },
                 () = lease_lost => {}
@@ -314,9 +314,9 @@ impl EtcdHold {
         }
     }
 
-    /// Renews the lease, and looks whether the key is still there. Two round trips.
+    /// Renews the lease, and checks that the key still exists. Two round trips.
     ///
-    /// Fails with [`EtcdError::LeaseOver`] if it is lost.
+    /// Fails with [`EtcdError::LeaseOver`] if the hold is lost.
     pub async fn renew(&self) -> Result<(), EtcdError> {
         if self.is_lost() {
             return Err(EtcdError::LeaseOver);
@@ -333,10 +333,10 @@ impl EtcdHold {
         Err(EtcdError::LeaseOver)
     }
 
-    /// Writes all of this to etcd, or nothing if the lock is not held any more when etcd does it. Returns the revision that did. One
-    /// round trip.
+    /// Writes everything to etcd, or nothing if the lock is no longer held at that moment. Returns the revision of the write.
+    /// One round trip.
     ///
-    /// Fails with [`EtcdError::LeaseOver`] if it is lost, and with [`EtcdError::Unknown`] if it may have been written.
+    /// Fails with [`EtcdError::LeaseOver`] if the hold is lost, and with [`EtcdError::Unknown`] if etcd may have done the write.
     pub async fn write(&self, writes: Vec<EtcdWrite>) -> Result<u64, EtcdError> {
         let success = writes.into_iter().map(|write| Op::from(write).into()).collect();
         let compare = vec![Compare::created(self.key(), self.revision)];
@@ -344,10 +344,10 @@ impl EtcdHold {
         if told.succeeded { Ok(told.revision().unsigned_abs()) } else { self.gone() }
     }
 
-    /// Gives it back. Returns whether it was held until then: `false` also if no process can say. One round trip, repeated until there
-    /// is an answer or the lease is over.
+    /// Releases the lock. Returns whether it was held until then; false also if that is unknown. One round trip, repeated until
+    /// there is an answer or the lease is over.
     ///
-    /// A future that is dropped leaves it to the background.
+    /// A dropped future continues the release in the background.
     pub async fn release(self) -> Result<bool, EtcdError> {
         let was_lost = self.is_lost();
         Ok(match self.claim.leave().await {

@@ -1,7 +1,7 @@
-//! What goes over the wire: the messages of etcd's API that locks need, written down by hand.
+//! The messages of etcd's API that locks need, written by hand.
 //!
-//! They are the same in all of version 3, and few. Made from the files of etcd they would be many, and their compiler
-//! (`protoc`) would have to be on every machine that builds this. A field that is not named here is left out, or passed over.
+//! They are few, and the same in all of version 3. Generated from etcd's own files they would be many, and every build would
+//! need their compiler (`protoc`). Encoding omits the fields that are missing here, and decoding skips them.
 
 /// One value of a key.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -16,15 +16,15 @@ pub(crate) struct KeyValue {
     pub(crate) value: Vec<u8>,
 }
 
-/// What stands over each answer.
+/// The header of each answer.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct Header {
-    /// Of the whole store, when the answer was made; of a write, the one that it made.
+    /// The revision of the whole store at the answer; for a write, the revision of that write.
     #[prost(int64, tag = "3")]
     pub(crate) revision: i64,
 }
 
-/// In which order keys are wanted.
+/// The order of the keys in an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum SortOrder {
@@ -33,7 +33,7 @@ pub(crate) enum SortOrder {
     Descend = 2,
 }
 
-/// By what they are ordered.
+/// The property that determines the order of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum SortTarget {
@@ -45,7 +45,7 @@ pub(crate) enum SortTarget {
 pub(crate) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) key: Vec<u8>,
-    /// The first key after the range; one key only without it.
+    /// The first key after the range; empty for a single key.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) range_end: Vec<u8>,
     #[prost(int64, tag = "3")]
@@ -56,7 +56,7 @@ pub(crate) struct RangeRequest {
     pub(crate) sort_target: i32,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
-    /// Keys that were made later are left out.
+    /// Leaves out keys that were created after this revision.
     #[prost(int64, tag = "13")]
     pub(crate) max_create_revision: i64,
 }
@@ -67,7 +67,7 @@ pub(crate) struct RangeResponse {
     pub(crate) header: Option<Header>,
     #[prost(message, repeated, tag = "2")]
     pub(crate) kvs: Vec<KeyValue>,
-    /// Of all keys in the range, with the limit left out.
+    /// The number of all keys in the range, without the limit.
     #[prost(int64, tag = "4")]
     pub(crate) count: i64,
 }
@@ -117,7 +117,7 @@ impl From<Op> for RequestOp {
     }
 }
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct ResponseOp {
     #[prost(oneof = "Did", tags = "1, 2, 3")]
@@ -134,7 +134,7 @@ pub(crate) enum Did {
     Delete(DeleteRangeResponse),
 }
 
-/// What a condition looks at.
+/// The property of a key that a condition compares.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, prost::Enumeration)]
 #[repr(i32)]
 pub(crate) enum CompareTarget {
@@ -143,7 +143,7 @@ pub(crate) enum CompareTarget {
     Mod = 2,
 }
 
-/// A condition: that it is equal. (The way of comparing is field 1, and equality is its 0.)
+/// A condition that two values are equal. (Field 1 is the comparison, and its value 0 means equality.)
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Compare {
     #[prost(enumeration = "CompareTarget", tag = "2")]
@@ -152,7 +152,7 @@ pub(crate) struct Compare {
     pub(crate) key: Vec<u8>,
     #[prost(oneof = "Wanted", tags = "5, 6")]
     pub(crate) wanted: Option<Wanted>,
-    /// The first key after the range, in which it holds for every key; and for nothing, which was created at 0.
+    /// The first key after the range. The condition must hold for every key in it; it holds for an empty range.
     #[prost(bytes = "vec", tag = "64")]
     pub(crate) range_end: Vec<u8>,
 }
@@ -166,25 +166,25 @@ pub(crate) enum Wanted {
 }
 
 impl Compare {
-    /// That the key was made by this revision; by 0 if there is none.
+    /// Requires that this revision created the key; 0 requires that the key does not exist.
     pub(crate) fn created(key: &[u8], revision: i64) -> Self {
         let (target, wanted) = (CompareTarget::Create as i32, Some(Wanted::Created(revision)));
         Self { target, key: key.to_vec(), wanted, range_end: Vec::new() }
     }
 
-    /// That the key was last written by this revision.
+    /// Requires that this revision was the last to write the key.
     pub(crate) fn modified(key: &[u8], revision: i64) -> Self {
         let (target, wanted) = (CompareTarget::Mod as i32, Some(Wanted::Modified(revision)));
         Self { target, key: key.to_vec(), wanted, range_end: Vec::new() }
     }
 
-    /// That no key begins so.
+    /// Requires that no key has this prefix.
     pub(crate) fn none_within(prefix: &[u8]) -> Self {
         Self { range_end: after(prefix), ..Self::created(prefix, 0) }
     }
 }
 
-/// The first key that no longer begins so. A prefix of ours never ends in the last byte there is.
+/// Returns the first key after all keys with this prefix. Our prefixes never end in byte 0xff.
 pub(crate) fn after(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {
@@ -218,7 +218,7 @@ impl TxnResponse {
         self.header.map_or(0, |header| header.revision)
     }
 
-    /// What the ranges among the steps found, in their order.
+    /// Returns the results of the range steps, in order.
     pub(crate) fn ranges(self) -> impl Iterator<Item = RangeResponse> {
         self.responses.into_iter().filter_map(|did| match did.response {
             Some(Did::Range(range)) => Some(range),
@@ -237,14 +237,14 @@ pub(crate) struct LeaseGrantRequest {
 pub(crate) struct LeaseGrantResponse {
     #[prost(int64, tag = "2")]
     pub(crate) id: i64,
-    /// Which the server may have made longer than it was asked for.
+    /// The length of the lease, which the server may have increased.
     #[prost(int64, tag = "3")]
     pub(crate) ttl_s: i64,
     #[prost(string, tag = "4")]
     pub(crate) error: String,
 }
 
-/// Asks for its end, or, elsewhere, for its going on.
+/// Requests the end of a lease, or its renewal.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct LeaseRequest {
     #[prost(int64, tag = "1")]
@@ -256,7 +256,7 @@ pub(crate) struct LeaseRevokeResponse {}
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct LeaseKeepAliveResponse {
-    /// 0 if there is no such lease any more.
+    /// The length of the lease; 0 if it no longer exists.
     #[prost(int64, tag = "3")]
     pub(crate) ttl_s: i64,
 }
@@ -281,15 +281,15 @@ pub(crate) struct WatchCreate {
     pub(crate) key: Vec<u8>,
     #[prost(int64, tag = "3")]
     pub(crate) start_revision: i64,
-    /// What is not wanted: [`NO_PUTS`].
+    /// The events to leave out: [`NO_PUTS`].
     #[prost(int32, repeated, tag = "5")]
     pub(crate) filters: Vec<i32>,
-    /// Chosen by us.
+    /// A number that this client chooses.
     #[prost(int64, tag = "7")]
     pub(crate) watch_id: i64,
 }
 
-/// Leaves ends of keys alone to be told.
+/// Leaves out writes, so that the server reports only the ends of keys.
 pub(crate) const NO_PUTS: i32 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
@@ -308,7 +308,7 @@ pub(crate) struct WatchResponse {
     pub(crate) events: Vec<Event>,
 }
 
-/// Something that happened to a key: what does not matter, since only ends are asked for.
+/// An event of a key. Its fields do not matter, since the server reports only the ends of keys.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub(crate) struct Event {}
 

@@ -1,4 +1,4 @@
-//! The lease of this process, and until when it certainly lasts.
+//! The lease of this process, and its deadline.
 
 use super::EtcdOptions;
 use super::error::{EtcdError, Sent};
@@ -16,9 +16,9 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout, timeout_at};
 
-/// Between two tries of what got no answer.
+/// The pause before a failed request is tried again.
 pub(crate) const REPEAT: Duration = Duration::from_millis(100);
-/// Clocks are read a moment before or after what they are read for.
+/// The allowance for the time between reading a clock and the event that the reading stands for.
 const GRAIN: Duration = Duration::from_millis(2);
 
 #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
@@ -26,13 +26,13 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Until when a lease that was asked for at `sent` certainly lasts: one per cent less, as two clocks may disagree by. The
-/// server counts from when it does what was asked, which is not before that.
+/// Returns until when a lease certainly lasts whose request left at `sent`: one per cent less than its length, by which two
+/// clocks may disagree. The server counts from when it handles the request, which is later than `sent`.
 fn deadline_of(sent: Instant, ttl: Duration) -> Instant {
     sent + (ttl - ttl / 100).saturating_sub(GRAIN)
 }
 
-/// A lease, kept alive until it is dropped, and everything that this process has with it. Once it is lost it stays so.
+/// A lease, kept alive until the session is dropped, with all places of this process. A lost session stays lost.
 pub(crate) struct Session {
     link: EtcdLink,
     runtime: Handle,
@@ -40,17 +40,17 @@ pub(crate) struct Session {
     ttl: Duration,
     deadline: watch::Sender<Instant>,
     numbers: AtomicU64,
-    /// A key that says which of our places may still be made: those that name its last revision.
+    /// The key of the barrier: only transactions that name its last revision can create places.
     barrier: Vec<u8>,
     barrier_revision: AtomicI64,
 }
 
 impl Session {
-    /// Asks for a lease. Two round trips.
+    /// Gets a lease. Two round trips.
     pub(crate) async fn open(link: &EtcdLink, options: &EtcdOptions) -> Result<Arc<Self>, EtcdError> {
         let sent = now();
         let wanted = LeaseGrantRequest { ttl_s: options.lease.as_secs_f64().ceil() as i64 };
-        // A lease that no process hears of ends by itself.
+        // `Read`, since a lost answer does no harm: the lease ends by itself.
         let granted: LeaseGrantResponse = link.call(LEASE_GRANT, wanted, Sent::Read, link.answer_timeout()).await?;
         if granted.id == 0 || granted.ttl_s <= 0 {
             return Err(EtcdError::broken(format!("it gives no lease: {}", granted.error)));
@@ -88,12 +88,12 @@ impl Session {
         self.ttl
     }
 
-    /// A number that nothing else of this session has.
+    /// Returns a number that is unique in this session.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// That the barrier has not moved since this was asked for.
+    /// Makes the condition that the barrier has not moved since this call.
     pub(crate) fn barrier_is_unchanged(&self) -> Compare {
         Compare::modified(&self.barrier, self.barrier_revision.load(Ordering::Acquire))
     }
@@ -102,13 +102,13 @@ impl Session {
         &self.barrier
     }
 
-    /// A process has seen its revision. One that is out of date costs a round trip: nothing gets through with it.
+    /// Notes the barrier's revision. An old revision costs a round trip: no transaction succeeds with it.
     pub(crate) fn barrier_seen(&self, revision: i64) {
         self.barrier_revision.store(revision, Ordering::Release);
     }
 
-    /// Deletes a key that may have been made, or may yet be made by something that is still on its way: everything that goes through
-    /// the barrier names its revision, which is another one after this. One round trip.
+    /// Deletes a key that exists, or that a delayed transaction could still create. Every such transaction names the barrier's
+    /// revision, which changes here. One round trip.
     pub(crate) async fn move_barrier(&self, key: &[u8]) -> Result<(), EtcdError> {
         let put = Op::Put(PutRequest { key: self.barrier.clone(), value: Vec::new(), lease: self.lease });
         let mut success = vec![put.into()];
@@ -128,7 +128,7 @@ impl Session {
         self.deadline() <= now()
     }
 
-    /// Resolves at the deadline, or when the lease is known to be over before.
+    /// Resolves at the deadline, or earlier if the lease is known to be over.
     pub(crate) fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut deadline = self.deadline.subscribe();
         async move {
@@ -136,7 +136,7 @@ impl Session {
                 let until = *deadline.borrow_and_update();
                 match timeout_at(until.into(), deadline.changed()).await {
                     Ok(Ok(())) => {}
-                    // Dropped with all that it had.
+                    // The session was dropped, and its places with it.
                     Ok(Err(_)) => std::future::pending().await,
                     Err(_) => return,
                 }
@@ -144,7 +144,7 @@ impl Session {
         }
     }
 
-    /// It is over, no matter what the clock says.
+    /// Marks the lease as over, no matter what the clock shows.
     pub(crate) fn lose(&self) {
         let now = now();
         self.deadline.send_if_modified(|deadline| {
@@ -154,10 +154,10 @@ impl Session {
         });
     }
 
-    /// Lets the lease last for all of its time from now on. One round trip.
+    /// Renews the lease for its whole length from now on. One round trip.
     pub(crate) async fn renew(&self) -> Result<(), EtcdError> {
         let sent = now();
-        // Of two tries one is to come in time.
+        // Short enough for a second try before the deadline.
         let limit = self.link.answer_timeout().min(self.ttl / 3);
         let question = LeaseRequest { id: self.lease };
         let told = self.link.call(LEASE_KEEP_ALIVE, question, Sent::Read, limit).await;
@@ -170,7 +170,7 @@ impl Session {
             Err(error) => return Err(error),
         }
         let (now, until) = (now(), deadline_of(sent, self.ttl));
-        // What was lost once stays so: its holders have been told.
+        // A lost lease stays lost: its holders have been told.
         let mut lives = true;
         self.deadline.send_if_modified(|deadline| {
             lives = now < *deadline;
@@ -190,7 +190,7 @@ impl Drop for Session {
     }
 }
 
-/// Keeps a session alive until it is dropped, or lost.
+/// Keeps a session alive until it is dropped or lost.
 async fn keep_alive(session: Weak<Session>, third: Duration, lost: impl Future<Output = ()>) {
     let mut lost = pin!(lost);
     let mut pause = third;
@@ -209,17 +209,17 @@ async fn keep_alive(session: Weak<Session>, third: Duration, lost: impl Future<O
         pause = match renewed {
             Ok(()) => third,
             Err(EtcdError::LeaseOver) => {
-                // Its keys are in the way of others until the server ends it too.
+                // The keys block other processes until the server ends the lease too.
                 revoke(session.link.clone(), session.lease, session.ttl).await;
                 return;
             }
-            // Sooner than in a third: there is perhaps only one more try.
+            // Sooner than after a third: there may be time for only one more try.
             Err(_) => REPEAT.min(third / 2),
         };
     }
 }
 
-/// Ends a lease, which takes its keys along. Tried for as long as it can last without us.
+/// Revokes a lease, which deletes its keys. Tries for as long as the lease can last without a renewal.
 async fn revoke(link: EtcdLink, lease: i64, ttl: Duration) {
     let until = now() + ttl + ttl / 100 + GRAIN;
     loop {

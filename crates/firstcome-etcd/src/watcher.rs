@@ -1,4 +1,4 @@
-//! Waits for the ends of keys: all watches of this process go over one stream.
+//! Watches keys for their ends. All watches of this process share one stream.
 
 use super::link::EtcdLink;
 use super::messages::{NO_PUTS, WatchCancel, WatchCreate, WatchOrder, WatchRequest, WatchResponse};
@@ -28,27 +28,27 @@ pub(crate) struct Watched {
 }
 
 impl Watcher {
-    /// Call within a Tokio runtime, which then carries it.
+    /// Starts the watcher. Call it within a Tokio runtime, which then runs it.
     pub(crate) fn new(link: EtcdLink) -> Self {
         let (orders, ordered) = mpsc::unbounded_channel();
         tokio::spawn(run(link, ordered));
         Self { orders, numbers: AtomicI64::default() }
     }
 
-    /// Tells when the key was deleted at this revision or later.
+    /// Watches for the deletion of a key at this revision or later.
     pub(crate) fn watch(&self, key: &[u8], from_revision: i64) -> Watched {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed) + 1;
         let (tell, told) = oneshot::channel();
-        // Without anybody to take it, it is told at once.
+        // If the task is gone, `told` closes at once, and the caller looks at the key.
         let _ = self.orders.send(Order::Watch { number, key: key.to_vec(), from_revision, told: tell });
         Watched { number, told, orders: self.orders.clone() }
     }
 }
 
 impl Watched {
-    /// Resolves when the key was deleted, or may have been: look. Cancel-safe.
+    /// Resolves when the key was deleted, or may have been: the caller must look. Cancel-safe.
     pub(crate) async fn gone(&mut self) {
-        // Told, or dropped with the stream: after either it is looked.
+        // A message, or a sender dropped with its stream: the caller looks after either.
         let _ = (&mut self.told).await;
     }
 }
@@ -59,7 +59,7 @@ impl Drop for Watched {
     }
 }
 
-/// Opens a stream whenever something must be watched. When it breaks everybody is told to look, and orders anew.
+/// Opens a stream whenever there is a key to watch. When the stream breaks, all waiters look at their keys and watch again.
 async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
     while let Some(order) = ordered.recv().await {
         let Order::Watch { .. } = order else { continue };
@@ -83,7 +83,7 @@ async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
                     Some(answer) => stream.on_watch(&answer),
                     None => break,
                 },
-                // Another process has found out that no process answers there.
+                // Another request has found that the server does not answer.
                 _ = given_up.changed() => break,
             }
         }
@@ -92,7 +92,7 @@ async fn run(link: EtcdLink, mut ordered: mpsc::UnboundedReceiver<Order>) {
     }
 }
 
-/// The next answer; `None` when there will be none.
+/// Returns the next answer; `None` at the end of the stream.
 async fn next(answers: &mut Option<Streaming<WatchResponse>>) -> Option<WatchResponse> {
     match answers {
         Some(answers) => answers.message().await.ok().flatten(),
@@ -100,7 +100,7 @@ async fn next(answers: &mut Option<Streaming<WatchResponse>>) -> Option<WatchRes
     }
 }
 
-/// A stream, and who waits for what. Dropped, it tells them all.
+/// A stream, and the waiters of each watch. Its drop wakes all of them.
 struct Stream {
     orders: mpsc::UnboundedSender<WatchRequest>,
     waiting: HashMap<i64, oneshot::Sender<()>>,
@@ -128,11 +128,11 @@ impl Stream {
             return;
         }
         if answer.watch_id < 0 {
-            // It does not say which one it refuses.
+            // The answer does not name the watch that the server refuses, so all waiters look.
             self.waiting.clear();
         }
         if let Some(told) = self.waiting.remove(&answer.watch_id) {
-            // An error means that no process waits any more.
+            // An error means that the waiter is gone.
             let _ = told.send(());
             if !answer.canceled {
                 self.order(WatchOrder::Cancel(WatchCancel { watch_id: answer.watch_id }));
@@ -141,7 +141,7 @@ impl Stream {
     }
 
     fn order(&self, order: WatchOrder) {
-        // An error means that the stream is over: then all are told.
+        // An error means that the stream is over, which wakes all waiters.
         let _ = self.orders.send(WatchRequest { order: Some(order) });
     }
 }

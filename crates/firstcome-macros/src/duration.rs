@@ -1,17 +1,17 @@
-//! Times as people write them.
+//! Reads times as users write them.
 
 use std::time::Duration;
 use syn::LitStr;
 
-/// Units, with their milliseconds.
+/// The units, with their milliseconds.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// What an option may say.
+/// An option, and the range of its values.
 pub(crate) struct Range {
     pub(crate) option: &'static str,
     pub(crate) min: Duration,
     pub(crate) max: Duration,
-    /// As the error says it.
+    /// The range as the error shows it.
     pub(crate) wanted: &'static str,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn parse(literal: &LitStr, range: &Range) -> syn::Result<Duration> {
         let wanted = "write a whole number and a unit, as in \"250ms\", \"5s\", \"30m\", \"1h\"";
         return Err(syn::Error::new(literal.span(), format!("\"{text}\" is not a time: {wanted}")));
     };
-    // What is too large to be counted is out of range too.
+    // A time that overflows is out of range too.
     let time = Duration::from_millis(count.saturating_mul(*unit_ms));
     if (range.min..=range.max).contains(&time) {
         Ok(time)

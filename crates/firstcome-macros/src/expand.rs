@@ -1,4 +1,4 @@
-//! The function with its body in a lock.
+//! Generates the function with its body inside a lock.
 
 use crate::function::{Argument, Function, Lending};
 use crate::options::{Options, Retry};
@@ -7,12 +7,12 @@ use quote::{quote, quote_spanned};
 use std::time::Duration;
 use syn::spanned::Spanned;
 
-/// Names that no body can see.
+/// Returns the span of names that the function's body cannot see.
 fn hidden() -> Span {
     Span::mixed_site()
 }
 
-/// The place of something in the source, for what the compiler says, with hidden names.
+/// Returns the place of a token for compiler messages, with hidden names.
 fn hidden_at(place: Span) -> Span {
     place.resolved_at(hidden())
 }
@@ -57,7 +57,7 @@ fn duration(duration: Duration) -> TokenStream {
     quote_spanned!(hidden()=> ::core::time::Duration::from_millis(#ms))
 }
 
-/// One run of the body: what it returned, or that the lock was lost.
+/// Generates one run of the body: it evaluates to what the body returned, or to the loss of the lock.
 fn attempt(function: &Function, options: &Options) -> TokenStream {
     let clones = options.retry.as_ref().map(|_| clones(function));
     let body = body(function, options);
@@ -84,15 +84,15 @@ fn attempt(function: &Function, options: &Options) -> TokenStream {
     }
 }
 
-/// The body as a future of its own: what it returns, also by `?`, comes back to us.
+/// Generates the body as a future of its own, so that `return` and `?` end only the future.
 fn body(function: &Function, options: &Options) -> TokenStream {
     let (body, returned) = (&function.body, function.returned());
-    // A run owns its arguments. Only `&mut self` cannot be cloned, and must be there for the next run.
+    // A run owns its arguments. Only `&mut self` cannot be cloned, and must remain for the next run.
     let lent = options.retry.is_some() && function.lending() == Some(Lending::Mutable);
     let capture = (!lent).then(|| quote!(move));
     quote_spanned! {hidden()=>
         async #capture {
-            // Says the type before the first `?`, which could not be inferred otherwise.
+            // Fixes the type before the first `?`, which the compiler could not infer otherwise.
             #[allow(
                 unreachable_code,
                 clippy::diverging_sub_expression,
@@ -113,7 +113,7 @@ fn clones(function: &Function) -> TokenStream {
     let clone = |argument: Argument<'_>| {
         let (name, mutability) = (argument.name, argument.mutability);
         quote_spanned! {hidden_at(name.span())=>
-            #[allow(unused_variables)] // A caller that names an argument only for the attribute's sake has used it.
+            #[allow(unused_variables)] // The attribute may be the only user of an argument.
             let #mutability #name = ::firstcome::lock::attribute_support::clone_for_retry(&#name);
         }
     };

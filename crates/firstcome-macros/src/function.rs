@@ -8,7 +8,7 @@ use syn::{
     Attribute, FnArg, Ident, Pat, PatIdent, Receiver, ReceiverKind, ReturnType, Signature, Type, Visibility, braced,
 };
 
-/// An async function, free or in an impl. Its body is never looked into.
+/// An async function, free or in an impl. The macro never parses its body.
 #[derive(Clone)]
 pub(crate) struct Function {
     attributes: Vec<Attribute>,
@@ -17,15 +17,15 @@ pub(crate) struct Function {
     pub(crate) body: TokenStream,
 }
 
-/// An argument with a name.
+/// An argument that is a plain name.
 pub(crate) struct Argument<'a> {
     pub(crate) name: &'a Ident,
-    /// `mut`, if it is.
+    /// The token `mut`, if the argument has it.
     pub(crate) mutability: TokenStream,
     pub(crate) ty: &'a Type,
 }
 
-/// Whether a receiver is lent.
+/// How the function takes its receiver: by reference, or by value (`Given`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lending {
     Shared,
@@ -48,13 +48,13 @@ impl Parse for Function {
 }
 
 impl Function {
-    /// The function with another body.
+    /// Returns the function with another body.
     pub(crate) fn with_body(&self, body: &TokenStream) -> TokenStream {
         let Self { attributes, visibility, signature, .. } = self;
         quote! { #(#attributes)* #visibility #signature { #body } }
     }
 
-    /// The function with arguments of which only clones are changed, so that none is `mut` in vain.
+    /// Returns the function without `mut` on its arguments: with `retry` the body changes only clones of them.
     pub(crate) fn with_frozen_arguments(&self) -> Self {
         let mut frozen = self.clone();
         for input in &mut frozen.signature.inputs {
@@ -67,7 +67,7 @@ impl Function {
         frozen
     }
 
-    /// Refuses what can be seen to be wrong without types.
+    /// Refuses functions that are wrong as far as the macro can see without types.
     pub(crate) fn check(&self) -> syn::Result<()> {
         if self.signature.asyncness.is_none() {
             let wanted = "a lock is waited for, so the function must be an `async fn`";
@@ -77,7 +77,7 @@ impl Function {
                       `From<firstcome::LockError>`";
         match &self.signature.output {
             ReturnType::Default => Err(syn::Error::new(self.signature.ident.span(), wanted)),
-            // What a path stands for only the compiler knows: a trait tells it the same.
+            // A path may be an alias, which only the compiler knows. A trait bound checks it there.
             ReturnType::Type(_, ty) if !may_be_result(ty) => Err(syn::Error::new_spanned(ty, wanted)),
             ReturnType::Type(..) => Ok(()),
         }
@@ -87,7 +87,7 @@ impl Function {
         self.signature.inputs.iter().find_map(|input| if let FnArg::Receiver(it) = input { Some(it) } else { None })
     }
 
-    /// How the receiver, if there is one, comes in.
+    /// Returns how the function takes its receiver, if it has one.
     pub(crate) fn lending(&self) -> Option<Lending> {
         let mutable = |is_mutable: bool| if is_mutable { Lending::Mutable } else { Lending::Shared };
         self.receiver().map(|receiver| match &receiver.kind {
@@ -100,7 +100,7 @@ impl Function {
         })
     }
 
-    /// The arguments that are plain names, and the patterns of the others.
+    /// Returns the arguments that are plain names, and the patterns of the others.
     pub(crate) fn arguments(&self) -> (Vec<Argument<'_>>, Vec<&Pat>) {
         let (mut arguments, mut patterns) = (Vec::new(), Vec::new());
         for input in &self.signature.inputs {
@@ -115,7 +115,7 @@ impl Function {
         (arguments, patterns)
     }
 
-    /// The names that patterns of arguments bind.
+    /// Returns the names that patterns of arguments bind.
     pub(crate) fn pattern_names(&self) -> Vec<Ident> {
         let mut names = Names(Vec::new());
         for pattern in self.arguments().1 {
@@ -124,7 +124,7 @@ impl Function {
         names.0
     }
 
-    /// The type that is returned, as it may stand in a `let`.
+    /// Returns the return type in a form that a `let` accepts.
     pub(crate) fn returned(&self) -> Type {
         let mut returned: Type = match &self.signature.output {
             ReturnType::Type(_, ty) => (**ty).clone(),
@@ -134,7 +134,7 @@ impl Function {
         returned
     }
 
-    /// What can be named in a key, for errors.
+    /// Lists what a key can name, for errors.
     pub(crate) fn offered(&self) -> String {
         let names = self.arguments().0.into_iter().map(|argument| argument.name.to_string());
         let names: Vec<String> = self.receiver().map(|_| "self".into()).into_iter().chain(names).collect();
@@ -164,7 +164,7 @@ impl VisitMut for Names {
     }
 }
 
-/// `impl Trait` cannot stand in a `let`; what it is follows from the body.
+/// Replaces `impl Trait` by `_`, because a `let` accepts no `impl Trait`. The compiler infers the type from the body.
 struct EraseImpl;
 
 impl VisitMut for EraseImpl {
@@ -177,7 +177,7 @@ impl VisitMut for EraseImpl {
     }
 }
 
-/// A place in the attribute at which a name means what it means in the function.
+/// Returns a place in the attribute at which a name resolves like in the function.
 pub(crate) fn at(place: Span, named: Span) -> Span {
     place.resolved_at(named)
 }

@@ -1,4 +1,4 @@
-//! The attribute of firstcome's locks. Documented, and to be used, as `firstcome::distributed_lock`.
+//! The attribute of firstcome's locks. Use it as `firstcome::distributed_lock`, which has its documentation.
 
 mod duration;
 mod expand;
@@ -10,7 +10,7 @@ use function::Function;
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
 
-/// Runs an async function within a lock.
+/// Runs an async function while it holds a lock.
 #[proc_macro_attribute]
 pub fn distributed_lock(options: TokenStream, item: TokenStream) -> TokenStream {
     let function = parse_macro_input!(item as Function);

@@ -1,4 +1,4 @@
-//! What the attribute says.
+//! Reads the options of the attribute.
 
 use crate::duration::{self, Range};
 use crate::function::{Function, Lending, at};
@@ -15,7 +15,7 @@ const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-// The library checks these two again: they are here so that the compiler can.
+// The library checks these two ranges again. Here the compiler reports them.
 const WAIT: Range = Range { option: "wait", min: Duration::ZERO, max: HOUR, wanted: "at most 1h" };
 const LEASE: Range = Range {
     option: "lease",
@@ -23,12 +23,12 @@ const LEASE: Range = Range {
     max: Duration::from_secs(24 * 3_600),
     wanted: "100ms to 24h",
 };
-/// Everybody behind waits through it.
+/// All waiters behind the holder wait through the pause.
 const PAUSE: Range = Range { option: "pause", min: Duration::ZERO, max: Duration::from_secs(60), wanted: "at most 1m" };
-/// Runs of the body after the first: everybody behind waits for them.
+/// Repeated runs of the body at most: all waiters behind the holder wait for them.
 const RETRY_MAX: u32 = 100;
 
-/// As it is written.
+/// The options as the user wrote them.
 #[derive(FromMeta)]
 struct Written {
     key: LitStr,
@@ -42,7 +42,7 @@ struct Written {
     transaction: Option<Binding>,
 }
 
-/// As it is meant.
+/// The checked options.
 pub(crate) struct Options {
     /// An expression of type `String`.
     pub(crate) key: TokenStream,
@@ -55,20 +55,20 @@ pub(crate) struct Options {
     pub(crate) transaction: Option<Binding>,
 }
 
-/// Runs after a conflict.
+/// Repeated runs after a conflict.
 pub(crate) struct Retry {
     pub(crate) count: u32,
     pub(crate) pause: Duration,
     pub(crate) span: Span,
 }
 
-/// A time, as text.
+/// A time, as a string literal.
 struct Time(LitStr);
 
-/// A name for the body.
+/// A name that the body can use.
 struct Name(Ident);
 
-/// A name for the body, and what begins it: `transaction(tx = self.database.begin())`.
+/// A name that the body can use, and the expression that begins it: `transaction(tx = self.database.begin())`.
 pub(crate) struct Binding {
     pub(crate) name: Ident,
     pub(crate) begin: Expr,
@@ -161,7 +161,7 @@ fn retry(count: Option<&LitInt>, pause: Option<&Time>, function: &Function) -> s
     Ok(Some(Retry { count, pause, span: literal.span() }))
 }
 
-/// The body runs again with the same receiver and clones of the arguments.
+/// Checks that the body can run again, with the same receiver and clones of the arguments.
 fn can_run_again(function: &Function) -> syn::Result<()> {
     if let Some(receiver) = function.receiver().filter(|_| function.lending() == Some(Lending::Given)) {
         let wanted = "`retry` runs the body again, so it must take `&self` or `&mut self`";
@@ -181,7 +181,7 @@ fn can_run_again(function: &Function) -> syn::Result<()> {
     Ok(())
 }
 
-/// What the attribute binds must not hide an argument.
+/// Checks that the names which the attribute binds hide no argument.
 fn check_names(options: &Options, function: &Function) -> syn::Result<()> {
     let mut taken = function.pattern_names();
     taken.extend(function.arguments().0.into_iter().map(|argument| argument.name.clone()));
@@ -194,7 +194,7 @@ fn check_names(options: &Options, function: &Function) -> syn::Result<()> {
     Ok(())
 }
 
-/// `self` only in methods.
+/// Checks that `self` occurs only in methods.
 fn check_self(tokens: TokenStream, function: &Function) -> syn::Result<()> {
     match function.receiver().is_none().then(|| find_self(tokens)).flatten() {
         Some(span) => Err(syn::Error::new(span, format!("the function takes no `self`; {}", function.offered()))),

@@ -5,20 +5,20 @@ use proc_macro2::{Group, Span, TokenStream, TokenTree};
 use quote::quote_spanned;
 use syn::{Expr, Ident, LitStr, Member};
 
-/// As the core has it.
+/// The limit of the core.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Literal text and values by turns.
+/// Literal text and values, which alternate.
 #[derive(Default)]
 struct Template {
-    /// For `format!`.
+    /// The format string for `format!`.
     format: String,
     /// The literal text alone.
     text: String,
     values: Vec<Expr>,
 }
 
-/// An expression of type `String` that puts the arguments in.
+/// Makes an expression of type `String` that inserts the arguments.
 pub(crate) fn parse(option: &str, literal: &LitStr, function: &Function) -> syn::Result<TokenStream> {
     let refuse = |why: String| syn::Error::new(literal.span(), format!("{option}: {why}"));
     let (text, mut template) = (literal.value(), Template::default());
@@ -53,8 +53,8 @@ pub(crate) fn parse(option: &str, literal: &LitStr, function: &Function) -> syn:
 }
 
 impl Template {
-    /// Takes literal text, by the rules of names as far as they can be seen here. Braces are never among them: `{{` is
-    /// understood so that the error can say what is wrong.
+    /// Appends literal text, and checks it by the rules of names as far as possible here. A name has no braces; the parser
+    /// accepts `{{` only so that this error can name the wrong character.
     fn push_text(&mut self, text: &str) -> Result<(), String> {
         let allowed = |character: char| character.is_ascii_alphanumeric() || "._:@-".contains(character);
         if let Some(bad) = text.chars().find(|character| !allowed(*character)) {
@@ -74,7 +74,7 @@ impl Template {
     }
 }
 
-/// An argument, or something in it, with the place of the literal, so that what the compiler says about it points there.
+/// Parses an argument, or a field or method of one. Its spans point to the literal, so that compiler errors do too.
 fn value(text: &str, place: Span, function: &Function) -> Result<Expr, String> {
     let shape =
         || format!("`{{{text}}}` must name an argument, or a field or method in one, as in `{{command.auction.id()}}`");
@@ -99,7 +99,7 @@ fn value(text: &str, place: Span, function: &Function) -> Result<Expr, String> {
     Ok(expression)
 }
 
-/// The name at which a path of fields and methods begins; nothing for any other expression.
+/// Returns the name at which a path of fields and methods begins; `None` for any other expression.
 fn root_of(expression: &mut Expr) -> Option<&mut Ident> {
     match expression {
         Expr::Path(path) if path.qself.is_none() && path.path.get_ident().is_some() => {

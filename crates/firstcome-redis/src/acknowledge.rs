@@ -1,9 +1,9 @@
-//! Scripts that count only when so many replicas have what they wrote.
+//! Runs scripts whose answers count only when enough replicas have what they wrote.
 //!
-//! Within a script `WAIT` does not wait, so it follows the script, on the same connection: it waits for what that connection
-//! has written. Meanwhile the server reads nothing more from there. So such scripts have a connection of their own, which
-//! nothing else stands behind, and one `WAIT` does for all that went before it: a process that comes while one is under way goes
-//! with the next. That is one command more for each batch, and under load far less than one for each script.
+//! `WAIT` does not wait inside a script, so it follows the script on the same connection: it waits for the writes of
+//! that connection. Meanwhile the server reads nothing more from it. So such scripts use a separate connection. One
+//! `WAIT` serves all scripts before it: a script that comes while a `WAIT` is under way goes with the next one. That
+//! costs one more command per batch, and under load far less than one per script.
 
 use super::connection::{CommandSocket, Put};
 use super::error::{LinkError, READ_ONLY};
@@ -22,16 +22,17 @@ use tokio::time::timeout;
 /// How many replicas must have a grant or a renewal before it counts.
 ///
 /// # Promises
-/// - What is told as granted or renewed was in the memory of so many replicas before it was told. A primary that was left by
-///   its replicas grants nothing and renews nothing, so the holder there loses it within the lease.
-/// - Bounded: without the replicas a grant or a renewal is unknown after the time-out, twice that if another batch was under
-///   way. The request is repeated, or what it may hold is given back, as after any answer that was lost.
+/// - A grant or a renewal was in the memory of that many replicas before it was reported. A primary that its replicas
+///   left grants nothing and renews nothing, so its holders lose their locks within the lease.
+/// - Bounded: without the replicas a grant or a renewal is unknown after the time-out, or twice that if another batch
+///   was under way. The client then repeats the request, or releases what it may hold, as after any lost answer.
 ///
 /// # Not promised
-/// - That nothing is lost. A replica that has it must be the one that takes the primary's place: sure only if all have it, or
-///   if every replica that can be promoted has it. Sentinels prefer the one that is furthest, among those that they reach. And a replica
-///   that has it in memory may lose it with a restart. Use the fence where the guarded store must be sure.
-/// - Releases are not waited for: a later grant is behind them, and one that is lost ends with its lease.
+/// - That nothing is lost. A replica that has the write must be the one that is promoted. That is certain only if all
+///   replicas have it, or if every replica that can be promoted has it. Sentinels prefer the most advanced replica
+///   among those that they reach. A replica that has the write in memory may lose it in a restart. Use the fence where
+///   the guarded store must be certain.
+/// - Waiting for releases: a later grant follows them on the same connection, and a lost release ends with its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplicaAck {
     at_least: NonZeroU8,
@@ -39,20 +40,20 @@ pub struct ReplicaAck {
 }
 
 impl ReplicaAck {
-    /// So many replicas, within 500 ms. More than there are is more than there will ever be: nothing is granted.
+    /// Requires this many replicas, within 500 ms. If there are never that many replicas, nothing is granted.
     pub const fn by(at_least: NonZeroU8) -> Self {
         Self { at_least, within: Duration::from_millis(500) }
     }
 
-    /// How long the server waits for them; at least a millisecond, whole ones. Renewals begin after a third of a lease, so a
-    /// quarter of the shortest lease is long.
+    /// Sets how long the server waits for the replicas, in whole milliseconds, at least one. Renewals begin after a
+    /// third of a lease, so set at most a quarter of the shortest lease.
     #[must_use]
     pub const fn within(mut self, time: Duration) -> Self {
         self.within = time;
         self
     }
 
-    /// 0 would be for ever.
+    /// At least 1 ms, because 0 would wait for ever.
     fn within_ms(self) -> u64 {
         u64::try_from(self.within.as_millis()).unwrap_or(u64::MAX).clamp(1, 3_600_000)
     }
@@ -64,18 +65,18 @@ impl ReplicaAck {
     }
 }
 
-/// How a script must be acknowledged.
+/// Which answers of a script need which acknowledgement.
 #[derive(Clone, Copy)]
 pub(crate) struct Needs<'a> {
     pub(crate) ack: ReplicaAck,
-    /// Which answers must be. The others are told at once.
+    /// Selects the answers that need it. The others are reported at once.
     pub(crate) which: &'a (dyn Fn(&Value) -> bool + Sync),
 }
 
 /// How many replicas have a batch, once that is known.
 type Acked = Option<Result<u64, String>>;
 
-/// The answer to a script, which comes before it is known who has it.
+/// The answer to a script, which arrives before the acknowledgement of its batch.
 struct Answered {
     value: Result<Value, LinkError>,
     acked: watch::Receiver<Acked>,
@@ -87,12 +88,13 @@ pub(crate) struct Job {
     told: oneshot::Sender<Answered>,
 }
 
-/// Scripts that wait until the batch that is under way is acknowledged. Their callers bound them: each waits for its answer.
+/// Scripts that wait for the end of the current batch. Their number is bounded by their callers, which each wait for
+/// the answer.
 pub(crate) type Batches = Batcher<Job>;
 
 impl CommandSocket {
-    /// Hands a command over, with all that came while the last batch was under way, and a `WAIT` behind them. Without enough
-    /// replicas in time an answer that must be acknowledged is unknown.
+    /// Sends a command with the next batch and its `WAIT`. Too few replicas in time turn an answer that must be
+    /// acknowledged into [`LinkError::Unknown`].
     pub(crate) async fn ask_acknowledged(
         self: &Arc<Self>,
         command: &Cmd,
@@ -102,11 +104,11 @@ impl CommandSocket {
         counters: &Arc<Counters>,
     ) -> Result<Value, LinkError> {
         let (told, answered) = oneshot::channel();
-        // A batcher without a bound takes every job.
+        // A batcher without a bound accepts every job.
         if matches!(self.batches.push(Job { command: command.clone(), put, told }), Ok(Service::Wanted)) {
             tokio::spawn(Arc::clone(self).serve(needs.ack, times, Arc::clone(counters)));
         }
-        // Without a word: the runtime has ended, which may have been at any time.
+        // The channel closed without an answer: the runtime has ended, at an unknown time.
         let ended = || LinkError::Unknown { says: "the runtime that kept the link up has ended".to_owned() };
         let Answered { value, mut acked } = answered.await.map_err(|_| ended())?;
         let value = value?;
@@ -125,10 +127,10 @@ impl CommandSocket {
         }
     }
 
-    /// Sends batches until no process waits.
+    /// Sends batches until no job is left.
     async fn serve(self: Arc<Self>, ack: ReplicaAck, times: Times, counters: Arc<Counters>) {
         for mut jobs in self.batches.serve() {
-            // A process that has gone away before its turn need not be asked for.
+            // Skip jobs whose callers dropped their futures.
             jobs.retain(|job| !job.told.is_closed());
             if jobs.is_empty() {
                 continue;
@@ -140,7 +142,7 @@ impl CommandSocket {
                 continue;
             }
             counters.requests.fetch_add(jobs.len() as u64 + 1, Ordering::Relaxed);
-            // Unconstrained and in this order: the scripts are handed over, then the `WAIT`, and nothing comes between.
+            // Unconstrained and in this order: the scripts are sent, then the `WAIT`, and nothing comes between.
             let scripts = self.run_batch(jobs, times, &acked);
             let replicas = self.count_replicas(ack, times);
             let ((), replicas) = unconstrained(async { tokio::join!(biased; scripts, replicas) }).await;
@@ -148,7 +150,7 @@ impl CommandSocket {
         }
     }
 
-    /// Runs scripts, and tells what they answer.
+    /// Runs the scripts of a batch, and sends their answers to the callers.
     async fn run_batch(&self, jobs: Vec<Job>, times: Times, acked: &watch::Receiver<Acked>) {
         let mut scripts = Pipeline::with_capacity(jobs.len());
         for job in &jobs {
@@ -175,14 +177,14 @@ impl CommandSocket {
                 tell(jobs, acked, |_| Err(error.clone()));
             }
             Err(_) => {
-                // Nothing else goes this way, so no process was answered.
+                // Nothing else uses this connection, so no other command got an answer either.
                 self.socket.lost().declare();
                 tell(jobs, acked, |_| Err(LinkError::Unknown { says: "no answer in time".to_owned() }));
             }
         }
     }
 
-    /// How many replicas have what went before.
+    /// Returns how many replicas have the writes before it.
     async fn count_replicas(&self, ack: ReplicaAck, times: Times) -> Result<u64, String> {
         let mut connection = self.socket.connection();
         let (patience, waiting) = (times.answer + Duration::from_millis(ack.within_ms()), ack.waiting());
@@ -195,23 +197,23 @@ impl CommandSocket {
             Ok(Value::Int(replicas)) => Ok(u64::try_from(replicas).unwrap_or_default()),
             Ok(other) => Err(format!("the server answers {other:?} to WAIT")),
             Err(error) => {
-                // It is a replica itself by now, or the connection is broken.
+                // The server has become a replica, or the connection is broken.
                 self.socket.lost().declare();
                 Err(error.to_string())
             }
         }
     }
 
-    /// What an answer means that came over this connection.
+    /// Interprets an answer that came over this connection.
     pub(crate) fn judged(&self, value: Value) -> Result<Value, LinkError> {
         let answer = value.extract_error().map_err(LinkError::from);
-        // A primary that has become a replica keeps its connections. A new one finds out, and where the name of the server
-        // leads by now. Who still waits for an answer over the old one gets it.
+        // A primary that has become a replica keeps its connections, so reconnect to find the new primary. Callers that
+        // still wait for an answer over the old connection get it.
         if matches!(&answer, Err(LinkError::Unavailable { code, .. }) if code == READ_ONLY) {
             self.socket.lost().declare();
         }
         if answer.is_ok() && self.socket.lost().is_left() {
-            // It may not know that it was replaced: what it did is nothing to the process that stands in its place.
+            // The server may not know that it was replaced. The new primary does not have what it did.
             let says = "another server has taken the place of the one that answered".to_owned();
             return Err(LinkError::Unknown { says });
         }
@@ -219,11 +221,11 @@ impl CommandSocket {
     }
 }
 
-/// Tells each job what came of it.
+/// Sends each caller its answer.
 fn tell(jobs: Vec<Job>, acked: &watch::Receiver<Acked>, mut answer: impl FnMut(Put) -> Result<Value, LinkError>) {
     for job in jobs {
         let value = answer(job.put);
-        // A process that asked may have gone.
+        // The caller may have dropped its future.
         let _ = job.told.send(Answered { value, acked: acked.clone() });
     }
 }

@@ -1,23 +1,23 @@
-//! Addresses: one server, the sentinels of one, the nodes of a cluster.
+//! Reads addresses: of one server, of the sentinels of a primary, of the nodes of a cluster.
 
 use super::error::OpenError;
 pub(crate) use firstcome_store::address::Host;
 use firstcome_store::address::{self, Authority};
 
-/// The port of a server that is not told another.
+/// The port of a server whose address names none.
 const SERVER_PORT: u16 = 6_379;
-/// The port of a sentinel that is not told another.
+/// The port of a sentinel whose address names none.
 const SENTINEL_PORT: u16 = 26_379;
 
-/// Reads what a node names in `MOVED` and `ASK`: also version 6 of the internet without brackets, and nothing, for the host of
-/// the node that says so.
+/// Reads the address in `MOVED` and `ASK`. An IPv6 address may come without brackets. An empty host means the host of
+/// the node that sent it.
 pub(crate) fn host_named(text: &str, by: &Host) -> Option<Host> {
     let (name, port) = text.rsplit_once(':')?;
     let name = if name.is_empty() || name == "?" { &by.name } else { name.trim_matches(['[', ']']) };
     Some(Host::new(name, port.parse().ok()?))
 }
 
-/// Who we are to a server.
+/// The login of this process at a server.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Credentials {
     pub(crate) user: Option<String>,
@@ -25,18 +25,18 @@ pub(crate) struct Credentials {
     pub(crate) database: i64,
 }
 
-/// What an address stands for.
+/// The target of an address.
 pub(crate) enum Address {
-    /// One server; the text is read elsewhere.
+    /// One server; `redis` parses the text.
     Server(String),
-    /// Whichever server these sentinels name.
+    /// The server that these sentinels name as the primary.
     Primary { sentinels: Vec<Host>, name: String, to_sentinels: Credentials, to_servers: Credentials },
-    /// A cluster, of which these are some nodes.
+    /// A cluster; these are some of its nodes.
     Cluster { seeds: Vec<Host>, credentials: Credentials },
 }
 
 impl Address {
-    /// Reads an address. What is wrong is told without user and password.
+    /// Reads an address. The error text contains no user and no password.
     pub(crate) fn read(url: &str) -> Result<Self, OpenError> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         match scheme {
@@ -54,7 +54,7 @@ fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
     Err(OpenError::Address { says: says.into() })
 }
 
-/// `[user:password@]host:port[,host:port…]/master-name[?db=N&sentinel_user=…&sentinel_password=…]`.
+/// Reads `[user:password@]host:port[,host:port…]/master-name[?db=N&sentinel_user=…&sentinel_password=…]`.
 fn primary(rest: &str) -> Result<Address, OpenError> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let Some((authority, name)) = rest.split_once('/').filter(|(_, name)| !name.is_empty()) else {
@@ -78,7 +78,7 @@ fn primary(rest: &str) -> Result<Address, OpenError> {
     Ok(Address::Primary { sentinels, name: decoded(name)?, to_sentinels, to_servers })
 }
 
-/// `[user:password@]host:port[,host:port…]`.
+/// Reads `[user:password@]host:port[,host:port…]`.
 fn cluster(rest: &str) -> Result<Address, OpenError> {
     let (authority, rest) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
     if !matches!(rest, "" | "0") {
@@ -93,7 +93,7 @@ fn hosts(authority: &str, port: u16) -> Result<(Vec<Host>, Credentials), OpenErr
     Ok((hosts, Credentials { user, password, database: 0 }))
 }
 
-/// Reads `%3A` as `:`.
+/// Decodes percent escapes: `%3A` is `:`.
 fn decoded(text: &str) -> Result<String, OpenError> {
     address::decoded(text).or_else(wrong)
 }

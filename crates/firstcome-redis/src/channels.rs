@@ -1,5 +1,5 @@
-//! Channels that are listened to as long as a process waits: any number of them over one connection, which is made when it is
-//! first wanted, and made again when it is lost.
+//! Subscribes to channels while tasks wait on them: any number of channels over one connection. The connection is
+//! opened at first use, and reopened when it is lost.
 
 use super::error::OpenError;
 use super::link::{Counters, LinkOptions};
@@ -18,38 +18,39 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How long no process listens before the connection is given up.
+/// How long the connection stays open without listeners.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long a waiter waits for a message at most, also if the lease lasts longer: a process may have died who was told in the place of others.
+/// How long a waiter waits for a message at most, even if the lease lasts longer. The waiter that a message went to may
+/// have died.
 const PATIENCE_MAX: Duration = Duration::from_secs(30);
 /// A server expires keys to the millisecond.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(1);
-/// What tells one waiter of each client; anything else tells all.
+/// The message that wakes one waiter of each client; any other message wakes all.
 const TO_ONE: &[u8] = b"0";
 
-/// Whether a channel is heard.
+/// Whether the subscription to a channel is active.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ChannelState {
-    /// The server has confirmed it.
+    /// The server has confirmed the subscription.
     On,
     /// Messages are missed.
     Off,
 }
 
-/// How the channels are spoken in.
+/// How messages are published.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Voice {
-    /// To all of a server or a cluster.
+    /// To all clients of a server or a cluster.
     Plain,
     /// To the node of a cluster that has the slot of the channel, and its replicas.
     Sharded,
 }
 
-/// A channel, as those see it who listen to it.
+/// A channel, as its listeners see it.
 struct Channel {
-    /// One message is for one of them; if none waits at the moment, for the next.
+    /// One message wakes one listener; if none waits at the moment, the next one.
     message: Notify,
-    /// Every change here may mean that messages were missed.
+    /// Each change may mean that messages were missed.
     hearing: watch::Sender<ChannelState>,
 }
 
@@ -62,7 +63,7 @@ struct Entry {
 #[derive(Default)]
 struct Shared {
     entries: Mutex<BTreeMap<Box<str>, Entry>>,
-    /// A process has come or gone.
+    /// Signals that the first listener of a channel came, or the last one went.
     changed: Notify,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Channels {
 }
 
 impl Channels {
-    /// Connects when a process listens.
+    /// Starts without a connection; it connects when a task listens.
     pub(crate) fn open(place: Endpoint, voice: Voice, options: &LinkOptions, counters: Arc<Counters>) -> Self {
         let shared = Arc::<Shared>::default();
         let (ping_interval, answer_timeout) = (options.ping_interval, options.answer_timeout);
@@ -83,13 +84,13 @@ impl Channels {
         Self { shared, patience: options.connect_timeout + options.answer_timeout, keeper }
     }
 
-    /// Listens to a channel. Returns when the server has confirmed it, or does not in time: what is heard from then on is
-    /// told nevertheless. Nothing is sent if a process listens to it already. Cancel-safe.
+    /// Listens to a channel. Returns when the server has confirmed the subscription, or after a time-out; a later
+    /// confirmation still takes effect. Sends nothing if another task listens to the channel already. Cancel-safe.
     pub(crate) async fn listen(&self, name: String) -> Listener {
         let mut listener = self.enter(name.into());
         let mut hearing = listener.hearing.clone();
         let _ = timeout(self.patience, hearing.wait_for(|hearing| *hearing == ChannelState::On)).await;
-        // A process that listens asks now, so what was missed before is no news.
+        // The listener asks for the lock now, so messages missed before this do not matter.
         listener.hearing.mark_unchanged();
         listener
     }
@@ -115,8 +116,8 @@ impl Drop for Channels {
     }
 }
 
-/// Hears when a lock is given back by a process that says so. Of all who listen to one lock in one client one is told at a
-/// time, in the order in which they began to wait; all of them when messages may have been missed.
+/// Hears when a client that announces its releases releases a lock. Each message wakes one of the listeners of a lock
+/// in this client, in the order in which they began to wait. All of them wake when messages may have been missed.
 pub struct Listener {
     shared: Arc<Shared>,
     name: Box<str>,
@@ -126,14 +127,14 @@ pub struct Listener {
 
 impl Notifications for Listener {
     async fn freed(&mut self) {
-        // A message that no process takes because the other branch was first goes to the next.
+        // If the other branch wins, the message goes to the next listener.
         tokio::select! {
             () = self.channel.message.notified() => {}
             _ = self.hearing.changed() => {}
         }
     }
 
-    /// As long as the lock lasts, at most 30 s; the usual pause while nothing is heard.
+    /// As long as the lock lasts, at most 30 s; the usual pause while the subscription is not active.
     fn patience(&self, usual: Duration, lasts: Duration) -> Duration {
         match *self.hearing.borrow() {
             ChannelState::On => lasts.saturating_add(EXPIRY_GRAIN).min(PATIENCE_MAX),
@@ -147,7 +148,8 @@ impl Drop for Listener {
         let mut entries = self.shared.entries.lock();
         if let Some(entry) = entries.get_mut(&self.name) {
             entry.listeners -= 1;
-            // The task that has the connection forgets it: only there it is known what is under way.
+            // The task that has the connection removes the entry, because only it knows which subscriptions are under
+            // way.
             if entry.listeners == 0 {
                 self.shared.changed.notify_one();
             }
@@ -156,7 +158,7 @@ impl Drop for Listener {
 }
 
 impl Shared {
-    /// Channels to subscribe to, and such to leave, which are forgotten.
+    /// Returns the channels to subscribe to, and the channels to leave. Removes entries without listeners.
     fn changes(&self) -> [Vec<Box<str>>; 2] {
         let mut changes = [Vec::new(), Vec::new()];
         self.entries.lock().retain(|name, entry| {
@@ -170,7 +172,7 @@ impl Shared {
         changes
     }
 
-    /// Notes what the server has confirmed.
+    /// Records that the server has confirmed these channels.
     fn hears(&self, names: &[Box<str>]) {
         let mut entries = self.entries.lock();
         for name in names {
@@ -181,7 +183,7 @@ impl Shared {
         }
     }
 
-    /// Nothing is heard any more.
+    /// Records that no channel is subscribed any more.
     fn hears_nothing(&self) {
         for entry in self.entries.lock().values_mut() {
             entry.hearing = ChannelState::Off;
@@ -189,8 +191,9 @@ impl Shared {
         }
     }
 
-    /// The server says that a channel is not heard any more. If no process has asked for that, its slot has moved away: what is
-    /// still under way cannot be told from that word, so all is asked for anew.
+    /// Handles a notice that a channel is unsubscribed. If this client did not ask for that, the slot of the channel
+    /// has moved. The notice does not tell which requests are still under way, so the connection is given up, and all
+    /// channels are subscribed again.
     fn left(&self, push: &PushInfo, lost: &Lost) {
         let Some(Value::BulkString(name)) = push.data.first() else { return };
         let Ok(name) = std::str::from_utf8(name) else { return };
@@ -199,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// What comes unasked. Runs where the connection is read, so it never waits.
+    /// Handles a push of the server. Runs where the connection is read, so it never waits.
     fn on_reply(&self, push: &PushInfo, lost: &Lost, counters: &Counters) {
         match push.kind {
             PushKind::Message | PushKind::SMessage => {}
@@ -220,7 +223,7 @@ impl Shared {
     }
 }
 
-/// The task that has the connection.
+/// The task that owns the connection.
 struct Keeper {
     place: Endpoint,
     voice: Voice,
@@ -261,7 +264,7 @@ impl Keeper {
         Ok((connector, socket))
     }
 
-    /// Listens to everything that is wanted, until the connection is lost, or no process has wanted anything for long.
+    /// Keeps the subscriptions up to date, until the connection is lost or unused for long.
     async fn serve(&self, connector: &Connector, socket: &Socket) {
         let follow = async {
             let mut idle = Stopwatch::start();
@@ -292,13 +295,13 @@ impl Keeper {
         }
     }
 
-    /// Says what is wanted and what is not. Whether the server has confirmed it.
+    /// Subscribes to wanted channels and leaves unwanted ones. Returns whether the server has confirmed that.
     async fn follow(&self, socket: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         if self.voice == Voice::Sharded {
             return self.follow_shards(socket, wanted, unwanted).await;
         }
         let mut connection = socket.connection();
-        // What was left and is wanted again comes in this order too: it was forgotten, and is new.
+        // A channel that was left and is wanted again comes in this order too: its entry is new.
         if !unwanted.is_empty() && self.in_time(connection.unsubscribe(names(unwanted))).await.is_none() {
             return false;
         }
@@ -311,8 +314,8 @@ impl Keeper {
         true
     }
 
-    /// The same of channels that may be at another node by now: then the server says so, and it is tried again later, while
-    /// those who listen ask as if they did not.
+    /// Does the same for sharded channels. A channel may have moved to another node: then the server returns an error,
+    /// and a later round tries again. Meanwhile its listeners use the usual pauses.
     async fn follow_shards(&self, socket: &Socket, wanted: &[Box<str>], unwanted: &[Box<str>]) -> bool {
         for (what, names) in [("SUNSUBSCRIBE", unwanted), ("SSUBSCRIBE", wanted)] {
             for name in names {

@@ -1,8 +1,8 @@
 //! A cluster: which node has a key, and what to do when it no longer has it.
 //!
-//! Nodes that answer `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN` have surely not run what they were given, so that alone is
-//! sent again. The map is asked of several nodes at once, over connections of their own, and the newest counts of those
-//! that speak for the whole: a node that was cut off leads no process back to a master of before.
+//! A node that answers `MOVED`, `ASK`, `TRYAGAIN` or `CLUSTERDOWN` has not run the command, so only then is the command
+//! sent again. The slot map is asked of several nodes at once, over separate connections. The newest map counts, among
+//! those of nodes that are in touch with the cluster. So a node that was cut off never leads back to an old master.
 
 use super::address::{Credentials, Host, host_named};
 use super::connection::{CommandSocket, Connection, Put, text_of};
@@ -23,21 +23,21 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How often one command is sent on to another node. Two suffice, unless slots move at that moment.
+/// How often one command is redirected to another node. Two suffice, unless slots move at that moment.
 const REDIRECTS: usize = 6;
-/// How often a command is sent again that came at a bad moment, with pauses that double from this one: for as long as a
-/// key takes to move, not for as long as a master takes to be replaced.
+/// How often a command is retried after `TRYAGAIN` or `CLUSTERDOWN`, with pauses that double. The total suffices for a
+/// key to move, not for a master to be replaced.
 const RETRIES: usize = 6;
 /// The first of these pauses.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
-/// How many nodes are asked for the map at once.
+/// How many nodes are asked for the slot map at once.
 const ASKED: usize = 5;
-/// How long others are waited for when one has told the map.
+/// How long to wait for the other nodes once one has sent its map.
 const OTHERS: Duration = Duration::from_millis(100);
-/// Between two questions for the map.
+/// The pause between two requests for the slot map.
 const MAP_PAUSE: Duration = Duration::from_millis(100);
 
-/// What all connections to a cluster have in common.
+/// The settings of all connections to a cluster.
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub(crate) credentials: Credentials,
@@ -46,12 +46,12 @@ pub(crate) struct Terms {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
     /// Commands.
     Commands,
-    /// Those that replicas must acknowledge, which hold up everything that is behind them.
+    /// Commands that replicas must acknowledge, which delay all commands behind them.
     Acknowledged,
 }
 
@@ -65,12 +65,13 @@ pub(crate) struct Cluster {
 
 struct ClusterConnections {
     of: BTreeMap<(Purpose, Host), Connection>,
-    /// The map by which they were last cleared up.
+    /// The map at the last removal of unused connections.
     map: Arc<SlotMap>,
 }
 
 impl Cluster {
-    /// Asks for the map, and connects to all masters. One that is away comes later; one that will not do is refused.
+    /// Asks for the slot map, and connects to all masters. A master that cannot be reached is connected later. An unfit
+    /// one is an error.
     pub(crate) async fn open(seeds: Vec<Host>, terms: Terms) -> Result<(Self, Arc<AnyNode>), OpenError> {
         let map = Arc::new(ask_for_map(&seeds, &terms, 0).await?);
         let mut opening = JoinSet::new();
@@ -94,7 +95,8 @@ impl Cluster {
         Ok((Self { map: shown, lines, outdated, terms }, Arc::new(nodes)))
     }
 
-    /// Runs something where its key is, and again elsewhere if it was surely not run. `run` is told where, and how.
+    /// Runs `run` at the node that has the key, and again elsewhere if it certainly did not run. `run` gets the
+    /// connection and the way to send the command.
     pub(crate) async fn at<T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         key: Option<&[u8]>,
@@ -146,9 +148,10 @@ impl Cluster {
         }
     }
 
-    /// Who has a slot, and the connection there. Nothing waits while there is one. Another map may name another.
+    /// Returns the node that has a slot, and the connection to it. Does not wait if there is a connection. Otherwise a
+    /// new map may name another node.
     async fn at_slot(&self, purpose: Purpose, slot: u16) -> Result<(Host, Arc<CommandSocket>), LinkError> {
-        // The map is let go before a line is looked for: a process that looks at it twice at a time can lock himself out.
+        // Release the map before looking up a line: two reads of the map at a time in one thread can deadlock.
         let now = || {
             let map = Arc::clone(&self.map.borrow());
             let host = map.master(slot).cloned()?;
@@ -167,7 +170,8 @@ impl Cluster {
                 map.mark_unchanged();
                 let found = now();
                 self.outdated.notify_one();
-                // A pause at most: who asks for the map may ask before there is another.
+                // Wait for a short pause only: the task that refreshes the map may ask before the cluster has a new
+                // one.
                 let up = async {
                     match found {
                         Some((host, line)) => line.wait(MAP_PAUSE * 2).await.ok().map(|up| (host, up)),
@@ -191,7 +195,8 @@ impl Cluster {
         })
     }
 
-    /// The connection to a node, which is begun if there is none. Those to nodes that are no masters any more end.
+    /// Returns the connection to a node, and starts one if there is none. Drops the connections to nodes that are no
+    /// longer masters.
     fn line(&self, purpose: Purpose, host: &Host) -> Result<Connection, LinkError> {
         let mut lines = self.lines.lock();
         let map = self.map.borrow();
@@ -210,20 +215,20 @@ impl Cluster {
         Ok(line)
     }
 
-    /// The connection to whichever node has a key, if there is one at the moment.
+    /// Returns the connection to the node that has a key, if it is up.
     pub(crate) fn up(&self, key: &[u8]) -> Option<Arc<CommandSocket>> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
         self.line(Purpose::Commands, &host).ok()?.up()
     }
 
-    /// Which node has a key.
+    /// Returns the node that has a key.
     pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Endpoint)> {
         let host = self.map.borrow().master(slot_of(key)).cloned()?;
         let connector = self.terms.connector(&host).ok()?;
         Some((host, Endpoint::Node(Arc::new(connector))))
     }
 
-    /// The lines to all masters.
+    /// Returns the connections to all masters.
     pub(crate) fn masters(&self) -> Result<Vec<Connection>, LinkError> {
         let hosts = self.map.borrow().masters().to_vec();
         hosts.iter().map(|host| self.line(Purpose::Commands, host)).collect()
@@ -236,7 +241,7 @@ impl Terms {
     }
 }
 
-/// The nodes of a cluster in turn, for one who wants any of them.
+/// Hands out the nodes of a cluster in turn, for a connection that may go to any node.
 pub(crate) struct AnyNode {
     map: watch::Receiver<Arc<SlotMap>>,
     seeds: Vec<Host>,
@@ -250,12 +255,12 @@ impl AnyNode {
         Self { map, seeds, outdated, terms, turn: AtomicUsize::new(0) }
     }
 
-    /// How many there are.
+    /// Returns how many nodes are known.
     pub(crate) fn count(&self) -> usize {
         candidates(&self.map.borrow(), &self.seeds).len()
     }
 
-    /// The way to the next one.
+    /// Returns a connector to the next node.
     pub(crate) fn connector(&self) -> Result<Connector, OpenError> {
         let nodes = candidates(&self.map.borrow(), &self.seeds);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % nodes.len().max(1);
@@ -263,13 +268,13 @@ impl AnyNode {
         self.terms.connector(nodes.get(turn).ok_or_else(none)?)
     }
 
-    /// Says that nodes have gone.
+    /// Reports that a node was lost, so that the map is refreshed.
     pub(crate) fn ask_again(&self) {
         self.outdated.notify_one();
     }
 }
 
-/// All nodes that are known, and the seeds: in another network nodes may call themselves by other names.
+/// Returns all known nodes and the seeds. The seeds help when the nodes announce addresses of another network.
 fn candidates(map: &SlotMap, seeds: &[Host]) -> Vec<Host> {
     let mut all: Vec<Host> = Vec::new();
     for host in map.nodes().chain(seeds) {
@@ -280,14 +285,14 @@ fn candidates(map: &SlotMap, seeds: &[Host]) -> Vec<Host> {
     all
 }
 
-/// What a node says of its cluster.
+/// What a node reports about its cluster.
 pub(crate) struct ClusterState {
     is_well: bool,
     epoch: u64,
 }
 
 impl ClusterState {
-    /// Refuses one that cannot speak for the whole.
+    /// Fails if the node is not in touch with the cluster.
     pub(crate) fn well(&self) -> Result<(), OpenError> {
         let says = || "the node says that the cluster is down, or it is cut off from the others".to_owned();
         if self.is_well { Ok(()) } else { Err(OpenError::NotReady { code: CLUSTER_DOWN.to_owned(), says: says() }) }
@@ -308,7 +313,7 @@ pub(crate) async fn state_of(connector: &Connector, socket: &Socket) -> Result<C
     Ok(ClusterState { is_well: says("cluster_state") == Some("ok"), epoch })
 }
 
-/// Asks one node for the map.
+/// Asks one node for the slot map.
 async fn map_of(host: Host, connector: Connector) -> Result<SlotMap, OpenError> {
     let socket = connector.connect(|_, _| ()).await?;
     let state = state_of(&connector, &socket).await?;
@@ -320,7 +325,7 @@ async fn map_of(host: Host, connector: Connector) -> Result<SlotMap, OpenError> 
     })
 }
 
-/// Asks these nodes for the map, all at once; the newest that is not older than this epoch.
+/// Asks these nodes for the slot map, all at once. Returns the newest map that is not older than `epoch`.
 async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMap, OpenError> {
     let mut asked = JoinSet::new();
     for host in nodes {
@@ -331,7 +336,7 @@ async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMa
         let patience = if newest.is_some() { OTHERS } else { terms.times.connect + terms.times.answer };
         match timeout(patience, asked.join_next()).await {
             Ok(Some(Ok(Ok(map)))) if is_newer(&map, newest.as_ref(), epoch) => newest = Some(map),
-            // What one of them found is worth more than that another does not answer.
+            // An error that a node reported tells more than a missing answer.
             Ok(Some(Ok(Err(error)))) => {
                 if failed.as_ref().is_none_or(|failed| rank(failed) < rank(&error)) {
                     failed = Some(error);
@@ -349,12 +354,12 @@ async fn ask_for_map(nodes: &[Host], terms: &Terms, epoch: u64) -> Result<SlotMa
     })
 }
 
-/// Whether a map must be taken in the place of the newest so far, and is not older than what is known.
+/// Whether a map is newer than the newest so far, and not older than the known epoch.
 fn is_newer(map: &SlotMap, than: Option<&SlotMap>, known_epoch: u64) -> bool {
     known_epoch <= map.epoch && than.is_none_or(|than| than.epoch < map.epoch)
 }
 
-/// How much an error tells.
+/// Ranks errors by how much they tell.
 const fn rank(error: &OpenError) -> u8 {
     match error {
         OpenError::Unreachable { .. } => 0,
@@ -363,7 +368,7 @@ const fn rank(error: &OpenError) -> u8 {
     }
 }
 
-/// Asks for the map whenever it is outdated, until no process holds it.
+/// Refreshes the slot map whenever it is outdated, until the cluster is dropped.
 async fn keep_map(state: watch::Sender<Arc<SlotMap>>, seeds: Vec<Host>, outdated: Arc<Notify>, terms: Terms) {
     let keep = async {
         let mut turn = 0;
@@ -375,7 +380,7 @@ async fn keep_map(state: watch::Sender<Arc<SlotMap>>, seeds: Vec<Host>, outdated
             nodes.rotate_left(turn % count);
             nodes.truncate(ASKED);
             turn = (turn + ASKED) % count;
-            // No matter what went wrong: who needs another map says so again.
+            // The outcome does not matter: a caller that needs a newer map reports that again.
             if let Ok(map) = ask_for_map(&nodes, &terms, known.epoch).await
                 && map != *known
             {

@@ -1,4 +1,4 @@
-//! A connection for commands, which is made again whenever it is lost.
+//! A connection for commands, which is reopened whenever it is lost.
 
 use super::acknowledge::Batches;
 use super::error::{LinkError, OpenError};
@@ -15,25 +15,25 @@ use tokio::sync::watch;
 use tokio::task::coop::unconstrained;
 use tokio::time::timeout;
 
-/// A connection that has been looked at.
+/// A connection to a server that was checked.
 pub(crate) struct CommandSocket {
     pub(crate) socket: Socket,
-    /// Which run of which server is at the other end.
+    /// The run of the server at the other end.
     pub(crate) run: Run,
     /// Host and port of that end.
     pub(crate) address: Box<str>,
     /// How many answers came over it.
     answered: AtomicU64,
-    /// What must be acknowledged by replicas.
+    /// Commands that replicas must acknowledge.
     pub(crate) batches: Batches,
 }
 
-/// How a command is put to a node of a cluster.
+/// How a command is sent to a node of a cluster.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
-    /// As it is.
+    /// Without a prefix.
     Plain,
-    /// With leave to look at what the node is only about to take over.
+    /// After `ASKING`, which allows access to a slot that the node is still importing.
     Asking,
 }
 
@@ -47,7 +47,7 @@ impl CommandSocket {
         !self.socket.lost().is_declared()
     }
 
-    /// Hands a command over once. Up to there nothing waits, so that commands go out in the order of the first polls.
+    /// Sends a command once. Nothing waits before the sending, so commands go out in the order of their first polls.
     pub(crate) async fn ask(
         &self,
         command: &Cmd,
@@ -57,8 +57,8 @@ impl CommandSocket {
     ) -> Result<Value, LinkError> {
         counters.requests.fetch_add(1, Ordering::Relaxed);
         let answered_before = self.answered.load(Ordering::Relaxed);
-        // Unconstrained: a task that has used up its turn would else be put off before it has taken its place in the
-        // connection's queue, and others would overtake it.
+        // Unconstrained: otherwise a task that has used up its budget would be deferred before it enters the queue of
+        // the connection, and other tasks would overtake it.
         match timeout(answer_timeout, unconstrained(self.send(command, put))).await {
             Ok(Ok(value)) => {
                 self.answered.fetch_add(1, Ordering::Relaxed);
@@ -66,15 +66,15 @@ impl CommandSocket {
             }
             Ok(Err(error)) => {
                 let error = LinkError::from(error);
-                // What the server says of one command leaves the connection as it is.
+                // An error that the server returns for one command does not affect the connection.
                 if matches!(error, LinkError::Unknown { .. }) {
                     self.socket.lost().declare();
                 }
                 Err(error)
             }
             Err(_) => {
-                // If no process was answered in all that time the connection may be half open: without this it would be
-                // used until the system gives it up, which takes many minutes.
+                // If no command got an answer in all that time, the connection may be half open. Without this it would
+                // stay in use until the system gives it up, which takes many minutes.
                 if self.answered.load(Ordering::Relaxed) == answered_before {
                     self.socket.lost().declare();
                 }
@@ -96,7 +96,7 @@ impl CommandSocket {
     }
 }
 
-/// A connection for commands, and what makes it again as long as anybody holds this.
+/// A handle to a connection for commands. A task reopens the connection as long as a handle exists.
 #[derive(Clone)]
 pub(crate) struct Connection {
     state: watch::Receiver<State>,
@@ -104,7 +104,7 @@ pub(crate) struct Connection {
 
 enum State {
     Up(Arc<CommandSocket>),
-    /// There is none, and this is why.
+    /// There is no connection, for this reason.
     Down(LinkError),
 }
 
@@ -118,7 +118,7 @@ impl State {
 }
 
 impl Connection {
-    /// Connects, and looks at the server. A failure is final.
+    /// Connects, and checks the server. A failure is final.
     pub(crate) async fn open(place: Endpoint, eviction: Eviction, counters: Arc<Counters>) -> Result<Self, OpenError> {
         let (socket, connector) = connect(&place, eviction).await?;
         let (sender, state) = watch::channel(State::Up(socket));
@@ -126,19 +126,19 @@ impl Connection {
         Ok(Self { state })
     }
 
-    /// Goes on trying to connect from now on.
+    /// Starts to connect in the background, and keeps trying.
     pub(crate) fn start(place: Endpoint, eviction: Eviction, counters: Arc<Counters>) -> Self {
         let (sender, state) = watch::channel(State::Down(LinkError::not_connected("no connection was made yet")));
         tokio::spawn(keep_up(place, eviction, sender, counters, None));
         Self { state }
     }
 
-    /// The connection, if there is one.
+    /// Returns the connection, if there is one.
     pub(crate) fn up(&self) -> Option<Arc<CommandSocket>> {
         self.state.borrow().up()
     }
 
-    /// Waits for the connection if there is none; not at all if there is.
+    /// Returns the connection, or waits until there is one.
     pub(crate) async fn wait(&self, connect_timeout: Duration) -> Result<Arc<CommandSocket>, LinkError> {
         if let Some(up) = self.up() {
             return Ok(up);
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// Why there is no connection.
+    /// Returns why there is no connection.
     pub(crate) fn why_down(&self) -> LinkError {
         match &*self.state.borrow() {
             State::Down(why) => why.clone(),
@@ -161,7 +161,7 @@ impl Connection {
     }
 }
 
-/// Makes the connection for commands, and looks at the server.
+/// Opens the connection for commands, and checks the server.
 async fn connect(place: &Endpoint, eviction: Eviction) -> Result<(Arc<CommandSocket>, Arc<Connector>), OpenError> {
     let connector = place.connector()?;
     let socket = connector.connect(|_, _| ()).await?;
@@ -169,7 +169,7 @@ async fn connect(place: &Endpoint, eviction: Eviction) -> Result<(Arc<CommandSoc
     Ok((CommandSocket::new(socket, run, &connector), connector))
 }
 
-/// Looks whether a server will do; which run of which one it is.
+/// Checks that a server is fit, and returns its run.
 pub(crate) async fn look(
     place: &Endpoint,
     connector: &Connector,
@@ -185,7 +185,7 @@ pub(crate) async fn look(
     }
 }
 
-/// An answer that is a text.
+/// Returns the text of an answer, or the answer if it is not a text.
 pub(crate) fn text_of(answer: Value) -> Result<String, Value> {
     match answer {
         Value::VerbatimString { text, .. } => Ok(text),
@@ -194,8 +194,8 @@ pub(crate) fn text_of(answer: Value) -> Result<String, Value> {
     }
 }
 
-/// Makes the connection again whenever it is lost, or leads to the wrong place, one attempt at a time, until no process holds
-/// the line.
+/// Reopens the connection whenever it is lost or leads to the wrong server, one attempt at a time, until the last
+/// handle is dropped.
 async fn keep_up(
     place: Endpoint,
     eviction: Eviction,
@@ -207,7 +207,7 @@ async fn keep_up(
         let mut backoff = Backoff::new();
         let (mut made_before, was_there) = (connector.is_some(), connector.is_some());
         loop {
-            // Taken out of the state: who holds the connection itself would keep it open.
+            // Taken out of the state, because holding the socket itself would keep it open.
             let lost = match &*state.borrow() {
                 State::Up(up) => Some(Arc::clone(up.socket.lost())),
                 State::Down(_) => None,
@@ -227,7 +227,7 @@ async fn keep_up(
             }
             let next = match connect(&place, eviction).await {
                 Ok((socket, through)) => {
-                    // A server that is asked for the first time may be another one in the place of one that was known.
+                    // A first connection counts as a reconnect here: the server may have replaced a known one.
                     if made_before || !was_there {
                         counters.reconnects.fetch_add(1, Ordering::Relaxed);
                     }

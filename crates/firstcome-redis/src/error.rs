@@ -1,4 +1,4 @@
-//! What can go wrong between here and the server, sorted by what a caller may conclude.
+//! The errors of a link, sorted by what a caller may conclude from them.
 
 use super::preflight::{MINIMUM_VERSION, Version};
 use firstcome_store::{Fault, FaultKind, StoreError};
@@ -9,19 +9,19 @@ use std::sync::Arc;
 pub(crate) const NOT_CONNECTED: &str = "NOTCONNECTED";
 /// The code with which a server says that it does not know a script.
 pub(crate) const NO_SCRIPT: &str = "NOSCRIPT";
-/// The code with which a replica turns writes down.
+/// The code with which a replica refuses writes.
 pub(crate) const READ_ONLY: &str = "READONLY";
 
 /// The code of a node that no longer has the slot of the keys.
 pub(crate) const MOVED: &str = "MOVED";
-/// The code of a node that is giving the slot of the keys away, and has not all of them any more.
+/// The code of a node that is handing over the slot of the keys, and no longer has all of them.
 pub(crate) const ASK: &str = "ASK";
-/// The code of a node between which and another the keys are parted for the moment.
+/// The code of a multi-key command in a slot that is being migrated, while the keys are split between two nodes.
 pub(crate) const TRY_AGAIN: &str = "TRYAGAIN";
 /// The code of a node that cannot speak for its cluster.
 pub(crate) const CLUSTER_DOWN: &str = "CLUSTERDOWN";
 
-/// Codes with which a server turns a whole command down before it begins.
+/// Codes with which a server refuses a whole command before it begins.
 const TURNED_DOWN: [&str; 16] = [
     "OOM",
     READ_ONLY,
@@ -49,35 +49,36 @@ const STOPPED_BEFORE_WRITING: [&str; 4] = ["OOM", READ_ONLY, "MISCONF", "NOREPLI
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
-    /// The script did nothing and will do nothing. Safe to try again later.
+    /// The script did nothing and will do nothing. The caller may try again later.
     #[error("the server takes no commands now ({code}): {says}")]
     Unavailable {
-        /// `NOTCONNECTED`, or the code with which the server turned the command down: `OOM`, `READONLY`, `LOADING`...
+        /// `NOTCONNECTED`, or the code with which the server refused the command: `OOM`, `READONLY`, `LOADING`...
         code: String,
         /// What happened, for the operator's log.
         says: String,
     },
-    /// Handed over, and no answer came: it may have run, and it may still run. Repeat the same request, never a new one.
+    /// The command was sent, and no answer came: it may have run, and it may still run. Repeat the same request, never
+    /// a new one.
     #[error("the outcome is unknown ({says}); repeat the same request")]
     Unknown {
         /// What happened, for the operator's log.
         says: String,
     },
-    /// The script itself ended in an error: one that it gave (`redis.error_reply`), or a bug. What it had written before
-    /// stands.
+    /// The script ended in an error: one that it returned (`redis.error_reply`), or a bug. Its writes before the error
+    /// stand.
     #[error("the script ended in an error ({code}): {says}")]
     Refused {
         /// The first word of the error.
         code: String,
-        /// The rest of it.
+        /// The rest of the error.
         says: String,
     },
 }
 
 impl LinkError {
-    /// What is known of something that went two ways, and had an answer over neither.
+    /// Combines the errors of a request that was sent over two connections.
     pub(crate) fn of_two(first: Self, second: Self) -> Self {
-        // It was surely not done only if neither way has done it.
+        // It was certainly not done only if neither connection did it.
         if matches!(first, Self::Unavailable { .. }) { second } else { first }
     }
 
@@ -85,7 +86,7 @@ impl LinkError {
         Self::Unavailable { code: NOT_CONNECTED.to_owned(), says: says.into() }
     }
 
-    /// Whether the server said that it does not know the script.
+    /// Whether the server does not know the script.
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Unavailable { code, .. } if code == NO_SCRIPT)
     }
@@ -97,24 +98,24 @@ impl From<LinkError> for StoreError {
             LinkError::Unavailable { code, says } => {
                 Self::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, format!("{code}: {says}"))))
             }
-            // A script that failed half way: what it wrote stands.
+            // The script failed half way, and its earlier writes stand.
             LinkError::Unknown { .. } | LinkError::Refused { .. } => Self::Unknown,
         }
     }
 }
 
-/// What an error means after the command was handed over.
+/// Says what an error means after the command was sent.
 impl From<RedisError> for LinkError {
     fn from(error: RedisError) -> Self {
         match answered(&error) {
             Some((code, says)) => judge(code, says),
-            // Whether it broke before or after the command had left cannot be told from here.
+            // The client cannot tell whether the connection broke before or after the command left.
             None => Self::Unknown { says: error.to_string() },
         }
     }
 }
 
-/// The code and the text, if it was the server that answered with this error.
+/// Returns the code and the text if the server answered with this error.
 pub(crate) fn answered(error: &RedisError) -> Option<(&str, &str)> {
     match error.kind() {
         ErrorKind::Server(_) | ErrorKind::Extension => Some((error.code()?, error.detail().unwrap_or_default())),
@@ -131,8 +132,8 @@ fn judge(code: &str, says: &str) -> LinkError {
     if surely_not { LinkError::Unavailable { code, says } } else { LinkError::Refused { code, says } }
 }
 
-/// The code of an error that came up while a script was running. Since 7.0 the server appends where it happened; before,
-/// it put the whole error, behind a `-`, into one of its own.
+/// Returns the code of an error that occurred inside a running script. Since 7.0 the server appends the place of the
+/// error. Before, it wrapped the whole error, behind a `-`, in an error of its own.
 fn inside<'a>(code: &'a str, says: &'a str) -> Option<&'a str> {
     if code == "ERR" && says.starts_with("Error running script (call to f_") {
         let inner = says.split_once(": -").map(|(_, inner)| inner.split(' ').next().unwrap_or_default());
@@ -161,7 +162,7 @@ pub enum OpenError {
         /// What happened.
         says: String,
     },
-    /// Something else than Redis or Valkey answers.
+    /// Something other than Redis or Valkey answers.
     #[error("what answers at {address} is not Redis or Valkey ({says}); check the address")]
     NotRedis {
         /// Host and port.
@@ -169,7 +170,7 @@ pub enum OpenError {
         /// What it answered.
         says: String,
     },
-    /// The user or the password is wrong, or its rights do not suffice.
+    /// The user or the password is wrong, or the user lacks rights.
     #[error(
         "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, in a cluster CLUSTER, at a sentinel SENTINEL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
     )]
@@ -179,7 +180,7 @@ pub enum OpenError {
         /// The server's text.
         says: String,
     },
-    /// The server is there and not ready: it loads, is busy, or has too many clients.
+    /// The server runs and is not ready: it loads data, is busy, or has too many clients.
     #[error("the server is not ready ({code}: {says}); try again later")]
     NotReady {
         /// The server's code.
@@ -187,15 +188,15 @@ pub enum OpenError {
         /// The server's text.
         says: String,
     },
-    /// Its version lacks something that the scripts need.
+    /// Its version lacks a feature that the scripts need.
     #[error("the server is version {version}, and {minimum} is the oldest that works; upgrade it")]
     TooOld {
-        /// What it says it is.
+        /// The version that it reports.
         version: Version,
-        /// The oldest that would do.
+        /// The oldest version that works.
         minimum: Version,
     },
-    /// When its memory is full it would throw away what it was told to keep.
+    /// It evicts keys when its memory is full.
     #[error(
         "the server forgets keys when its memory is full (maxmemory-policy {policy}); set maxmemory-policy noeviction"
     )]
@@ -203,24 +204,24 @@ pub enum OpenError {
         /// Its policy.
         policy: String,
     },
-    /// It follows another server and takes no writes.
+    /// It is a replica and accepts no writes.
     #[error("the server is a replica and takes no writes; name its primary")]
     ReadOnlyReplica,
-    /// It is part of a cluster, and the address is that of one server.
+    /// It is part of a cluster, but the address is of the form for one server.
     #[error("the server is part of a cluster; write its address as redis+cluster://host[:port],…")]
     Cluster,
-    /// It is no part of a cluster, and the address is that of one.
+    /// It is not part of a cluster, but the address is of the form for a cluster.
     #[error("the server at {address} is no part of a cluster; write its address as redis://host[:port]")]
     NotCluster {
         /// Host and port.
         address: String,
     },
-    /// It is a sentinel, and the address is that of a server.
+    /// It is a sentinel, but the address is of the form for a server.
     #[error(
         "what answers is a sentinel, which keeps nothing; write its address as redis+sentinel://host[:port],…/primary"
     )]
     Sentinel,
-    /// It is no sentinel, and the address says that it is.
+    /// It is not a sentinel, but the address says so.
     #[error(
         "what answers at {address} is no sentinel; check the address, or write that of a server as redis://host[:port]"
     )]
@@ -228,7 +229,7 @@ pub enum OpenError {
         /// Host and port.
         address: String,
     },
-    /// Servers over which a lock must be spread are too few, too many, or not independent of each other.
+    /// The servers of a quorum are too few, too many, or not independent.
     #[error(
         "these servers make no quorum ({says}); name 3 to 9 servers, each once, as redis://[user:password@]host[:port][/database]"
     )]
@@ -245,7 +246,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What an error means while a connection is being made and looked at.
+    /// Says what an error means while a connection is opened and checked.
     pub(crate) fn while_opening(error: &RedisError, address: &str) -> Self {
         if let Some((code, says)) = answered(error) {
             let (code, says) = (code.to_owned(), says.to_owned());
@@ -267,12 +268,12 @@ impl OpenError {
         }
     }
 
-    /// Whether this is what a server is, and not what it or the way to it happens to be now.
+    /// Whether the error is about what the server is. Trying again later cannot help then.
     pub(crate) const fn is_verdict(&self) -> bool {
         !matches!(self, Self::Unreachable { .. } | Self::NotReady { .. } | Self::ReadOnlyReplica)
     }
 
-    /// What callers are told while the connection cannot be made again for this reason.
+    /// Returns the error for callers while this error prevents a new connection.
     pub(crate) fn into_unavailable(self) -> LinkError {
         let says = self.to_string();
         let code = match self {
@@ -288,7 +289,7 @@ impl OpenError {
 mod tests {
     use super::*;
 
-    /// What a caller is told of an error as it comes over the wire.
+    /// Returns the error that a caller gets for an error line from the server.
     fn told(line: &str) -> LinkError {
         let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error can be read");
         LinkError::from(reply.extract_error().expect_err("it is an error"))

@@ -1,8 +1,8 @@
-//! What a server is, for the process that must judge whether what it acknowledges stays.
+//! Facts about a server, from which an operator can judge whether acknowledged writes survive.
 
 use super::preflight::{Info, Run, Version};
 
-/// What a server says of itself. Nothing here is a verdict: a link opens no matter what these are.
+/// What a server reports about itself. These are not conditions: a link opens with any of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerFacts {
@@ -10,48 +10,49 @@ pub struct ServerFacts {
     pub address: String,
     /// Its version.
     pub version: Option<Version>,
-    /// Which run of it this is.
+    /// The current run of the server.
     pub run: Run,
-    /// What it is to others.
+    /// Whether it is a primary or a replica.
     pub role: Role,
     /// Whether it is part of a cluster.
     pub in_cluster: bool,
-    /// Whether it writes what it does to disk as it does it. Without that a restart loses what came after the last snapshot.
+    /// Whether it appends every write to a file. Without this a restart loses all writes after the last snapshot.
     pub append_only: bool,
-    /// When that is safe on the disk. `None` if we may not ask (`CONFIG GET`).
+    /// When appended writes are synced to disk. `None` if the server forbids `CONFIG GET`.
     pub fsync: Option<Fsync>,
-    /// Whether a restart finds all of it in its append-only file: no rewrite of that file is under way, and the last one went well.
-    /// While a server rewrites a file that it had before, a restart reads that one.
+    /// Whether a restart finds all writes in the append-only file: no rewrite of the file is under way, and the last
+    /// one succeeded. During a rewrite, a restart reads the old file.
     pub file_is_whole: bool,
-    /// How much memory it may take, in bytes; 0 is as much as there is.
+    /// How much memory it may use, in bytes; 0 is without a limit.
     pub memory_bytes_max: Option<u64>,
-    /// What it does when that is full: `noeviction`, or the name of a way to forget.
+    /// What it does when its memory is full: `noeviction`, or the name of an eviction policy.
     pub eviction_policy: Option<String>,
     /// How many replicas are connected.
     pub replicas: u64,
-    /// How many replicas must be in step for it to take writes; 0 is none. `None` if we may not ask.
+    /// How many replicas must be in step before it accepts writes; 0 is none. `None` if the server forbids `CONFIG
+    /// GET`.
     pub replicas_needed: Option<u64>,
-    /// How many are in step by that measure. `None` if none are needed.
+    /// How many replicas are in step by that measure. `None` if none are needed.
     pub replicas_in_step: Option<u64>,
 }
 
-/// What a server is to others.
+/// The role of a server in replication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// It takes writes.
     Primary,
-    /// It follows another.
+    /// It follows a primary.
     Replica,
 }
 
-/// When a write is safe on the disk.
+/// When an appended write is synced to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fsync {
-    /// Before it is acknowledged.
+    /// Before the write is acknowledged.
     Always,
-    /// A second later.
+    /// Within about a second.
     EverySecond,
-    /// When the system likes.
+    /// When the operating system decides.
     Never,
 }
 

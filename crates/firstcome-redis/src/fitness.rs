@@ -1,7 +1,7 @@
 //! Repeats, while a link is open, the check that its servers evict no keys.
 //!
-//! A server is looked at when a link connects to it. An operator may change its settings later (`CONFIG SET`), and no connection
-//! ends by that.
+//! A link checks a server when it connects. An operator may change the settings later (`CONFIG SET`), which ends no
+//! connection.
 
 use super::facts::ServerFacts;
 use super::link::{Link, LinkOptions};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Between two checks of the servers of a link.
+/// The pause between two checks of the servers of a link.
 pub const CHECK_EVERY: Duration = Duration::from_secs(2);
 
-/// Why one of these servers may throw away keys that it acknowledged; `None` if none of them does.
+/// Names a server that may evict keys, and says what to do; `None` if no server may.
 pub fn evicts(facts: &[ServerFacts], eviction: Eviction) -> Option<String> {
     if eviction == Eviction::Allow {
         return None;
@@ -32,16 +32,16 @@ pub fn evicts(facts: &[ServerFacts], eviction: Eviction) -> Option<String> {
     })
 }
 
-/// Checks the servers of a link every [`CHECK_EVERY`]. A lock store asks it before it grants.
+/// Checks the servers of a link every [`CHECK_EVERY`]. A lock store asks this before it grants.
 ///
-/// Between a change of the policy and the next check a lock may still be granted: for [`CHECK_EVERY`] and the time of an answer.
+/// After a change of the policy a lock may still be granted for [`CHECK_EVERY`] plus the time of an answer.
 pub(crate) struct Watch {
     unfit: Arc<Mutex<Option<Arc<Fault>>>>,
     task: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins to check. Must be called in a runtime with time. Ends when it is dropped.
+    /// Begins to check, until it is dropped. Must be called in a Tokio runtime with time.
     pub(crate) fn over(link: &Link, options: &LinkOptions) -> Self {
         let unfit = Arc::new(Mutex::new(None));
         let eviction = options.allow_eviction;
@@ -50,7 +50,7 @@ impl Watch {
         Self { unfit, task }
     }
 
-    /// Whether a lock may be granted. Refuses with the fault that the last check found. Does no I/O.
+    /// Whether a lock may be granted. Fails with the fault that the last check found. Does no I/O.
     pub(crate) fn may_grant(&self) -> Result<(), StoreError> {
         self.unfit.lock().as_ref().map_or(Ok(()), |fault| Err(StoreError::Unavailable(Arc::clone(fault))))
     }
@@ -107,7 +107,7 @@ mod tests {
             assert!(named.is_none_or(|named| said.is_some_and(|said| said.contains(named))), "{one} {two}");
             assert_eq!(evicts(&facts, Eviction::Allow), None);
         }
-        // A server that does not say could do anything.
+        // A server that does not report its policy may evict keys.
         let silent = [ServerFacts::read("one:1".to_owned(), "role:master\r\n", None, None)];
         assert!(evicts(&silent, Eviction::Refuse).is_some());
     }

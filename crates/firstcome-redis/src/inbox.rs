@@ -1,4 +1,4 @@
-//! The inbox: a connection that listens, and carries what must not stand behind the commands of others.
+//! The inbox: a connection that receives messages, and carries requests that must not wait behind other commands.
 
 use super::connection::{self, CommandSocket};
 use super::error::OpenError;
@@ -16,15 +16,16 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Messages that wait to be read. An owner who falls further behind loses the connection instead of the process its
-/// memory: it reads what is there, then `Disconnected`, and after `Connected` asks again.
+/// The most messages that may wait to be read. An owner that falls further behind loses its connection, so that the
+/// queue does not use up the memory of the process. It reads the queued messages, then `Disconnected`, and asks again
+/// after `Connected`.
 const WAITING_MESSAGES: usize = 65_536;
 
-/// What an inbox has to say.
+/// An event of an inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum InboxEvent {
-    /// The server has confirmed the subscription, the first or a further one. Messages that were sent before may have been
-    /// missed, none that is sent from now on until `Disconnected`.
+    /// The server has confirmed the subscription, the first or a later one. Messages before this may have been missed.
+    /// No message from now until `Disconnected` is missed.
     Connected,
     /// A message.
     Message(Vec<u8>),
@@ -32,10 +33,10 @@ pub enum InboxEvent {
     Disconnected,
 }
 
-/// Receives the messages of one channel, and subscribes again by itself.
+/// Receives the messages of one channel, and resubscribes by itself.
 ///
-/// A connection that is dead without a word is noticed by a `PING` that goes the same way as the messages: unlike probes of
-/// the system it also finds a server that stands still, and it needs no setting of the machine.
+/// It detects a dead connection by a `PING` on the same connection. Unlike TCP probes this also detects a server that
+/// stands still, and it needs no settings of the machine.
 pub struct Inbox {
     events: Receiver<InboxEvent>,
 }
@@ -58,12 +59,12 @@ impl Inbox {
         Ok((Self { events }, shown))
     }
 
-    /// The next event, in the order in which they happened; the first is [`InboxEvent::Connected`]. Waits as long as it
-    /// takes. A future that is dropped takes no event with it.
+    /// Returns the next event, in the order in which they happened; the first is [`InboxEvent::Connected`]. Waits as
+    /// long as it takes. Cancel-safe: a dropped future loses no event.
     pub async fn next(&mut self) -> InboxEvent {
         match self.events.recv().await {
             Some(event) => event,
-            // Only when the runtime that listened has ended: nothing will ever come.
+            // The runtime of the listening task has ended, so no event will ever come.
             None => std::future::pending().await,
         }
     }
@@ -80,14 +81,14 @@ struct InboxTask {
     place: Endpoint,
     channel: String,
     events: Sender<InboxEvent>,
-    /// The connection, while there is one, for others to use.
+    /// The connection, while there is one, for requests beside the commands.
     beside: watch::Sender<Option<Arc<CommandSocket>>>,
     eviction: Eviction,
     counters: Arc<Counters>,
     times: (Duration, Duration),
 }
 
-/// A subscription, and whether the owner was told of it.
+/// A subscription, and whether the owner was told of its beginning.
 struct Subscription {
     connector: Arc<Connector>,
     socket: Socket,
@@ -95,8 +96,8 @@ struct Subscription {
 }
 
 impl InboxTask {
-    /// `Connected` is said by what reads the connection, when the confirmation passes: so it stands before all messages
-    /// of its subscription.
+    /// Subscribes. The code that reads the connection reports `Connected` at the confirmation, so the event precedes
+    /// all messages of the subscription.
     async fn subscribe(&self) -> Result<Subscription, OpenError> {
         let told = Arc::new(AtomicBool::new(false));
         let (tell, events, counters) = (Arc::clone(&told), self.events.clone(), Arc::clone(&self.counters));
@@ -138,8 +139,9 @@ impl InboxTask {
         self.beside.send_replace(None);
     }
 
-    /// Meanwhile lets others use the connection, as soon as the server is one on which anything may be kept: one that
-    /// loads, follows another or forgets may be well later. Until then it only listens.
+    /// Waits until the subscription is lost. Meanwhile it lets requests use the connection as soon as the server is fit
+    /// to store data. A server that loads, is a replica, or evicts keys may become fit later; until then the connection
+    /// only listens.
     async fn wait_until_lost(&self, Subscription { connector, socket, .. }: &Subscription) {
         let (ping_interval, answer_timeout) = self.times;
         let ping = redis::cmd("PING");
@@ -164,27 +166,27 @@ impl InboxTask {
         };
         tokio::select! {
             () = socket.lost().wait() => {}
-            // Others may have asked over it.
+            // Requests may be waiting for answers on it.
             () = self.place.is_left(connector) => socket.lost().leave(),
             () = beat => {}
         }
     }
 
-    /// Gives a subscription up, and says so if its beginning was told.
+    /// Ends a subscription, and reports that if its beginning was reported.
     async fn end(&self, subscription: Subscription) {
         let Subscription { socket, told, .. } = subscription;
-        // What it still hears is not passed on, except what is on its way in this moment.
+        // From here on its messages are not passed on, except one that is just being passed.
         socket.lost().declare();
         self.beside.send_replace(None);
         drop(socket);
         if told.load(Ordering::Acquire) {
-            // An error means that the owner is gone, and the task about to end.
+            // An error means that the owner is gone, and this task will end.
             let _ = self.events.send(InboxEvent::Disconnected).await;
         }
     }
 }
 
-/// What comes unasked over a connection. Runs where the connection is read, so it never waits.
+/// Handles a message that the server pushes. Runs where the connection is read, so it never waits.
 fn on_reply(push: PushInfo, lost: &Lost, events: &Sender<InboxEvent>, counters: &Counters, told: &AtomicBool) {
     if lost.is_declared() {
         return;
@@ -205,7 +207,8 @@ fn on_reply(push: PushInfo, lost: &Lost, events: &Sender<InboxEvent>, counters: 
     match events.try_send(event) {
         Ok(()) if subscribed => told.store(true, Ordering::Release),
         Ok(()) => {}
-        // Full: what is lost here was sent while the owner was far behind. It is told by the end of the connection.
+        // The queue is full because the owner is far behind. Ending the connection tells the owner that messages were
+        // lost.
         Err(_) => lost.declare(),
     }
 }

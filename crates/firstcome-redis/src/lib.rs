@@ -1,42 +1,44 @@
-//! The link to a Redis or Valkey server, on which scripts run (feature `redis`): one server, whichever of several the
-//! sentinels name as the primary, or a cluster, see [`Link::open`].
+//! The link to Redis or Valkey, on which scripts run (feature `redis`): one server, the primary that sentinels name, or
+//! a cluster, see [`Link::open`].
 //!
-//! A [`Link`] holds exactly two connections, however many callers share it: one carries the commands, the other is the
-//! [`Inbox`], which listens, and carries what must not stand behind commands. Both come back by themselves. In a cluster
-//! there is one for commands to each master, and the inbox only listens; with sentinels there is one more to each of these.
+//! A [`Link`] holds exactly two connections, however many callers share it. One carries the commands. The other is the
+//! [`Inbox`]: it receives messages, and carries requests that must not wait behind commands. Both reconnect by
+//! themselves. In a cluster there is one command connection to each master, and the inbox only listens. With sentinels
+//! there is one more connection to each sentinel.
 //!
 //! # What is promised
 //!
-//! - *Nothing is sent twice.* A command whose answer is missing is [`LinkError::Unknown`]; a process that sent it repeats it with
-//!   its own request id. There are three exceptions. A server that answers that it does not know the script has surely not
-//!   run it, so the link loads it and runs it. Nor has a node of a cluster that answers that the key is elsewhere, or that
-//!   it cannot say (`MOVED`, `ASK`, `TRYAGAIN`, `CLUSTERDOWN`), so the link asks elsewhere, or once more. And what goes
-//!   [beside](Link::invoke_beside) the commands is sent over both connections if the one breaks or answers late: it may run
-//!   twice.
-//! - *Sure things are said to be sure.* [`LinkError::Unavailable`] means that the script did nothing and will do nothing.
-//! - *Commands go out in the order in which [`Link::run`] was first polled*, as long as the connection lasts, in a cluster
-//!   those whose key has the same slot, as long as that stays where it is. A command whose future is dropped may still run;
-//!   it disturbs no other process.
-//! - *A server is left when another takes its place.* When a sentinel knows of a newer primary, both connections to the one
-//!   before are given up within the interval of pings, whether it still answers or not.
-//! - *A message that may have been missed is announced*: after each [`InboxEvent::Connected`] ask again for what matters.
+//! - *The link sends nothing twice.* A command without an answer is [`LinkError::Unknown`]; its caller may repeat it
+//!   with the same request id. There are three exceptions. A server that answers that it does not know the script has
+//!   not run it, so the link loads the script and runs it. A node of a cluster that answers `MOVED`, `ASK`, `TRYAGAIN`
+//!   or `CLUSTERDOWN` has not run it either, so the link asks another node, or asks again. A request that goes
+//!   [beside](Link::invoke_beside) the commands is sent over both connections if one breaks or answers late, so it may
+//!   run twice.
+//! - *[`LinkError::Unavailable`] is certain*: the script did nothing and will do nothing.
+//! - *Commands go out in the order in which [`Link::run`] was first polled*, as long as the connection lasts. In a
+//!   cluster this holds for commands whose keys share a slot, as long as the slot stays where it is. A command whose
+//!   future is dropped may still run; it disturbs no other command.
+//! - *The link leaves a server that was replaced.* When a sentinel names a newer primary, the link gives up both
+//!   connections to the old one within the ping interval, even if the old one still answers.
+//! - *The inbox reports that messages may have been missed*: after each [`InboxEvent::Connected`] ask again for what
+//!   matters.
 //!
 //! # What is not promised
 //!
-//! - Across a reconnect there is no order. A command that ended as [`LinkError::Unknown`] may lie in the buffers of the
-//!   network or of a server that stood still, and run *after* commands that went out later over the next connection.
-//!   Scripts must therefore judge by what they are given (request ids, numbers that only grow), never by order of arrival.
-//! - Callers that waited for a connection, and those whose script had to be loaded first, may overtake each other.
-//! - There is no order between commands and what goes [beside](Link::invoke_beside) them, nor between answers and the
-//!   messages of the inbox: they are two connections.
-//! - Messages are delivered at most once, as with all pub/sub. In a cluster they go from node to node: one that is lost on
-//!   that way is announced only if a node then says that the cluster is down.
-//! - What a primary has acknowledged may be unknown to the one that takes its place. [`Link::run_of`] tells that it is
-//!   another. Until the sentinels have named it, or the nodes of a cluster agreed on it, one that is cut off from them and not
-//!   from us is used on.
-//! - While a slot moves, a script with several keys is turned down (`TRYAGAIN`) as long as not all of them are at one node,
-//!   and so is one with several of which any is not there at all. One that touches a key that is not there and that it was
-//!   not given, or one that it has deleted, is [refused](LinkError::Refused) half way.
+//! - Order across a reconnect. A command that ended as [`LinkError::Unknown`] may lie in a buffer of the network or of
+//!   a server that stood still. It may run *after* commands that went out later over the next connection. So scripts
+//!   must judge by their arguments (request ids, numbers that only grow), never by the order of arrival.
+//! - Order among callers that waited for a connection or whose script had to be loaded first.
+//! - Order between commands and requests [beside](Link::invoke_beside) them, or between answers and messages of the
+//!   inbox: they use two connections.
+//! - Delivery of every message: pub/sub delivers at most once. In a cluster messages go from node to node. The inbox
+//!   reports one that was lost between nodes only if a node then says that the cluster is down.
+//! - That a new primary knows what the old one acknowledged. [`Link::run_of`] shows that the server is another one. A
+//!   primary that is cut off from its sentinels or cluster, but not from this process, stays in use until they have
+//!   agreed on another one.
+//! - Scripts with several keys while a slot moves: the node refuses them (`TRYAGAIN`) while the keys are not all at one
+//!   node, or while one of several keys does not exist. A script that touches an absent key that was not passed to it,
+//!   or a key that it has deleted, is [refused](LinkError::Refused) half way.
 
 mod acknowledge;
 mod address;

@@ -1,4 +1,4 @@
-//! The link: connections for commands, each made again whenever it is lost.
+//! The link: connections for commands, which are reopened whenever they are lost.
 
 use super::acknowledge::{Needs, ReplicaAck};
 use super::address::{Address, Credentials, Host};
@@ -21,27 +21,27 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How a link behaves.
+/// Settings of a link.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkOptions {
-    /// How long one attempt to connect may take, and how long a command waits for a connection when there is none.
+    /// How long one attempt to connect may take, and how long a command waits for a connection.
     pub connect_timeout: Duration,
-    /// How long to wait for an answer. After it the outcome is unknown, and the command may still run.
+    /// How long to wait for an answer. Afterwards the outcome is unknown, and the command may still run.
     pub answer_timeout: Duration,
-    /// How often the inbox asks whether its connection still works, and sentinels are asked for the primary. A dead
-    /// connection is noticed after this and the answer's time-out at the latest.
+    /// How often the inbox pings its connection, and sentinels are asked for the primary. A dead connection is detected
+    /// within this interval plus the answer time-out.
     pub ping_interval: Duration,
-    /// What to do with a server that throws keys away when its memory is full.
+    /// What to do with a server that evicts keys when its memory is full.
     pub allow_eviction: Eviction,
-    /// How many replicas must have what a lock rests on before it is told; see [`ReplicaAck`] and
-    /// [`Link::invoke_acknowledged`]. One connection more, in a cluster to each master that is asked. Without it nothing more is
-    /// sent. Locks over several servers and coupons do not heed it.
+    /// How many replicas must have a grant or a renewal before it is reported; see [`ReplicaAck`] and
+    /// [`Link::invoke_acknowledged`]. Uses one more connection, in a cluster one to each master that is asked. Quorum
+    /// locks and coupons ignore it.
     pub replica_ack: Option<ReplicaAck>,
 }
 
 impl Default for LinkOptions {
-    /// A second for each time, and no eviction.
+    /// One second for each time, and no eviction.
     fn default() -> Self {
         let second = Duration::from_secs(1);
         Self {
@@ -54,19 +54,19 @@ impl Default for LinkOptions {
     }
 }
 
-/// What a link has done so far. Figures for benchmarks and metrics: no rule rests on them.
+/// How much work a link has done so far. For benchmarks and metrics: no rule depends on these numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Commands handed over, with those that loaded a script, those that had to be given again after it or to another node,
-    /// the second copies of what went [beside](Link::invoke_beside) them, and each question who has
-    /// [what was written](Link::invoke_acknowledged). Without what keeps the connections: `INFO`,
-    /// `SUBSCRIBE`, `PING`, `CLUSTER`, `SENTINEL`.
+    /// Commands that were sent. This includes commands that loaded a script, commands that were sent again after that
+    /// or to another node, second copies of requests [beside](Link::invoke_beside) the commands, and each `WAIT` for
+    /// [replicas](Link::invoke_acknowledged). It excludes the upkeep of connections: `INFO`, `SUBSCRIBE`, `PING`,
+    /// `CLUSTER`, `SENTINEL`.
     pub requests: u64,
-    /// Messages that came into the inbox.
+    /// Messages that the inbox received.
     pub pushes: u64,
-    /// How many times a connection for commands was made again.
+    /// How many times a connection for commands was reopened.
     pub reconnects: u64,
-    /// How many times the inbox was subscribed again.
+    /// How many times the inbox was resubscribed.
     pub resubscriptions: u64,
 }
 
@@ -78,8 +78,8 @@ pub(crate) struct Counters {
     pub(crate) resubscriptions: AtomicU64,
 }
 
-/// A link to one server, to whichever of several is the primary, or to a cluster. Clones share it; when the last is dropped
-/// its connections are closed.
+/// A link to one server, to a primary that sentinels name, or to a cluster. Clones share it. Dropping the last clone
+/// closes the connections.
 #[derive(Clone)]
 pub struct Link {
     shared: Arc<Shared>,
@@ -92,51 +92,51 @@ struct Shared {
     replica_ack: Option<ReplicaAck>,
 }
 
-/// Who has the keys.
+/// Where the keys are.
 enum Route {
-    /// One server has all of them.
+    /// One server has all keys.
     One {
         line: Connection,
         beside: watch::Receiver<Option<Arc<CommandSocket>>>,
-        /// What replicas must acknowledge goes this way.
+        /// Carries the commands that replicas must acknowledge.
         acknowledged: Option<Connection>,
     },
     Cluster(Cluster),
 }
 
-/// Which connection a command takes.
+/// The connection that a command uses.
 #[derive(Clone, Copy)]
 enum CommandConnection<'a> {
-    /// That for commands.
+    /// The connection for commands.
     Line(&'a Connection),
-    /// That of the inbox, or the other one while there is none.
+    /// The connection of the inbox, or the connection for commands while the inbox has none.
     Beside(&'a Connection),
-    /// This one, to a node of a cluster.
+    /// This connection to a node of a cluster.
     Node(&'a Arc<CommandSocket>, Put),
-    /// The same, and replicas must have what it wrote.
+    /// This connection, and replicas must have what the command wrote.
     Acknowledged(&'a Arc<CommandSocket>, Put, Needs<'a>),
 }
 
-/// Without an answer for so long, or for a quarter of the time-out for an answer if that is shorter, what goes beside the
-/// commands is also sent along with them: one of the two connections may be dead without a word, and what goes there must
-/// not be late. A server that is slower than that gets twice the signs of life at most.
+/// How long a request beside the commands waits for its answer before the link also sends it on the command connection;
+/// at most a quarter of the answer time-out. One of the two connections may be dead without notice, and these requests
+/// must not be late. A slower server gets these requests twice at most.
 const HEDGE: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// Connects, looks at the server, and subscribes the inbox to the channel of this name. The address is one of
+    /// Connects, checks the server, and subscribes the inbox to the channel of this name. The address is one of
     ///
     /// - `redis://[user:password@]host[:port][/database]`: this server.
     /// - `redis+sentinel://[user:password@]host[:port],…/primary[?db=database&sentinel_user=…&sentinel_password=…]`:
-    ///   whichever server these sentinels name as the primary of this name. User and password are for that server. When
-    ///   they name another, the connections to the one before end: within the interval of pings of when one of them knows.
-    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster, of which these are some nodes.
+    ///   the server that these sentinels name as the primary of this name. User and password are for that server. When
+    ///   a sentinel names another primary, the link closes its connections to the old one within the ping interval.
+    /// - `redis+cluster://[user:password@]host[:port],…`: a cluster; these are some of its nodes.
     ///
-    /// Signs with a meaning in addresses are written as `%` and two hexadecimal digits.
+    /// Write reserved characters as `%` and two hexadecimal digits.
     ///
-    /// Takes at most twice the time-outs for connecting and for an answer, three times with sentinels; in a cluster three
-    /// times, and once more for each node that does not answer. Must be called in a tokio runtime with IO and time, which
-    /// keeps the connections up. A failure here is final; once open, a link comes back by itself, and looks at the server
-    /// again each time.
+    /// Takes at most twice the sum of the connect and answer time-outs, with sentinels three times. In a cluster it
+    /// takes three times, plus once more for each node that does not answer. Must be called in a Tokio runtime with IO
+    /// and time, which keeps the connections up. A failure here is final. An open link reconnects by itself, and checks
+    /// the server each time.
     pub async fn open(url: &str, inbox: &str, options: LinkOptions) -> Result<(Self, Inbox), OpenError> {
         let times = times_of(&options);
         let address = Address::read(url)?;
@@ -164,7 +164,8 @@ impl Link {
         Ok((Self { shared: Arc::new(shared) }, nodes))
     }
 
-    /// The same without an inbox; with where one may listen: at the one server, or at any node of a cluster.
+    /// Opens a link without an inbox. Returns it with the endpoint for listening: the one server, or any node of a
+    /// cluster.
     pub(crate) async fn open_deaf(url: &str, options: &LinkOptions) -> Result<(Self, Endpoint), OpenError> {
         let address = Address::read(url)?;
         if let Address::Cluster { seeds, credentials } = address {
@@ -178,7 +179,8 @@ impl Link {
         Ok((Self { shared: Arc::new(shared) }, place))
     }
 
-    /// Which node of a cluster has a key, or the channel of that name, as far as is known; `None` of a single server.
+    /// Returns the node of a cluster that has a key, or the channel of that name, as far as is known; `None` for a
+    /// single server.
     pub(crate) fn home_of(&self, key: &[u8]) -> Option<(Host, Endpoint)> {
         match &self.shared.route {
             Route::One { .. } => None,
@@ -186,12 +188,12 @@ impl Link {
         }
     }
 
-    /// What counts what this link does.
+    /// Returns the counters of this link.
     pub(crate) fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.shared.counters)
     }
 
-    /// [`Self::invoke`] with keys and arguments that are there already.
+    /// Calls [`Self::invoke`] with these keys and arguments.
     pub async fn run(&self, script: &'static Script, keys: &[&[u8]], args: &[&[u8]]) -> Result<Value, LinkError> {
         let mut invocation = script.with_keys(keys.len());
         for part in keys.iter().chain(args) {
@@ -200,14 +202,14 @@ impl Link {
         self.invoke(&invocation).await
     }
 
-    /// Runs a script. One command; two more if the server does not know the script yet, and a last one if it has forgotten
-    /// it again by then. In a cluster all keys must have the same slot, and the script runs where its first key is; again
-    /// elsewhere, as many commands, for each node that says that it has that key no more.
+    /// Runs a script. One command; two more if the server does not know the script, and a last one if it has forgotten
+    /// it again by then. In a cluster all keys must have the same slot, and the script runs at the node of its first
+    /// key. Each node that no longer has that key costs the same number of commands again.
     ///
-    /// Answers within the time-out for an answer, or, if there is no connection, the one for connecting and that one
-    /// (up to four times that one if the script must be loaded). In a cluster in which slots move or masters are replaced,
-    /// the same for each of at most six nodes, and for each of at most six tries with pauses of 0.6 s in all. Dropping the
-    /// future leaves the script run or not run.
+    /// Answers within the answer time-out. Without a connection it takes at most the connect time-out more; if the
+    /// script must be loaded, up to four answer time-outs. In a cluster whose slots move or whose masters are replaced,
+    /// the same applies to each of at most six nodes, and to each of at most six tries with pauses of 0.6 s in total.
+    /// If the future is dropped, the script has run or not run.
     pub async fn invoke(&self, invocation: &Invocation) -> Result<Value, LinkError> {
         match &self.shared.route {
             Route::One { line, .. } => self.invoke_over(CommandConnection::Line(line), invocation).await,
@@ -220,14 +222,14 @@ impl Link {
         }
     }
 
-    /// [`Self::invoke`], and of the answers that `which` names so many replicas must have what the script wrote as
-    /// [`LinkOptions::replica_ack`] says; with fewer of them in time such an answer is [`LinkError::Unknown`]: it stands with
-    /// the primary, and may be lost with it. Other answers do not wait for replicas, unless they stand behind one that does. Without
-    /// that option it is
-    /// [`Self::invoke`]. A script that answers what it found must write all the same: what waits is what it wrote.
+    /// Runs a script like [`Self::invoke`], and waits for replicas. For an answer that `which` selects,
+    /// [`LinkOptions::replica_ack`] says how many replicas must have what the script wrote. If too few have it in time,
+    /// the result is [`LinkError::Unknown`]: the write stands on the primary, and may be lost with it. Other answers do
+    /// not wait for replicas, except behind a batch that does. Without the option this is [`Self::invoke`]. A script
+    /// that only reports an existing state must write something too, because replicas acknowledge writes.
     ///
-    /// One command more, which those share that come at the same time. Takes longer than [`Self::invoke`] by twice the time
-    /// that replicas have, and once that for an answer. Dropping the future leaves the script run or not run.
+    /// Costs one more command, which simultaneous calls share. Takes longer than [`Self::invoke`] by at most twice the
+    /// time for replicas plus one answer time-out. If the future is dropped, the script has run or not run.
     pub async fn invoke_acknowledged(
         &self,
         invocation: &Invocation,
@@ -250,13 +252,13 @@ impl Link {
         }
     }
 
-    /// Whether replicas must have what a lock rests on.
+    /// Whether replicas must have a grant or a renewal before it is reported.
     pub(crate) fn needs_replicas(&self) -> bool {
         self.shared.replica_ack.is_some()
     }
 
-    /// Runs a script that is made for the run of the server that gets it: it is told which one it speaks to, and cannot be
-    /// carried to another. Fails at once while there is no connection. Not in a cluster.
+    /// Runs a script that is built for the run of the server that receives it. The connection fixes that run, so the
+    /// script never reaches another one. Fails at once without a connection. Not in a cluster.
     pub(crate) async fn invoke_for_run(&self, make: impl FnOnce(&Run) -> Invocation) -> Result<Value, LinkError> {
         let Route::One { line, .. } = &self.shared.route else {
             return Err(LinkError::not_connected("a cluster has more than one run"));
@@ -268,13 +270,13 @@ impl Link {
         self.invoke_over(CommandConnection::Node(&up, Put::Plain), &make(&up.run)).await
     }
 
-    /// The same over the connection of the inbox, so that it does not stand behind everything that all the callers have sent; and
-    /// over the ordinary one too if that breaks, or there is no answer within 250 ms or a quarter of the time-out for an
-    /// answer, whichever is shorter. For scripts that must not be late, and may run twice. In a cluster, where the inbox may
-    /// be at another node, it is [`Self::invoke`].
+    /// Runs a script over the connection of the inbox, so that it does not wait behind the commands of other callers.
+    /// It also goes over the command connection if the first one breaks, or does not answer within 250 ms or a quarter
+    /// of the answer time-out, the shorter of the two. For scripts that must not be late, and may run twice. In a
+    /// cluster, where the inbox may be at another node, this is [`Self::invoke`].
     ///
-    /// Takes that much longer than [`Self::invoke`] at most, and twice its commands. Dropping the future leaves the script
-    /// run, run twice or not run.
+    /// Takes longer than [`Self::invoke`] by at most that wait, and at most twice its commands. If the future is
+    /// dropped, the script has run once, twice or not at all.
     pub async fn invoke_beside(&self, invocation: &Invocation) -> Result<Value, LinkError> {
         let Route::One { line, .. } = &self.shared.route else { return self.invoke(invocation).await };
         if self.beside().is_none() {
@@ -284,7 +286,7 @@ impl Link {
         let early = timeout(HEDGE.min(self.shared.times.answer / 4), &mut beside).await;
         let mut line = pin!(self.invoke_over(CommandConnection::Line(line), invocation));
         match early {
-            // It broke.
+            // The connection broke.
             Ok(Err(error @ LinkError::Unknown { .. })) => {
                 return line.await.map_err(|other| LinkError::of_two(error, other));
             }
@@ -303,8 +305,8 @@ impl Link {
         }
     }
 
-    /// The connection of the inbox, unless it leads to another server than commands go to. While these have none there is
-    /// nothing to compare.
+    /// Returns the connection of the inbox, unless it leads to another server than the commands. Without a command
+    /// connection there is nothing to compare it with.
     fn beside(&self) -> Option<Arc<CommandSocket>> {
         let Route::One { line, beside, .. } = &self.shared.route else { return None };
         let beside = beside.borrow().clone().filter(|beside| beside.is_up())?;
@@ -317,30 +319,31 @@ impl Link {
             Err(error) if error.is_no_script() => {}
             answer => return answer,
         }
-        // That a script is known is nothing that may not be lost.
+        // Loading a script needs no acknowledgement by replicas.
         let plain = match lane {
             CommandConnection::Acknowledged(up, _, _) => CommandConnection::Node(up, Put::Plain),
             other => other,
         };
         match self.ask(plain, &script.loading()).await {
-            // No matter what became of loading it: no process has asked to run it yet.
+            // The outcome of loading does not matter, because the script itself was not sent yet.
             Err(LinkError::Unknown { says }) => {
                 return Err(LinkError::not_connected(format!("while the script was being loaded: {says}")));
             }
             loaded => loaded?,
         };
         match self.ask(lane, command).await {
-            // Sent along it cannot be missed. Not in the first place: a server that is short of room forgets sooner what
-            // came that way, and not every user may do that.
+            // With its source the script cannot be unknown. This is not the first choice: a server that is short of
+            // memory drops such scripts sooner, and not every user may use `EVAL`.
             Err(error) if error.is_no_script() => self.ask(lane, &invocation.sent_along()).await,
             answer => answer,
         }
     }
 
-    /// Which run of which server serves a key now; `None` while there is no connection to it. As it was when that was
-    /// made: a caller that keeps what was here when it last wrote finds out by the next answer that it is another.
+    /// Returns the run of the server that has a key; `None` while there is no connection to it. The run is that of the
+    /// time of connecting. A caller compares it with the run of its last write to detect another server.
     ///
-    /// No round trip. An answer that came just now may have come from the one before: compare first, and again after it.
+    /// No round trip. A recent answer may come from the server before: compare before a request, and again after its
+    /// answer.
     pub fn run_of(&self, key: &[u8]) -> Option<Run> {
         let up = match &self.shared.route {
             Route::One { line, .. } => line.up(),
@@ -349,15 +352,15 @@ impl Link {
         up.map(|up| up.run.clone())
     }
 
-    /// What each server says of itself to which this link sends commands: one, or all masters of a cluster. Asks them
-    /// anew, in turn: `INFO`, and `CONFIG GET` where that is allowed.
+    /// Asks each server that gets commands from this link for its facts: one server, or all masters of a cluster. Sends
+    /// `INFO`, and `CONFIG GET` where it is allowed, to one server after the other.
     pub async fn servers(&self) -> Result<Vec<ServerFacts>, LinkError> {
         let lines = match &self.shared.route {
             Route::One { line, .. } => vec![line.clone()],
             Route::Cluster(cluster) => cluster.masters()?,
         };
         let mut facts = Vec::with_capacity(lines.len());
-        // Not a command of any caller's.
+        // The counters of the link count commands of callers only.
         let uncounted = Counters::default();
         for line in lines {
             let up = line.wait(self.shared.times.connect).await?;
@@ -370,7 +373,7 @@ impl Link {
                 match ask(&asked).await {
                     Ok(told) => *setting = redis::from_redis_value::<Vec<(String, String)>>(told).ok(),
                     Err(error @ LinkError::Unknown { .. }) => return Err(error),
-                    // Not allowed, or renamed.
+                    // The command is forbidden or renamed.
                     Err(_) => {}
                 }
             }
@@ -381,8 +384,8 @@ impl Link {
         Ok(facts)
     }
 
-    /// Shows the names of all keys that match a pattern, at each server to which this link sends commands. A thousand are
-    /// looked at in one command. A key that is there all the time is shown at least once, any other perhaps.
+    /// Visits the names of all keys that match a pattern, at each server that gets commands from this link. One command
+    /// scans a thousand keys. A key that exists all the time is visited at least once, other keys perhaps.
     pub async fn keys_like(&self, pattern: &str, mut visit: impl FnMut(&[u8])) -> Result<(), LinkError> {
         let lines = match &self.shared.route {
             Route::One { line, .. } => vec![line.clone()],
@@ -407,7 +410,7 @@ impl Link {
         Ok(())
     }
 
-    /// What this link has done so far.
+    /// Returns how much work this link has done so far.
     pub fn counts(&self) -> Counts {
         let Counters { requests, pushes, reconnects, resubscriptions } = &*self.shared.counters;
         Counts {
@@ -418,8 +421,8 @@ impl Link {
         }
     }
 
-    /// Hands a command over once. Up to there nothing waits while there is a connection, so that commands go out in the
-    /// order of the first polls.
+    /// Sends a command once. With a connection nothing waits before the sending, so commands go out in the order of
+    /// their first polls.
     async fn ask(&self, lane: CommandConnection<'_>, command: &Cmd) -> Result<Value, LinkError> {
         let Shared { counters, times, .. } = &*self.shared;
         let line = match lane {
@@ -447,7 +450,7 @@ const fn times_of(options: &LinkOptions) -> Times {
     Times { connect: options.connect_timeout, answer: options.answer_timeout }
 }
 
-/// A connection to a server that has all keys, and where that is.
+/// A connection to one server that has all keys, and its endpoint.
 struct Alone {
     line: Connection,
     acknowledged: Option<Connection>,
@@ -479,7 +482,7 @@ impl Alone {
     }
 }
 
-/// Opens the inbox at the first node of a cluster that will do.
+/// Opens the inbox at the first node of a cluster that is fit.
 async fn open_anywhere(
     nodes: Arc<AnyNode>,
     channel: &str,

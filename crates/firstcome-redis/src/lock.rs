@@ -1,16 +1,16 @@
 //! Locks on Redis or Valkey: one server, the primary that sentinels name, or a cluster.
 //!
-//! The scripts beside this file restate the rules of the core; the core is their oracle in the conformance suite. One
-//! step is one script on the keys of one bucket, which share a hash tag. Expiry is a value that scripts compare with the
-//! server's `TIME`; a key's time to live only clears away what the dead left.
+//! The scripts beside this file restate the rules of the core; the conformance suite compares them with the core. One
+//! step is one script on the keys of one bucket, which share a hash tag. An expiry is a value that scripts compare with
+//! the server's `TIME`. The time to live of a key only removes what dead processes left behind.
 //!
-//! | key | what |
+//! | key | content |
 //! |---|---|
 //! | `fc:{lXX}:n` | the highest number drawn in bucket XX (hexadecimal) |
-//! | `fc:{lXX}:c` | when each process that waits was heard of |
-//! | `fc:{lXX}:h:NAME` | who holds the lock; absent while it is free |
-//! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | who waits, in order; absent while no process does |
-//! | `fc:{lXX}:x` | what was given up before it arrived; gone after a minute |
+//! | `fc:{lXX}:c` | when each waiting process last sent a heartbeat |
+//! | `fc:{lXX}:h:NAME` | the holder of the lock; absent while it is free |
+//! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | the waiters, in order; absent while there are none |
+//! | `fc:{lXX}:x` | requests that were given up before they arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
 
 mod bytes;
@@ -33,7 +33,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How much longer than its lease a hold's key stays: longer than its line does, for which it stands.
+/// How much longer than its lease the key of a hold stays. It must outlast the line of the lock: without this key the
+/// scripts assume that there is no line.
 const HOLD_MS: u64 = 7_260_000;
 
 macro_rules! script {
@@ -49,16 +50,17 @@ static BEAT: Script = script!("names", "rules", "beat");
 static VIEW: Script = script!("names", "rules", "view");
 static STANDING: Script = script!("names", "rules", "standing");
 
-/// Locks on Redis or Valkey, as one process sees them: two connections for any number of locks and waiters, in a cluster one
-/// and one to each master.
+/// Locks on Redis or Valkey, as one process sees them. Uses two connections for any number of locks and waiters; in a
+/// cluster one, plus one to each master.
 ///
-/// A primary that is replaced may take grants with it that it has told: two may then hold one lock. Fences follow the server's
-/// clock, so the later fence is the higher one all the same, unless the clock of the new one is behind by more than that took.
-/// While a slot of a cluster moves, steps on its locks may end as [`StoreError::Unknown`].
+/// A primary that is replaced may lose grants that it acknowledged: then two processes may hold one lock. Fences follow
+/// the server's clock, so the later fence is still the higher one, unless the clock of the new primary is behind by
+/// more time than has passed. While a slot of a cluster moves, steps on its locks may end as [`StoreError::Unknown`].
 ///
-/// With [`LinkOptions::replica_ack`] grants and renewals are told when replicas have them: an answer that stands for one comes
-/// then, or is [`StoreError::Unknown`]; what a push or a heartbeat shows is pushed then, for one command more. Each takes its
-/// share of a `WAIT`. Renewals go with acquires then, and not beside them.
+/// With [`LinkOptions::replica_ack`] a grant or a renewal is reported when replicas have it. The answer to a step then
+/// comes later, or is [`StoreError::Unknown`]. A grant that a push or a heartbeat shows is confirmed first, with one
+/// more command. All of these share `WAIT` commands. Renewals then use the connection of the acquires instead of the
+/// one beside it.
 pub struct RedisLocks {
     link: Link,
     client: ClientId,
@@ -67,7 +69,7 @@ pub struct RedisLocks {
     watch: Arc<Watch>,
 }
 
-/// Grants that wait to be confirmed; everything that is too much is shown again by the next heartbeat.
+/// How many grants may wait for their confirmation. The next heartbeat shows any others again.
 const WITHHELD: usize = 4_096;
 
 /// The task that passes pushed grants on to the client.
@@ -79,7 +81,7 @@ enum PushTask {
 }
 
 impl RedisLocks {
-    /// Connects and looks whether the server will do. `client` must be unlike that of any other process.
+    /// Connects, and checks that the server is fit for locks. `client` must differ from that of every other process.
     pub async fn open(url: &str, client: ClientId, options: LinkOptions) -> Result<Self, OpenError> {
         let (link, inbox) = Link::open(url, &format!("fc:inbox:{:016x}", client.0), options.clone()).await?;
         let watch = Arc::new(Watch::over(&link, &options));
@@ -88,19 +90,21 @@ impl RedisLocks {
         Ok(Self { link, client, notifications: Mutex::new(PushTask::Idle(heard)), withheld, watch })
     }
 
-    /// Takes grants out of what a heartbeat says: who lives is told at once, and who has a lock when replicas know it.
+    /// Takes grants out of the answer to a heartbeat. The client learns at once that the process lives, and learns of a
+    /// grant when replicas have it.
     fn withhold(&self, step: &Step, said: &mut LockAnswer) {
         if let (Step::Beat { names, .. }, LockAnswer::Beaten { looked, .. }) = (step, said) {
             for (name, (grant, _)) in names.iter().zip(looked) {
                 if let Some(grant) = grant.take() {
-                    // Full, or no process listens.
+                    // It fails if the queue is full or the listening task has ended. The next heartbeat shows the grant
+                    // again.
                     let _ = self.withheld.try_send(Push { name: name.clone(), grant });
                 }
             }
         }
     }
 
-    /// The link to the server, for figures.
+    /// The link to the server, for metrics.
     pub const fn link(&self) -> &Link {
         &self.link
     }
@@ -118,7 +122,7 @@ impl LockStore for RedisLocks {
             Step::Renew { .. } if self.link.needs_replicas() => self.link.invoke_acknowledged(&run, is_renewed).await?,
             Step::Renew { .. } | Step::Beat { .. } => self.link.invoke_beside(&run).await?,
         };
-        // An answer that cannot be read may still stand for a step that was taken.
+        // An answer that this process cannot read may belong to a step that was taken.
         let mut answer = answer(&step, value).ok_or(StoreError::Unknown)?;
         if self.link.needs_replicas() || self.watch.may_grant().is_err() {
             self.withhold(&step, &mut answer.said);
@@ -158,7 +162,7 @@ impl Drop for RedisLocks {
     }
 }
 
-/// Whether an acquire has the lock.
+/// Whether the answer to an acquire grants the lock.
 fn is_grant(value: &Value) -> bool {
     match value {
         Value::Array(items) => matches!(items.get(1), Some(Value::BulkString(said)) if said == b"G"),
@@ -166,7 +170,7 @@ fn is_grant(value: &Value) -> bool {
     }
 }
 
-/// Whether renewals have renewed anything.
+/// Whether the answer to a renew step renewed at least one hold.
 fn is_renewed(value: &Value) -> bool {
     match value {
         Value::Array(items) => match items.get(1) {
@@ -177,9 +181,10 @@ fn is_renewed(value: &Value) -> bool {
     }
 }
 
-/// A process that gave the lock up made the grant, over another connection, and did not wait for replicas: that is for the process that has
-/// the lock now to do. A heartbeat shows whether the grant stands, and writes, so that replicas that have that have the grant.
-/// A grant that cannot be confirmed is shown by the next heartbeat, and ends after its claim window.
+/// Confirms a pushed grant with the replicas. The release of another process made the grant, over another connection,
+/// and did not wait for replicas; the new holder must do that. A heartbeat shows whether the grant stands. It also
+/// writes, so replicas that have the heartbeat have the grant. If the grant cannot be confirmed, the next heartbeat
+/// shows it again, and it ends after its claim window.
 async fn confirmed(link: Link, push: Push) -> Option<Push> {
     let Push { name, grant } = push;
     let (bucket, client) = (bucket_of(&name), grant.request.client);
@@ -190,14 +195,15 @@ async fn confirmed(link: Link, push: Push) -> Option<Push> {
     Some(Push { name, grant: stands })
 }
 
-/// What a store hears.
+/// The sources of pushed grants.
 struct PushedEvents {
     events: Inbox,
-    /// Grants that an answer showed, of which replicas may not know.
+    /// Grants from answers that replicas may not have yet.
     withheld: mpsc::Receiver<Push>,
 }
 
-/// Passes on what a store hears. No grant, while the server may evict it: its place in line is passed over after the claim window.
+/// Passes pushed grants on to the client. Passes on no grant while the server may evict it: the line passes that place
+/// over after the claim window.
 async fn listen(heard: PushedEvents, client: ClientId, inbox: LockInbox, (link, watch): (Link, Arc<Watch>)) {
     let PushedEvents { mut events, mut withheld } = heard;
     let mut confirming = JoinSet::new();
@@ -238,12 +244,12 @@ fn hold(name: &LockName) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "fc:{{l{:02x}}}:h:{name}", bucket_of(name)))
 }
 
-/// How a request is written.
+/// The text of a request in keys and messages.
 fn written(request: Request) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "{:016x}:{}", request.client.0, request.number))
 }
 
-/// The script of a step, and what it is given. Other keys of the bucket are made up in the script.
+/// Returns the script of a step with its keys and arguments. The script derives the other keys of the bucket.
 fn run_of(step: &Step) -> Invocation {
     match step {
         Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, passes }, wait } => {
@@ -288,7 +294,7 @@ fn run_of(step: &Step) -> Invocation {
     }
 }
 
-/// A script's answer, item by item.
+/// The items of a script's answer, in order.
 struct Items(std::vec::IntoIter<Value>);
 
 impl Items {
@@ -336,7 +342,7 @@ impl Items {
     }
 }
 
-/// What an answer that is only a time stands for: that went the short way, then.
+/// Reads an answer that is only a time: the script took its short path, so the step succeeded in its simplest form.
 fn short(step: &Step, now_us: u64) -> Option<Answer> {
     let said = match step {
         Step::Acquire { waiter: Waiter { request, lease_ms, .. }, .. } => {
@@ -399,7 +405,7 @@ fn acquired(request: Request, items: &mut Items) -> Option<Acquired> {
     })
 }
 
-/// What a heartbeat says of one lock: nothing, or what it waits for, or that and a grant.
+/// Reads what a heartbeat says about one lock: nothing, the state of the lock, or the state and a grant.
 fn waiter_view_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
     if items.0.len() == 0 {
         return Some((None, None));
@@ -422,7 +428,7 @@ fn view_of(value: Value) -> Option<TimedLockView> {
     Some(TimedLockView { view: LockView { held, waiters }, now_us })
 }
 
-/// `NAME REQUEST FENCE FROM_US LEASE_MS`.
+/// Reads a push: `NAME REQUEST FENCE FROM_US LEASE_MS`.
 fn push_of(message: &[u8], client: ClientId) -> Option<Push> {
     let mut words = std::str::from_utf8(message).ok()?.split(' ');
     let name = LockName::parse(words.next()?).ok()?;

@@ -1,21 +1,21 @@
-//! What a server must be before anything is kept on it.
+//! Checks what a server is before anything is stored on it.
 
 use super::error::OpenError;
 use super::route::Among;
 use std::fmt;
 
-/// The oldest version that works. Scripts ask for the time and then write, which is replicated by its effects since 5.0;
-/// they draw numbers with `SET ... GET`, which came with 6.2. Valkey says 7.2 of itself.
+/// The oldest version that works. Scripts read the time and then write, which needs replication by effects (since 5.0).
+/// They draw numbers with `SET ... GET` (since 6.2). Valkey reports itself as 7.2.
 pub const MINIMUM_VERSION: Version = Version { major: 6, minor: 2, patch: 0 };
 
-/// A version of Redis, or the one that Valkey claims to be like.
+/// A version of Redis, or the one that Valkey reports itself as.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Version {
     /// The first number.
     pub major: u32,
-    /// The second.
+    /// The second number.
     pub minor: u32,
-    /// The third.
+    /// The third number.
     pub patch: u32,
 }
 
@@ -35,28 +35,28 @@ impl fmt::Display for Version {
     }
 }
 
-/// What to do with a server that throws keys away when its memory is full.
+/// What to do with a server that evicts keys when its memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Eviction {
-    /// Do not use it: it could throw away a lock that a process holds, and grant it again.
+    /// Do not use it: it could evict the key of a held lock, and grant the lock again.
     #[default]
     Refuse,
-    /// Use it all the same.
+    /// Use it anyway.
     Allow,
 }
 
-/// Which run of which server it is. Who keeps the one with what it has written there notices by it that it speaks to
-/// another, or to the same one after a new start: what it wrote may be gone.
+/// Identifies one run of one server. A caller that remembers the run of its last write can tell that it now talks to
+/// another server, or to the same one after a restart. Its write may then be lost.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Run {
-    /// Another after each start of a server. Empty if it does not say.
+    /// Changes with each start of a server. Empty if the server does not report it.
     pub run_id: Box<str>,
-    /// Another after each change of the primary: of the history of writes. Empty if it does not say.
+    /// Changes with each failover: it names the history of writes. Empty if the server does not report it.
     pub replication_id: Box<str>,
 }
 
 impl Run {
-    /// Whether both are the same run of the same server. One that does not name its run could be any.
+    /// Whether both are the same run of the same server. A run without an id equals no other.
     pub(crate) fn is_same_run(&self, other: &Self) -> bool {
         !self.run_id.is_empty() && self.run_id == other.run_id
     }
@@ -84,10 +84,10 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Judges a server by its answer to `INFO`; returns which run of which server it is.
+/// Checks a server by its answer to `INFO`. Returns its run.
 ///
-/// That one answer has all there is to know, the eviction policy too (since 4.0), so `CONFIG` is not needed, which hosted
-/// servers often forbid. In this order: version, sentinel, cluster, loading, replica, eviction.
+/// `INFO` reports everything needed, including the eviction policy (since 4.0). So `CONFIG`, which hosted servers often
+/// forbid, is not needed. Checks in this order: version, sentinel, cluster, loading, replica, eviction.
 pub(crate) fn judge(info: &str, eviction: Eviction, among: Among, address: &str) -> Result<Run, OpenError> {
     let info = Info(info);
     let Some(version) = info.version() else {
@@ -112,7 +112,7 @@ pub(crate) fn judge(info: &str, eviction: Eviction, among: Among, address: &str)
     if info.says("role") == Some("slave") {
         return Err(OpenError::ReadOnlyReplica);
     }
-    // One that does not say could do anything.
+    // A server that does not report its policy may evict keys.
     let policy = info.says("maxmemory_policy").unwrap_or("unknown");
     if policy != "noeviction" && eviction == Eviction::Refuse {
         return Err(OpenError::Eviction { policy: policy.to_owned() });

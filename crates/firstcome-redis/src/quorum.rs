@@ -1,19 +1,19 @@
-//! Locks over several servers that know nothing of each other. The rules are those of [`firstcome_core::lock::quorum`], whose
-//! docs say why holds do not overlap and fences grow; this carries the messages.
+//! Locks over several independent servers. The rules are in [`firstcome_core::lock::quorum`], whose docs prove that
+//! holds do not overlap and that fences grow. This module carries the messages.
 //!
-//! | key | what |
+//! | key | content |
 //! |---|---|
-//! | `fcq:node` | what a node knows of itself: whether it votes, since when it remembers, its counter |
-//! | `fcq:l:KEY` | who has the lock here; ends with its lease |
-//! | `fcq:w:KEY` | who waits and wants to be told, by when the waiting began; bounded, and gone a while after the last one came |
-//! | `fcq:t:KEY` | who was told last, and has the next moment for himself |
+//! | `fcq:node` | the state of a node: whether it votes, since when it remembers, its counter |
+//! | `fcq:l:KEY` | the holder of the lock at this node; ends with its lease |
+//! | `fcq:w:KEY` | the waiters, ordered by when they began to wait; bounded, and gone a while after the last one came |
+//! | `fcq:t:KEY` | the waiter that was notified last, which alone may take the lock for a moment |
 //! | `fcq:i:PROCESS` | the channel of a process |
 //!
-//! Each message to a node is a task of its own, so what was begun is brought to its end when a caller goes away. A node
-//! has a short time to answer; what it says later counts too, and a grant that comes too late is given back there.
+//! A separate task sends each message to a node, so that the message completes even if the caller drops its future. A
+//! node has a short time to answer. A later answer counts too, and a grant that comes too late is undone at that node.
 //!
-//! Each script is told the run of the server by the connection that carries it. A server that was started again is one that
-//! has forgotten, no matter what it has read from its disk: its disk may be behind what it had said.
+//! The connection fixes the run of the server that each script is for. A restarted server counts as one that has
+//! forgotten, even if it read its data from disk: the disk may be behind what the server acknowledged.
 
 mod attempt;
 mod ending;
@@ -46,32 +46,32 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 use waiting::Waiters;
 
-/// So many holds are kept in mind before those are looked for that are over.
+/// The number of recorded holds at which the store first removes those that are over.
 const HOLDS_SWEPT: usize = 1_024;
 
-/// Whether the servers have been used before.
+/// Whether the servers were used for quorum locks before.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum NodeSet {
-    /// Perhaps. A server that remembers nothing waits before it votes.
+    /// Perhaps. A server without a memory waits before it votes.
     #[default]
     Known,
-    /// Never: they vote at once. All must answer when the store opens. Has no effect if one of them votes already. Else,
-    /// where they have all lost their memory, it lets two hold the same lock.
+    /// Never: they vote at once. All must answer when the store opens. Has no effect if one of them votes already. If
+    /// all of them have lost their memory instead, this lets two clients hold the same lock.
     New,
 }
 
-/// How a quorum behaves.
+/// Settings of a quorum.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct QuorumOptions {
-    /// After so long a node that has not answered is not waited for: 50 ms without this. What it says later still counts.
+    /// How long to wait for the answer of a node: 50 ms by default. A later answer still counts.
     pub node_timeout: Duration,
-    /// So long a node that has lost its memory does not vote: 60 s without this, whole ms. It is the longest lease, too. All
-    /// who use the same servers need the same, which the servers check.
+    /// How long a node that lost its memory does not vote, in whole ms: 60 s by default. It is also the longest lease.
+    /// All clients of the same servers need the same value; the servers check that.
     pub rejoin_after: Duration,
-    /// Whether the servers have been used before.
+    /// Whether the servers were used for quorum locks before.
     pub set: NodeSet,
-    /// How the connections behave. The time-out for an answer is how long an answer is late and not lost.
+    /// Settings of the connections. An answer within the answer time-out is late, not lost.
     pub link: LinkOptions,
 }
 
@@ -87,7 +87,7 @@ impl Default for QuorumOptions {
 }
 
 impl QuorumOptions {
-    /// For servers that have never been used for this: see [`NodeSet::New`].
+    /// Marks servers that were never used for quorum locks: see [`NodeSet::New`].
     #[must_use]
     pub const fn new_set(mut self) -> Self {
         self.set = NodeSet::New;
@@ -95,24 +95,24 @@ impl QuorumOptions {
     }
 }
 
-/// What a quorum has done so far. Figures for benchmarks and metrics: no rule rests on them.
+/// How much work a quorum has done so far. For benchmarks and metrics: no rule depends on these numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct QuorumCounts {
-    /// Servers.
+    /// The number of servers.
     pub nodes: usize,
-    /// Those with a connection now.
+    /// Servers with a connection now.
     pub nodes_up: usize,
-    /// Locks that were had.
+    /// Locks that were granted.
     pub granted: u64,
-    /// Attempts that needed a second round, since the servers had drawn different numbers.
+    /// Attempts that needed a second round, because the servers had drawn different numbers.
     pub written_back: u64,
-    /// Nodes that gave a lock when it was too late, and were told so.
+    /// Grants of single nodes that came too late and were undone.
     pub undone_late: u64,
-    /// Nodes that vote again after this process has told them what others know.
+    /// Nodes that vote again after this process told them the counter of other nodes.
     pub rejoined: u64,
-    /// Commands handed over to all servers.
+    /// Commands sent to all servers.
     pub requests: u64,
-    /// Messages from them.
+    /// Messages received from all servers.
     pub pushes: u64,
 }
 
@@ -130,56 +130,57 @@ impl Figures {
     }
 }
 
-/// A message that is under way for longer is not reckoned with: what it leaves ends with its lease.
+/// The longest time that a message is assumed to be under way. What a later one leaves behind ends with its lease.
 const UNDER_WAY: Duration = Duration::from_secs(10);
 
 /// What all messages share.
 struct Shared {
     quorum: Quorum,
     nodes: Box<[Node]>,
-    /// 64 random bits, of which no other process has the same.
+    /// 64 random bits that identify this process.
     client: u64,
     node_timeout: Duration,
     rejoin_ms: u32,
     runtime: Handle,
-    /// The highest fence that was seen.
+    /// The highest fence seen.
     seen: AtomicU64,
     attempts: AtomicU64,
-    /// What is held, or asked for, by the word of the acquisition.
+    /// The attempts that hold a lock or ask for one, by the word of the acquisition.
     holds: Mutex<BTreeMap<Box<str>, Arc<Attempt>>>,
-    /// At how many of them to look which are over.
+    /// The number of attempts at which those that are over are removed.
     sweep_at: Mutex<usize>,
     waiters: Waiters,
-    /// How many messages are under way that give something back.
+    /// How many messages that release something are under way.
     leaving: watch::Sender<usize>,
     figures: Figures,
 }
 
-/// Locks of which each belongs to whom a majority of servers has given it.
+/// Locks that belong to the client to which a majority of servers granted them.
 ///
 /// # What it survives
-/// - The loss of a minority, for good or for a while; servers that stand still, and answers that come late.
-/// - A server that comes back empty or with an older memory: it does not vote for [`QuorumOptions::rejoin_after`], and then
-///   with a counter above all fences that were told.
-/// - A holder that stands still: a process that comes after has a higher fence.
+/// - The loss of a minority, permanent or temporary; servers that stand still, and answers that come late.
+/// - A server that comes back empty or with an older memory. It does not vote for [`QuorumOptions::rejoin_after`], and
+///   then with a counter above all reported fences.
+/// - A holder that stands still: the next holder has a higher fence.
 ///
-/// # What it does not
-/// - A majority that is away: no process gets a lock. A majority that has forgotten: no process gets one for `rejoin_after`.
-/// - Clocks of servers that jump, or run apart by more than 1 %: two may believe that they have the lock. Fences grow all the
-///   same in the order in which grants follow each other, so what checks them refuses the one that is behind: unless the clock
-///   that jumps ahead is that of a server which has forgotten, and waits to vote.
-/// - A server that says it wrote and has not. Servers need `maxmemory-policy noeviction` (looked at), and no replica may take
-///   the place of one without a restart.
+/// # What it does not survive
+/// - The loss of a majority: no client gets a lock. After a majority lost its memory, no client gets a lock for
+///   `rejoin_after`.
+/// - Clocks of servers that jump, or differ in speed by more than 1 %: two clients may believe that they have the lock.
+///   Fences still grow in the order in which grants follow each other, so fence checks refuse the older holder. There
+///   is one exception: the clock of a server that lost its memory jumps ahead while it waits to vote.
+/// - A server that acknowledges a write and loses it without a restart. Servers need `maxmemory-policy noeviction`,
+///   which is checked, and no replica may replace one without a restart.
 pub struct QuorumStore {
     shared: Arc<Shared>,
     listening: Vec<AbortHandle>,
 }
 
 impl QuorumStore {
-    /// Connects to all servers at once, and looks whether they will do. A majority must answer, with [`NodeSet::New`] all;
-    /// the others are tried again in the background. Two connections to each.
+    /// Connects to all servers at once, and checks them. A majority must answer, with [`NodeSet::New`] all; the others
+    /// are retried in the background. Uses two connections to each.
     ///
-    /// Takes as long as [`super::Link::open`]. Call within a Tokio runtime, which then carries the messages.
+    /// Takes as long as [`super::Link::open`]. Call it within a Tokio runtime, which then carries the messages.
     pub async fn open(urls: &[impl AsRef<str>], options: QuorumOptions) -> Result<Self, OpenError> {
         let wrong = |says: &str| OpenError::Quorum { says: says.to_owned() };
         let quorum = Quorum::of(urls.len()).ok_or_else(|| wrong(&format!("they are {}", urls.len())))?;
@@ -220,7 +221,7 @@ impl QuorumStore {
         Ok(Self { listening: listening.collect(), shared })
     }
 
-    /// What it has done so far. No request.
+    /// Returns how much work was done so far. No request.
     pub fn counts(&self) -> QuorumCounts {
         let Figures { granted, written_back, undone_late, rejoined } = &self.shared.figures;
         let links = || self.shared.nodes.iter().filter_map(Node::link);
@@ -237,8 +238,8 @@ impl QuorumStore {
         }
     }
 
-    /// How long the lock of this word is certainly had from now on, as far as this process knows; `None` if it is not. No
-    /// request.
+    /// Returns how long the hold of this word certainly lasts from now on, as far as this process knows; `None` if it
+    /// has no hold. No request.
     pub fn remaining(&self, word: &str) -> Option<Duration> {
         let hold = self.shared.hold(word)?;
         hold.left().filter(|left| !left.is_zero())
@@ -257,23 +258,23 @@ impl fmt::Debug for QuorumStore {
     }
 }
 
-/// An address may hold a password: only its scheme is shown.
+/// Returns the scheme of an address. The rest may hold a password.
 fn scheme_of(url: &str) -> &str {
     url.split_once("://").map_or("a text without ://", |(scheme, _)| scheme)
 }
 
-/// Counts on, and never back.
+/// Returns a time that never runs backwards.
 #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// Whole µs since then.
+/// Returns the whole µs since an instant.
 fn elapsed_us(since: Instant) -> u64 {
     u64::try_from(now().saturating_duration_since(since).as_micros()).unwrap_or(u64::MAX)
 }
 
-/// When a lease that is asked for now is over on every node, unless it is under way for longer than anything should be.
+/// Returns when a lease requested now is over on every node, if the message is under way for at most [`UNDER_WAY`].
 fn surely_over(lease_ms: u32) -> Instant {
     let lease = Duration::from_millis(u64::from(lease_ms));
     now() + lease + lease / 100 + UNDER_WAY
@@ -283,7 +284,7 @@ fn unavailable(says: String) -> StoreError {
     StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
 }
 
-/// Something that is given back. Counted while it lives.
+/// A release that is under way. It is counted while this exists.
 struct Leaving(Arc<Shared>);
 
 impl Leaving {
@@ -304,13 +305,13 @@ impl Shared {
         self.holds.lock().get(word).cloned()
     }
 
-    /// Keeps a hold in mind, and forgets those whose time is over. What was kept before by the same word.
+    /// Records an attempt, and removes those that are over. Returns the earlier attempt with the same word.
     fn keep(&self, word: &str, attempt: &Arc<Attempt>) -> Option<Arc<Attempt>> {
         let mut holds = self.holds.lock();
         let before = holds.insert(word.into(), Arc::clone(attempt));
         if *self.sweep_at.lock() <= holds.len() {
             let all: Vec<_> = holds.values().cloned().collect();
-            // Not while the map is locked: who has a course may want the map.
+            // Not while the map is locked: a task that has locked a course may lock the map.
             drop(holds);
             let now = now();
             all.iter().filter(|hold| hold.course.lock().over_at <= now).for_each(|hold| self.forget(hold));
@@ -319,7 +320,7 @@ impl Shared {
         before
     }
 
-    /// Forgets a hold, unless another attempt has taken its place.
+    /// Forgets an attempt, unless a newer one has replaced it.
     fn forget(&self, attempt: &Attempt) {
         let mut holds = self.holds.lock();
         if holds.get(&*attempt.acquisition).is_some_and(|kept| kept.word == attempt.word) {
@@ -336,7 +337,7 @@ impl Shared {
         Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unfit, says))))
     }
 
-    /// What is said of an attempt that too few nodes could answer.
+    /// Describes an attempt that failed because too few nodes could answer.
     fn why(&self, why: Lost) -> StoreError {
         match why {
             Lost::Unavailable { young, silent } => unavailable(format!(
@@ -361,10 +362,11 @@ impl Shared {
     }
 }
 
-/// A take is one message to each node, and a second one to those that drew a lower number than others. A renewal and a release
-/// are one to each. All are answered when enough nodes have, within the time of a node, or two of them for a take.
+/// A take is one message to each node, and a second one to nodes that drew a lower number than others. A renewal and a
+/// release are one message to each node. Each returns when enough nodes have answered, at the latest after the node
+/// time-out, or two of them for a take.
 ///
-/// An attempt that failed is undone by this store itself, also after the caller is gone: an error of a take is never
+/// The store itself undoes a failed attempt, even after the caller is gone. So the error of a take is never
 /// [`StoreError::Unknown`] while the runtime lives.
 impl KeyStore for QuorumStore {
     type Grant = Fence;
@@ -399,7 +401,7 @@ impl KeyStore for QuorumStore {
     }
 
     fn pass(last: Fence, to_come: u32) -> Fence {
-        // What was drawn is above as many as there are passes.
+        // A node draws as many fences as there are passes, and the drawn number is the last of them.
         last.get().checked_sub(u64::from(to_come)).and_then(Fence::new).unwrap_or(last)
     }
 
@@ -414,7 +416,7 @@ impl KeyStore for QuorumStore {
         ending::release(&self.shared, &hold).await
     }
 
-    /// No message: each try of this word leaves word with the nodes that refuse it.
+    /// Sends no message: each try of this word registers the waiter at the nodes that refuse it.
     fn listen_by_trying(&self, key: &str, word: &str) -> Option<QuorumNotifications> {
         Some(QuorumNotifications::new(&self.shared, key, word))
     }
@@ -423,10 +425,10 @@ impl KeyStore for QuorumStore {
         Some(QuorumNotifications::new(&self.shared, key, word))
     }
 
-    /// A release is answered by the fastest majority, and what was asked for in vain is given back later: this is the rest.
-    /// With a time-out, since a node that does not answer is told until the lease is over.
+    /// The fastest majority answers a release, and attempts in vain are undone later. This waits for the rest. Use a
+    /// time-out: the store keeps trying to reach a node that does not answer until the lease is over.
     async fn quiet(&self) {
-        // An error would mean that the store is gone.
+        // The wait fails only if the sender is gone, which lives as long as `self.shared`.
         let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
     }
 }

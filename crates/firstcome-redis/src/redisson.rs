@@ -1,10 +1,10 @@
-//! The layout of Redisson's `RLock`, as of its version 4.7: a hash per lock with one field, who holds it, whose value is how
-//! many times over; its time to live is the lease. Who gives the lock back says `0` in the lock's channel, where those who
-//! wait listen.
+//! The layout of Redisson's `RLock`, as of version 4.7: a hash per lock. Its one field names the holder, and the value
+//! of the field counts how many times the lock is held. The time to live is the lease. A release publishes `0` in the
+//! channel of the lock, where waiters listen.
 //!
-//! To Redisson each acquisition of ours is a thread of one more client: its field is the UUID of this client and a number.
-//! A hold is never counted up by being taken, as Redisson's script would: a try that is repeated because its answer was
-//! lost would count twice. How many times over it is held is written down as such ([`KeyStore::count`]).
+//! To Redisson each acquisition of this library is a thread of one more client: its field is the UUID of this client
+//! and a number. Taking a lock never increments the count, unlike in Redisson's script: a try that is repeated because
+//! its answer was lost would count twice. Instead [`KeyStore::count`] writes the count.
 
 use super::address::Host;
 use super::channels::{Channels, Listener, Voice};
@@ -23,8 +23,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A repeat after a lost answer finds its own field, and has the lock. The key may hold something that is no hash, such as
-/// the word of another layout: then another process has it.
+/// A repeat after a lost answer finds its own field, and has the lock. If the key holds no hash, such as the word of
+/// another layout, then another client has the lock.
 static TAKE: Script = Script::new(
     "if redis.call('EXISTS', KEYS[1]) == 0 then
     redis.call('HSET', KEYS[1], ARGV[1], 1)
@@ -43,7 +43,7 @@ static COUNT: Script = Script::new(
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1",
 );
-/// With all that is counted: a process that counts gives the lock back once.
+/// Releases the lock with its whole count: this library keeps the count, and releases once.
 static RELEASE: Script = Script::new(
     "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end
 redis.call('DEL', KEYS[1])
@@ -51,7 +51,7 @@ redis.call('PUBLISH', ARGV[2], '0')
 return 1",
 );
 
-/// The same in a cluster that has channels of its slots. A name whose channel is not in its slot is given back all the same.
+/// The release in a cluster with sharded channels. It succeeds even if the channel of the name is in another slot.
 static RELEASE_SHARDED: Script = Script::new(
     "if redis.pcall('HEXISTS', KEYS[1], ARGV[1]) ~= 1 then return 0 end
 redis.call('DEL', KEYS[1])
@@ -59,27 +59,31 @@ redis.pcall('SPUBLISH', ARGV[2], '0')
 return 1",
 );
 
-/// The version in which clusters got channels of their slots, from which on Redisson uses them.
+/// The version in which clusters got sharded channels. Redisson uses them from it on.
 const SHARDED: Version = Version { major: 7, minor: 0, patch: 0 };
 
-/// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
+/// The answer of [`TAKE`] for a taken lock. `PTTL` never returns it.
 const TAKEN: i64 = -3;
 
-/// Locks as Redisson 4.7 keeps its `RLock`, on one server, the primary that sentinels name, or a cluster: a process that uses the same
-/// name there excludes, and is excluded by, us; each acquisition of ours is one more thread to it. One connection for commands,
-/// and one to listen while a task waits, for any number of locks; in a cluster as many to each master that is asked.
+/// Locks in the layout of Redisson 4.7's `RLock`, on one server, the primary that sentinels name, or a cluster. This
+/// library and Redisson clients that use the same name exclude each other. To Redisson each acquisition of this library
+/// is one more thread. Uses one connection for commands, and one to listen while a task waits, for any number of locks;
+/// in a cluster as many to each master that is asked.
 ///
 /// # Promises
-/// - Messages both ways: a release of ours wakes one waiter of each client of Redisson, and the other way round.
-/// - `RFencedLock` shares locks too. `RFairLock` excludes and is excluded; neither wakes the other, and its queue is passed by.
+/// - Messages both ways: a release by this library wakes one waiter of each Redisson client, and the other way round.
+/// - `RFencedLock` shares locks too. `RFairLock` and this library exclude each other, but neither wakes the other, and
+///   its queue is bypassed.
 /// - A try whose answer was lost is repeated, and does not count twice.
 ///
 /// # Not promised
-/// - An order: a process that is told races with all others. A fence: that of `RFencedLock` is not drawn, since a lock that is
-///   taken without it would stand beside a fence of before. Where either matters, use [`super::RedisLocks`].
-/// - That a hold lasts. It ends when the server loses the key: with its lease, with a failover, and with `forceUnlock`.
-/// - Waking each other while a slot of a cluster moves: who waits then asks again after the usual pauses, until he has the lock.
-///   Nor for a name with a `{` and no `}` behind it in a cluster of Redis 7: its channel is in another slot.
+/// - An order: a waiter that is woken races with all others.
+/// - A fence. This library does not draw the fence of `RFencedLock`, so that fence stays at its old value while this
+///   library holds the lock. Where order or fences matter, use [`super::RedisLocks`].
+/// - That a hold lasts. It ends when the server loses the key: at the end of the lease, possibly in a failover, and by
+///   `forceUnlock`.
+/// - Waking each other while a slot of a cluster moves: waiters then poll with the usual pauses. The same holds for a
+///   name with a `{` and no `}` after it in a cluster of Redis 7, whose channel is in another slot.
 pub struct Redisson {
     link: Link,
     notifications: ChannelListeners,
@@ -87,18 +91,18 @@ pub struct Redisson {
     watch: Watch,
 }
 
-/// Where messages are heard.
+/// The places where this client listens.
 enum ChannelListeners {
-    /// At one place.
+    /// One connection for all channels.
     One(Channels),
-    /// At the node that has the lock.
+    /// One connection to each node that has a lock with waiters.
     EachNode { nodes: Mutex<BTreeMap<Host, Arc<Channels>>>, options: LinkOptions },
 }
 
-/// This client as a UUID.
+/// The UUID of this client.
 struct Client(u128);
 
-/// As Redisson names a thread of a client: the UUID, a colon, and the number of the thread.
+/// The field of a thread, as Redisson writes it: the UUID of the client, a colon, and the number of the thread.
 struct Field<'a> {
     client: &'a Client,
     number: u64,
@@ -118,14 +122,14 @@ impl Client {
         let secret = draw_secret().map_err(|fault| OpenError::Address { says: fault.to_string() })?;
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&secret[..16]);
-        // Version 4, and the variant that all have.
+        // Version 4, and the standard variant.
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         Ok(Self(u128::from_be_bytes(bytes)))
     }
 
-    /// Who has what was taken with this word: always the same, and as good as never that of another word. The number of a
-    /// thread has no sign.
+    /// Returns the field of the holder with this word: always the same for one word, and different for other words
+    /// except with probability 2⁻⁶³. The number of a thread is not negative.
     fn field(&self, word: &str) -> Field<'_> {
         let digest = Sha256::digest(word.as_bytes());
         let mut bytes = [0; 8];
@@ -134,7 +138,7 @@ impl Client {
     }
 }
 
-/// The channel of a lock. A name with a brace is thought to have its own part by which a cluster places it.
+/// Returns the channel of a lock. A name with a brace is assumed to have a hash tag.
 fn channel_of(key: &str) -> String {
     if key.contains('{') {
         format!("redisson_lock__channel:{key}")
@@ -143,7 +147,7 @@ fn channel_of(key: &str) -> String {
     }
 }
 
-/// Whether all masters are new enough for channels of slots.
+/// Whether all masters are new enough for sharded channels.
 async fn has_sharded_channels(link: &Link) -> Result<bool, OpenError> {
     let unreachable =
         |error: LinkError| OpenError::Unreachable { address: "the cluster".to_owned(), says: error.to_string() };
@@ -152,9 +156,10 @@ async fn has_sharded_channels(link: &Link) -> Result<bool, OpenError> {
 }
 
 impl Redisson {
-    /// Connects and looks whether the server will do. Within a Tokio runtime with IO and time.
+    /// Connects, and checks that the server is fit for locks. Call it within a Tokio runtime with IO and time.
     ///
-    /// In a cluster older than 7.0 it speaks and listens as Redisson does there, over all nodes. Fails as [`Link::open`] does.
+    /// In a cluster older than 7.0 it uses channels of the whole cluster, as Redisson does there. Fails as
+    /// [`Link::open`] does.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         let client = Client::draw()?;
         let (link, place) = Link::open_deaf(url, &options).await?;
@@ -167,7 +172,7 @@ impl Redisson {
         Ok(Self { link, notifications, client, watch })
     }
 
-    /// The channels of the node that has this one; `None` if no process is known to.
+    /// Returns the channels of the node that has this channel; `None` if no node is known to have it.
     fn channels_at_home(
         &self,
         channel: &str,
@@ -179,30 +184,31 @@ impl Redisson {
         Some(Arc::clone(nodes.lock().entry(host).or_insert_with(open)))
     }
 
-    /// What has been sent and heard so far.
+    /// Returns what was sent and received so far.
     pub fn counts(&self) -> Counts {
         self.link.counts()
     }
 
-    /// A run of a script that begins with the lock and who has it, and takes one argument more.
+    /// Builds the call of a script: the key of the lock, the field of the holder, and one more argument.
     fn run(&self, script: &'static Script, key: &str, word: &str, last: impl fmt::Display) -> Invocation {
         let mut run = script.with_keys(1);
         run.add_bytes(key.as_bytes()).add(self.client.field(word)).add(last);
         run
     }
 
-    /// Runs a script. If replicas are to have what locks rest on, this answer counts only when they do. All go the same way, so
-    /// that nothing is given back before it is taken.
+    /// Runs a script. With [`LinkOptions::replica_ack`], the answer `yes` counts only when replicas have it. All
+    /// scripts use one connection, so that no release overtakes its take.
     async fn ask(&self, run: &Invocation, yes: Option<i64>) -> Result<i64, StoreError> {
         match self.link.invoke_acknowledged(run, |value| yes.is_some_and(|yes| *value == Value::Int(yes))).await? {
             Value::Int(number) => Ok(number),
-            // It cannot be read, and may still stand for something that was done.
+            // An answer that this process cannot read may belong to a script that ran.
             _ => Err(StoreError::Unknown),
         }
     }
 }
 
-/// Each step is one command, one more if replicas are to acknowledge ([`LinkOptions::replica_ack`]), and listening is one for all who wait for a lock here.
+/// Each step is one command, and one more with [`LinkOptions::replica_ack`]. All waiters of a lock in this client share
+/// one subscription.
 impl KeyStore for Redisson {
     type Grant = ();
     type Notifications = Listener;
@@ -213,7 +219,7 @@ impl KeyStore for Redisson {
         if answer == TAKEN {
             return Ok(Tried::Taken(()));
         }
-        // The key cannot be gone: the script has just found it. -1 is the server's word for one without an end.
+        // The key exists, because the script has just found it. -1 means that it has no expiry.
         Ok(Tried::Held { lasts: u64::try_from(answer).ok().map(Duration::from_millis) })
     }
 

@@ -1,4 +1,4 @@
-//! Where a connection leads, each time that it is made.
+//! The target of a connection, resolved each time that it is opened.
 
 use super::cluster::AnyNode;
 use super::error::OpenError;
@@ -6,30 +6,30 @@ use super::sentinel::Sentinels;
 use super::socket::{Connector, Socket};
 use std::sync::Arc;
 
-/// Where a connection leads.
+/// The target of a connection.
 #[derive(Clone)]
 pub(crate) enum Endpoint {
-    /// Always to this server.
+    /// This server.
     Server(Arc<Connector>),
-    /// To whichever server the sentinels name.
+    /// The server that the sentinels name as the primary.
     Primary(Arc<Sentinels>),
-    /// To this node of a cluster.
+    /// This node of a cluster.
     Node(Arc<Connector>),
-    /// To any node of a cluster that is well: only to listen.
+    /// Any healthy node of a cluster: only to listen.
     AnyNode(Arc<AnyNode>),
 }
 
-/// What a server must be a part of.
+/// What a server must be part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Among {
-    /// Nothing.
+    /// No cluster.
     None,
     /// A cluster.
     Cluster,
 }
 
 impl Endpoint {
-    /// The way there as of now.
+    /// Returns a connector to the current target.
     pub(crate) fn connector(&self) -> Result<Arc<Connector>, OpenError> {
         match self {
             Self::Server(connector) | Self::Node(connector) => Ok(Arc::clone(connector)),
@@ -38,7 +38,7 @@ impl Endpoint {
         }
     }
 
-    /// Waits until a connection through this door no longer leads to where it should.
+    /// Waits until a connection no longer leads to the right server.
     pub(crate) async fn is_left(&self, connector: &Connector) {
         match self {
             Self::Primary(_) if stays_with_the_demoted() => std::future::pending().await,
@@ -47,7 +47,7 @@ impl Endpoint {
         }
     }
 
-    /// Says that the way of before leads nowhere any more.
+    /// Reports that the last target was lost, so that it is looked up again.
     pub(crate) fn ask_again(&self) {
         match self {
             Self::Primary(sentinels) => sentinels.ask_again(),
@@ -56,7 +56,7 @@ impl Endpoint {
         }
     }
 
-    /// Looks whether who is there hears what is said elsewhere.
+    /// Checks that a node receives the messages that are published at other nodes.
     pub(crate) async fn hears(&self, connector: &Connector, socket: &Socket) -> Result<(), OpenError> {
         match self {
             Self::AnyNode(_) => super::cluster::state_of(connector, socket).await?.well(),
@@ -69,7 +69,7 @@ impl Endpoint {
         !matches!(self, Self::AnyNode(_))
     }
 
-    /// What the server must be a part of.
+    /// What the server must be part of.
     pub(crate) const fn among(&self) -> Among {
         match self {
             Self::Server(_) | Self::Primary(_) => Among::None,

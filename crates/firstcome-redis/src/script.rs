@@ -1,4 +1,4 @@
-//! A script, and the name by which a server knows it.
+//! Lua scripts, and the hash by which a server knows them.
 
 use redis::{Cmd, RedisWrite};
 use std::fmt::Display;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 /// A script in Lua. Made once, as a `static`.
 ///
-/// Its own errors (`redis.error_reply`) must not begin with a code by which servers turn commands down, see
+/// Errors that it returns (`redis.error_reply`) must not begin with a code with which servers refuse commands, see
 /// [`super::LinkError::Unavailable`].
 pub struct Script {
     source: &'static str,
@@ -14,29 +14,29 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script with this source.
+    /// Makes a script with this source.
     pub const fn new(source: &'static str) -> Self {
         Self { source, known: OnceLock::new() }
     }
 
-    /// Its source.
+    /// The source of the script.
     pub const fn source(&self) -> &'static str {
         self.source
     }
 
-    /// The SHA-1 of its source in hex, drawn up at the first use.
+    /// The SHA-1 of the source in hex, computed at first use.
     pub fn sha1(&self) -> &str {
         self.known.get_or_init(|| redis::Script::new(self.source)).get_hash()
     }
 
-    /// The beginning of a run with so many keys: they come first, arguments follow.
+    /// Begins an invocation with this many keys. Add the keys first, then the arguments.
     pub fn with_keys(&'static self, keys: usize) -> Invocation {
         let mut command = Cmd::with_capacity(16, 320);
         command.arg("EVALSHA").arg(self.sha1()).arg(keys);
         Invocation { script: self, command }
     }
 
-    /// Makes it known to a server.
+    /// Returns the command that loads the script into a server.
     pub(crate) fn loading(&self) -> Cmd {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(self.source);
@@ -44,26 +44,26 @@ impl Script {
     }
 }
 
-/// A run of a script, with what it is given.
+/// One call of a script, with its keys and arguments.
 pub struct Invocation {
     pub(crate) script: &'static Script,
     pub(crate) command: Cmd,
 }
 
 impl Invocation {
-    /// One more key or argument.
+    /// Adds a key or an argument.
     pub fn add(&mut self, part: impl Display) -> &mut Self {
         self.command.write_arg_fmt(part);
         self
     }
 
-    /// The same, of bytes.
+    /// Adds a key or an argument of raw bytes.
     pub fn add_bytes(&mut self, part: &[u8]) -> &mut Self {
         self.command.arg(part);
         self
     }
 
-    /// The first of its keys.
+    /// The first key.
     pub(crate) fn first_key(&self) -> Option<&[u8]> {
         let mut parts = self.command.args_iter().skip(2).map(|part| match part {
             redis::Arg::Simple(part) => part,
@@ -73,7 +73,7 @@ impl Invocation {
         parts.next()
     }
 
-    /// The same with the source in place of its name: it runs whether the server knows it or not.
+    /// Returns the same call with the source instead of the hash: it runs even if the server does not know the script.
     pub(crate) fn sent_along(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(self.script.source);

@@ -1,8 +1,8 @@
-//! Who is the primary, as its sentinels say.
+//! Watches who the primary is, as its sentinels say.
 //!
-//! Each sentinel is asked over a connection of its own, as often as the inbox is, and whenever it says by itself that
-//! something has changed. What counts is the newest (`config-epoch`) of what those say that answer: one that was cut off
-//! together with an old primary does not lead back to it.
+//! One connection asks each sentinel, at the ping interval and whenever the sentinel announces a change. The answer
+//! with the newest `config-epoch` counts. So a sentinel that was cut off together with an old primary does not lead
+//! back to it.
 
 use super::address::{Credentials, Host};
 use super::error::OpenError;
@@ -15,18 +15,18 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
-/// So often, for each of them, sentinels must say something older than what is known, and no process anything newer, until they
-/// are believed: they were set up afresh.
+/// How many times, multiplied by the number of sentinels, they must report an older epoch, and no newer one, before it
+/// is believed. That happens when an operator sets up all sentinels again.
 const ROUNDS: usize = 10;
 
-/// The primary of a moment.
+/// A primary, and the epoch in which it was named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Named {
     host: Host,
     epoch: u64,
 }
 
-/// What became of the last question to a sentinel.
+/// The last answer of a sentinel.
 #[derive(Clone, Debug)]
 enum SentinelReply {
     NotYet,
@@ -34,11 +34,11 @@ enum SentinelReply {
     Failed(OpenError),
 }
 
-/// What all of them said.
+/// The last answers of all sentinels.
 struct Board {
     said: Vec<SentinelReply>,
     named: Option<Named>,
-    /// How often something older than `named` was all that was said.
+    /// How many answers in a row were older than `named`.
     older: usize,
 }
 
@@ -47,7 +47,7 @@ impl Board {
         Self { said: vec![SentinelReply::NotYet; sentinels], named: None, older: 0 }
     }
 
-    /// Takes down what a sentinel said.
+    /// Records the answer of a sentinel.
     fn note(&mut self, sentinel: usize, said: SentinelReply) {
         self.said[sentinel] = said;
         let newest = self.newest();
@@ -56,9 +56,9 @@ impl Board {
         let believed = match &self.named {
             None => true,
             Some(known) if known.epoch < newest.epoch => true,
-            // A process has told them so by hand: then all say it soon.
+            // An operator changed it by hand in the same epoch: soon all sentinels report it.
             Some(known) if known.epoch == newest.epoch => known.host == newest.host || answering < votes * 2,
-            // A few that were cut off together with an old primary would lead back to it.
+            // A minority that was cut off together with an old primary would lead back to it.
             Some(_) => {
                 let is_heard =
                     matches!(self.said[sentinel], SentinelReply::Named(_)) && self.said.len() < answering * 2;
@@ -72,7 +72,8 @@ impl Board {
         }
     }
 
-    /// The newest of what was said, what most say if there are several, and how many say it.
+    /// Returns the newest primary named, and how many sentinels name it. Of several in one epoch it takes the most
+    /// frequent.
     fn newest(&self) -> Option<(Named, usize)> {
         let named = self.said.iter().filter_map(|said| match said {
             SentinelReply::Named(named) => Some(named),
@@ -83,13 +84,13 @@ impl Board {
         Some((newest.clone(), votes(newest)))
     }
 
-    /// Whether enough is known to begin: more than half have named a process, or all have said what they can.
+    /// Whether enough is known to begin: more than half have named a primary, or all have answered or failed.
     fn will_do(&self) -> bool {
         let named = self.said.iter().filter(|said| matches!(said, SentinelReply::Named(_))).count();
         self.said.len() < named * 2 || !self.said.iter().any(|said| matches!(said, SentinelReply::NotYet))
     }
 
-    /// Why no process is named: what one found, before that another does not answer.
+    /// Returns why no primary is named. An error about a sentinel's configuration comes before a missing answer.
     fn why_not(&self) -> OpenError {
         let failed = |said: &SentinelReply| match said {
             SentinelReply::Failed(error) => Some(error.clone()),
@@ -104,7 +105,7 @@ impl Board {
     }
 }
 
-/// The sentinels of a primary, watched as long as anybody holds this.
+/// The sentinels of a primary. Tasks watch them as long as this exists.
 pub(crate) struct Sentinels {
     board: watch::Receiver<Board>,
     again: Vec<Arc<Notify>>,
@@ -113,7 +114,7 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// Asks all of them; returns when the primary is known.
+    /// Asks all sentinels; returns when the primary is known.
     pub(crate) async fn open(
         sentinels: &[Host],
         name: &str,
@@ -131,7 +132,7 @@ impl Sentinels {
             tokio::spawn(watched.keep_asking(Arc::clone(&sender)));
             again.push(news);
         }
-        // Three questions and a connection, or the end of the patience.
+        // Long enough for a connection and three questions. On a time-out the check below reports why.
         let _ = timeout(times.connect + times.answer, board.wait_for(Board::will_do)).await;
         if board.borrow().named.is_none() {
             return Err(board.borrow().why_not());
@@ -139,7 +140,7 @@ impl Sentinels {
         Ok(Arc::new(Self { board, again, to_servers, times }))
     }
 
-    /// The way to the primary as of now.
+    /// Returns a connector to the current primary.
     pub(crate) fn connector(&self) -> Result<Connector, OpenError> {
         let board = self.board.borrow();
         match &board.named {
@@ -148,7 +149,7 @@ impl Sentinels {
         }
     }
 
-    /// Waits until another server than this is named.
+    /// Waits until the sentinels name another server than this.
     pub(crate) async fn is_left(&self, connector: &Connector) {
         let mut board = self.board.clone();
         let another =
@@ -159,7 +160,7 @@ impl Sentinels {
         }
     }
 
-    /// Asks all of them at once.
+    /// Asks all sentinels now.
     pub(crate) fn ask_again(&self) {
         for sentinel in &self.again {
             sentinel.notify_one();
@@ -207,20 +208,20 @@ impl Watch {
             Ok(socket) => socket,
             Err(error) => return error,
         };
-        // Without the right to it the questions suffice.
+        // The subscription may be forbidden. Then the periodic questions suffice.
         let _ = self.connector.ask(&socket, redis::cmd("SUBSCRIBE").arg("+switch-master")).await;
         loop {
             match self.ask(&socket).await {
                 Ok(named) => note(SentinelReply::Named(named)),
                 Err(error) => return error,
             }
-            // Out of time is as good as news.
+            // Both a time-out and news lead to the next question.
             let _ = timeout(self.interval, self.news.notified()).await;
         }
     }
 
-    /// The epoch before the address: one that changes between the two is then taken for older than it is, until the next
-    /// question, and never for newer.
+    /// Asks a sentinel for the epoch, and then for the address. If the primary changes between the two, the new address
+    /// gets the older epoch until the next question, never a newer one.
     async fn ask(&self, socket: &Socket) -> Result<Named, OpenError> {
         let question = |what| {
             let mut command = redis::cmd("SENTINEL");
@@ -280,7 +281,7 @@ mod tests {
             (vec![(0, Some(("a", 1)))], "a"),
             (vec![(0, Some(("a", 1))), (1, Some(("b", 2)))], "b"),
             (vec![(1, Some(("b", 2))), (0, Some(("a", 1))), (2, Some(("a", 1)))], "b"),
-            // Who said it is gone.
+            // The sentinel that named it is gone.
             (vec![(1, Some(("b", 2))), (1, None), (0, Some(("a", 1))), (2, Some(("a", 1)))], "b"),
             (vec![(0, None), (1, None), (2, None)], "nobody"),
             (vec![(0, Some(("a", 1))), (0, None)], "a"),

@@ -1,5 +1,5 @@
-//! The layout that most libraries share: one key per lock, its value a word that only its holder knows, its time to live
-//! the lease. `SET key word NX PX lease` takes it, a script that compares the word gives it back.
+//! The layout that most libraries share: one key per lock, whose value is a word that only its holder knows. Its time
+//! to live is the lease. `SET key word NX PX lease` takes the lock, and a script that compares the word releases it.
 
 use super::fitness::Watch;
 use super::{Link, LinkOptions, OpenError, Script};
@@ -8,8 +8,8 @@ use firstcome_store::key::{Deaf, KeyStore, Tried};
 use redis::Value;
 use std::time::Duration;
 
-/// A repeat after a lost answer finds its own word, and has the lock. The key may hold something that is no word, such as
-/// the hash of another layout: then another process has it.
+/// A repeat after a lost answer finds its own word, and has the lock. If the key holds no string, such as the hash of
+/// another layout, then another client has the lock.
 static TAKE: Script = Script::new(
     "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -3 end
 local held = redis.pcall('GET', KEYS[1])
@@ -25,7 +25,7 @@ static RELEASE: Script = Script::new(
 return 0",
 );
 
-/// What [`TAKE`] answers for a lock that is taken, besides what `PTTL` can say.
+/// The answer of [`TAKE`] for a taken lock. `PTTL` never returns it.
 const TAKEN: i64 = -3;
 
 /// Locks of one key each on one server.
@@ -35,21 +35,21 @@ pub struct SingleKey {
 }
 
 impl SingleKey {
-    /// Connects and looks whether the server will do.
+    /// Connects, and checks that the server is fit for locks.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
-        // No process is told anything in this layout: without its owner the inbox closes its connection.
+        // This layout uses no messages. Dropping the inbox closes its connection.
         let (link, _) = Link::open(url, "fc:unused", options.clone()).await?;
         let watch = Watch::over(&link, &options);
         Ok(Self { link, watch })
     }
 
-    /// The link to the server, for figures.
+    /// The link to the server, for metrics.
     pub const fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Runs a script. If replicas are to have what locks rest on, this answer counts only when they do. All go the same way, so
-    /// that nothing is given back before it is taken.
+    /// Runs a script. With [`LinkOptions::replica_ack`], the answer `yes` counts only when replicas have it. All
+    /// scripts use one connection, so that no release overtakes its take.
     async fn ask(
         &self,
         script: &'static Script,
@@ -64,13 +64,13 @@ impl SingleKey {
         }
         match self.link.invoke_acknowledged(&run, |value| yes.is_some_and(|yes| *value == Value::Int(yes))).await? {
             Value::Int(number) => Ok(number),
-            // It cannot be read, and may still stand for something that was done.
+            // An answer that this process cannot read may belong to a script that ran.
             _ => Err(StoreError::Unknown),
         }
     }
 }
 
-/// Each step is one command; one more, which others may share, if replicas are to acknowledge ([`LinkOptions::replica_ack`]).
+/// Each step is one command. With [`LinkOptions::replica_ack`] it is one more, which other steps may share.
 impl KeyStore for SingleKey {
     type Grant = ();
     type Notifications = Deaf;
@@ -82,7 +82,7 @@ impl KeyStore for SingleKey {
         if answer == TAKEN {
             return Ok(Tried::Taken(()));
         }
-        // The key cannot be gone: the script has just found it. -1 is the server's word for one without an end.
+        // The key exists, because the script has just found it. -1 means that it has no expiry.
         Ok(Tried::Held { lasts: u64::try_from(answer).ok().map(Duration::from_millis) })
     }
 

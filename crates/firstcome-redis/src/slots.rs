@@ -1,14 +1,14 @@
-//! Which node of a cluster has which keys.
+//! The slot map: which node of a cluster has which keys.
 
 use super::address::Host;
 use redis::Value;
 use std::ops::RangeInclusive;
 
-/// Into how many parts the keys of a cluster are divided.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The slot of a key: of what stands between its first `{` and the first `}` after it, unless that is nothing, and else of
-/// the whole key.
+/// Returns the slot of a key. The text between the first `{` and the next `}` decides it, if it is not empty; otherwise
+/// the whole key does.
 pub(crate) fn slot_of(key: &[u8]) -> u16 {
     let tag = key.iter().position(|&byte| byte == b'{').and_then(|start| {
         let rest = &key[start + 1..];
@@ -25,10 +25,10 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Which node has which slots, as one of them told it.
+/// The slots and their nodes, as one node reported them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct SlotMap {
-    /// Rises with each value that the nodes agree on.
+    /// The cluster's epoch, which rises with each change that the nodes agree on.
     pub(crate) epoch: u64,
     /// The ranges, in order, each with the place of its master in `nodes`.
     ranges: Vec<(RangeInclusive<u16>, usize)>,
@@ -61,19 +61,19 @@ impl SlotMap {
         Some(map)
     }
 
-    /// Who has a slot; `None` if no process has.
+    /// Returns the master of a slot; `None` if the slot has none.
     pub(crate) fn master(&self, slot: u16) -> Option<&Host> {
         let after = self.ranges.partition_point(|(range, _)| *range.start() <= slot);
         let (range, at) = self.ranges.get(after.checked_sub(1)?)?;
         self.masters.get(*at).filter(|_| range.contains(&slot))
     }
 
-    /// All who have slots.
+    /// Returns all masters with slots.
     pub(crate) fn masters(&self) -> &[Host] {
         &self.masters
     }
 
-    /// Those and who follows them.
+    /// Returns the masters and their replicas.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = &Host> {
         self.masters.iter().chain(&self.replicas)
     }
@@ -83,7 +83,7 @@ fn number(value: Value) -> Option<u16> {
     redis::from_redis_value(value).ok()
 }
 
-/// `[host, port, id, …]`. One that does not know its own host means the one by which it was asked.
+/// Reads `[host, port, id, …]`. A node without a known host has the host by which it was asked.
 fn host(value: Value, by: &Host) -> Option<Host> {
     let Value::Array(items) = value else { return None };
     let mut items = items.into_iter();
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn keys_have_the_slots_that_the_servers_give_them() {
-        // As CLUSTER KEYSLOT says.
+        // As CLUSTER KEYSLOT reports.
         let rows: [(&str, u16); 9] = [
             ("", 0),
             ("123456789", 12_739),

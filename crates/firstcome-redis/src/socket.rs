@@ -1,8 +1,8 @@
-//! One connection: how it is made, and how its end is noticed.
+//! One connection: how it is opened, and how its end is detected.
 //!
-//! The `redis` crate's `MultiplexedConnection` never sends anything twice and never reconnects, which is what is wanted.
-//! Its `ConnectionManager` does not resend either, but a caller cannot tell a command that waited for a connection from
-//! one that was sent, and it goes to any server that it finds, without a look at what that server is.
+//! The `redis` crate's `MultiplexedConnection` never sends anything twice and never reconnects, as needed here. Its
+//! `ConnectionManager` does not resend either. But with it a caller cannot tell a command that waited for a connection
+//! from one that was sent, and it connects to any server without a check.
 
 use super::address::{Credentials, Host};
 use super::error::OpenError;
@@ -24,21 +24,22 @@ use tokio::time::timeout;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After so long a silence the system asks whether the other end is still there, so that a firewall does not forget the
-/// connection, and one whose peer has vanished is found dead before a process needs it.
+/// After this long a silence the system probes the other end. So a firewall does not forget the connection, and a
+/// vanished peer is detected before a caller needs the connection.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-/// Commands between callers and the connection: more than there can be callers, and nothing is set aside for them. With a
-/// shorter queue callers would wait for places, and one who was given a place and is not polled would hold up all behind it.
+/// The queue between callers and the connection: longer than there can be callers, and without preallocated memory.
+/// With a shorter queue callers would wait for places, and a caller that has a place but is not polled would block all
+/// others behind it.
 const QUEUE: usize = 1 << 24;
 
-/// How long a connection and an answer may take.
+/// How long connecting and an answer may take.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     pub(crate) connect: Duration,
     pub(crate) answer: Duration,
 }
 
-/// The way to a server.
+/// Opens connections to one server.
 pub(crate) struct Connector {
     client: Client,
     address: String,
@@ -46,12 +47,12 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// To one server.
+    /// Makes a connector from the URL of a server.
     pub(crate) fn new(url: &str, times: Times) -> Result<Self, OpenError> {
         Self::of(url.into_connection_info(), times)
     }
 
-    /// To one of several.
+    /// Makes a connector from a host and credentials.
     pub(crate) fn to(host: &Host, credentials: &Credentials, times: Times) -> Result<Self, OpenError> {
         let info = ConnectionAddr::Tcp(host.name.to_string(), host.port).into_connection_info();
         let info = info.map(|info| {
@@ -71,7 +72,7 @@ impl Connector {
         let open = || {
             let info = info?;
             let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
-            // RESP3 tells messages and answers apart, and its clients are told of the end of a connection at once.
+            // RESP3 separates messages from answers, and reports the end of a connection at once.
             let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
             Client::open(info.set_tcp_settings(tcp).set_redis_settings(session))
         };
@@ -85,7 +86,7 @@ impl Connector {
         &self.address
     }
 
-    /// Makes a connection. `on_reply` gets what comes unasked; it must not wait.
+    /// Opens a connection. `on_reply` receives the server's pushes; it must not wait.
     pub(crate) async fn connect(
         &self,
         on_reply: impl Fn(PushInfo, &Lost) + Send + Sync + 'static,
@@ -98,7 +99,7 @@ impl Connector {
         };
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.times.connect))
-            // Time-outs are measured where they are judged, so that they are never mixed up with broken connections.
+            // Callers measure time-outs themselves, so that a time-out is never taken for a broken connection.
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(on_reply);
@@ -107,7 +108,7 @@ impl Connector {
         Ok(Socket { connection, lost })
     }
 
-    /// Asks while a connection is being made.
+    /// Sends a command while the connection is being set up.
     pub(crate) async fn ask(&self, socket: &Socket, command: &Cmd) -> Result<Value, OpenError> {
         let mut connection = socket.connection();
         let Ok(answer) = timeout(self.times.answer, connection.send_packed_command(command)).await else {
@@ -119,7 +120,7 @@ impl Connector {
     }
 }
 
-/// A connection, for any number of callers at once. It lives until the last who uses it lets go.
+/// A connection that any number of callers share. It is closed when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Socket {
     connection: MultiplexedConnection,
@@ -145,20 +146,20 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Gives the connection up: no process new will use it.
+    /// Gives the connection up: no new command will use it.
     pub(crate) fn declare(&self) {
         self.lost.store(true, Ordering::Release);
         self.news.notify_one();
     }
 
-    /// Gives it up because another server has the keys by now: what the one at its other end answers from now on counts for
-    /// nothing.
+    /// Gives the connection up because another server has the keys by now. Answers that arrive from now on do not
+    /// count.
     pub(crate) fn leave(&self) {
         self.left.store(true, Ordering::Release);
         self.declare();
     }
 
-    /// Whether another server had taken the place of this one before now.
+    /// Whether the connection was given up because another server has the keys.
     pub(crate) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
@@ -167,7 +168,7 @@ impl Lost {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Waits for it. For one who waits at a time.
+    /// Waits until the connection is given up. Only one task may wait at a time.
     pub(crate) async fn wait(&self) {
         while !self.is_declared() {
             self.news.notified().await;
@@ -175,8 +176,8 @@ impl Lost {
     }
 }
 
-/// Held by what serves a connection, so that its end is noticed whichever way it ends: not every fault of a write makes
-/// the `redis` crate say "disconnected".
+/// Held by the task that serves a connection, so that its end is always detected: the `redis` crate does not report
+/// every write error as a disconnection.
 struct SocketEnd(Arc<Lost>);
 
 impl Drop for SocketEnd {
@@ -195,14 +196,14 @@ impl Backoff {
         Self { pause: FIRST_PAUSE }
     }
 
-    /// Pauses, and longer the next time.
+    /// Sleeps, and doubles the next pause.
     pub(crate) async fn pause(&mut self) {
         tokio::time::sleep(edge::draw_pause(self.pause)).await;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 
-    /// A connection ended that had lasted so long. One that ended at once does not make the next attempt sooner: the
-    /// server may be throwing us out.
+    /// Records how long a connection lasted. A connection that ended at once does not shorten the next pause: the
+    /// server may be rejecting this client.
     pub(crate) fn lasted(&mut self, time: Duration) {
         if time >= LONGEST_PAUSE {
             self.pause = FIRST_PAUSE;

@@ -1,8 +1,8 @@
-//! Connections: how many, and how long each may take for what.
+//! Accepts connections, limits their number, and limits the time of each phase of a connection.
 //!
-//! hyper's own header timer would cost an allocation and two timer operations per request, and covers neither a peer
-//! that does not read nor one that idles longer than a header may take. Here every connection has one watch that ticks
-//! twice a second: everything that makes progress sets it back; a connection without progress in its phase's time is closed.
+//! hyper's own header timer costs an allocation and two timer operations per request. It covers neither a peer that
+//! does not read nor a peer that idles for too long. Here every connection has one watch, which ticks twice a second.
+//! Progress resets the watch. The server closes a connection that makes no progress within the time of its phase.
 
 mod connection;
 mod ending;
@@ -33,28 +33,30 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch::{Receiver, Sender};
 
-/// How many connections, and how long they may take.
+/// Limits on the number of connections and on the time of each phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once. For a further one the longest idle connection is closed; if none is idle, the new one is told
-    /// `overloaded` and closed.
+    /// The most connections at once. For a further connection the server closes the longest idle one. If none is idle,
+    /// the server replies `overloaded` to the new one and closes it.
     pub connections_max: usize,
-    /// The same of one address, which is told `rate_limited`; without it as many as there are. A trusted proxy may have as
-    /// many connections as it likes: of each client behind it so many requests are under way at once.
+    /// The most connections of one address; `None` sets no limit. Over it the server replies `rate_limited`. A trusted
+    /// proxy may open any number of connections. The same limit then applies to the requests under way of each client
+    /// behind it.
     pub connections_per_address: Option<NonZeroUsize>,
-    /// From the first byte of a request to the end of its head, and from a connection's beginning to its first byte.
+    /// Time from the first byte of a request to the end of its head, and from the opening of a connection to its first
+    /// byte.
     pub head: Duration,
-    /// From the end of the head to the end of the body.
+    /// Time from the end of the head to the end of the body.
     pub body: Duration,
-    /// Between two requests on one connection.
+    /// Time between two requests on one connection.
     pub idle: Duration,
-    /// For a peer to take the next bytes of an answer.
+    /// Time for a peer to take the next bytes of an answer.
     pub write: Duration,
-    /// For a peer to take a whole answer, and those to requests that it sent before it had read it.
+    /// Time for a peer to take all pending answers, including those to pipelined requests.
     pub send: Duration,
-    /// For the rules and the store to answer.
+    /// Time for the rules and the store to answer.
     pub answer: Duration,
-    /// After the signal to stop, for everything that is under way.
+    /// Time, after the signal to stop, for requests under way to finish.
     pub drain: Duration,
 }
 
@@ -74,36 +76,36 @@ impl Default for Limits {
     }
 }
 
-/// Where a connection comes from.
+/// The address that a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Says in a request that its connection takes care of the [`Parcel`] in the response.
+/// Marks a request whose connection takes care of the [`Parcel`] in the response.
 #[derive(Clone, Copy)]
 pub(crate) struct Tracked;
 
-/// In a response: what is taken back unless the answer leaves for a peer who is still there.
+/// Carries, in a response, an offer that is kept only if the answer leaves for a peer that is still connected.
 #[derive(Clone)]
 pub(crate) struct Parcel(pub(crate) Arc<Offer>);
 
-/// Bytes of a request's head. More is answered with 431 and closed.
+/// Most bytes of a request's head. The server answers 431 to a longer head and closes the connection.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// How often a connection is looked at.
+/// The interval between two checks of a connection.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Connections to the port of operators. They take none of the places of clients.
+/// The most connections to the port of operators. They do not count against the connections of clients.
 pub const ADMIN_CONNECTIONS_MAX: usize = 32;
 
-/// Whom a port is for.
+/// The audience of a port.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Port {
-    /// Clients: calls and connections of one address are limited.
+    /// Clients. Calls and connections of one address are limited.
     Service,
     /// Operators.
     Admin,
 }
 
-/// What all connections of a port share.
+/// State that all connections of a port share.
 struct PortContext {
     app: Arc<App>,
     router: Router,
@@ -114,7 +116,7 @@ struct PortContext {
     warnings: Warnings,
 }
 
-/// What a flood would log again and again.
+/// Rate limits for the log lines that a flood of connections would repeat.
 #[derive(Default)]
 struct Warnings {
     failed: Throttle,
@@ -123,26 +125,27 @@ struct Warnings {
     made_room: Throttle,
 }
 
-/// Serves until `shutdown` resolves, then drains, and returns when all connections have ended, or after
-/// [`Limits::drain`]. The store is not closed.
+/// Serves until `shutdown` resolves, then drains. Returns when all connections have ended, or after [`Limits::drain`].
+/// Does not close the store.
 ///
-/// A request that reached an established connection is answered, also one whose bytes arrive after the signal: answers
-/// say `connection: close` from then on, and a connection is closed when it is idle and nothing that its peer sent is
-/// unread. Connections that are under way are accepted before the listener closes.
+/// The server answers each request that reached an established connection, even if its bytes arrive after the signal.
+/// From the signal on, answers carry `connection: close`. The server closes a connection once it is idle and nothing
+/// that its peer sent is unread. The server accepts connections whose handshake is under way before it closes the
+/// listener.
 pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
     serve_on(Port::Service, listener, app, router, shutdown).await;
 }
 
-/// [`serve`] for the port of operators: it has [`ADMIN_CONNECTIONS_MAX`] places of its own, and limits no address.
+/// Serves the port of operators as [`serve`] does, with its own [`ADMIN_CONNECTIONS_MAX`] and no limit per address.
 pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
     serve_on(Port::Admin, listener, app, router, shutdown).await;
 }
 
-/// Serves one connection that is no socket, with the code that serves sockets, and returns when the peer has closed it. For
-/// measurements within one process. Connections that are served so are not counted together: each has all places.
+/// Serves one in-process stream with the code that serves sockets, and returns when the peer has closed it. For
+/// measurements within one process. Each such connection has limits of its own: they are not counted together.
 pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
     let context = PortContext::new(Port::Service, app, router);
-    // A new door has a free place.
+    // A new `PortContext` has a free slot.
     let Ok(place) = context.places.take(peer, Limit::None) else { return };
     let stopping = context.stopping.subscribe();
     connection::serve(InProcess(stream), peer, &place, &context, stopping).await;
@@ -170,13 +173,13 @@ async fn serve_on(
                 if let Some(left_out) = context.warnings.failed.pass() {
                     tracing::warn!(%error, left_out, "cannot accept a connection");
                 }
-                // Out of file descriptors, mostly: an idle connection gives its own.
+                // The usual cause is a lack of file descriptors: close an idle connection to free one.
                 context.places.make_room();
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }
     }
-    // Before the listener closes: what the last connections ask for is answered as their last request.
+    // Before the listener closes, so that each remaining connection ends after its next answer.
     context.stopping.send_replace(true);
     context.app.begin_drain();
     ending::accept_the_last(listener, |stream, peer| context.admit(stream, peer, context.stopping.subscribe())).await;
@@ -203,11 +206,11 @@ impl PortContext {
         }
     }
 
-    /// Serves a connection in a task of its own, or tells it that there is no place for it. Holds `stopping` until the
+    /// Serves a connection in a new task, or refuses it if no slot is free. The task holds `stopping` until the
     /// connection has ended.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, stopping: Receiver<bool>) {
         let peer = peer.to_canonical();
-        // Answers are small and whole: waiting to fill a packet would only delay them.
+        // An answer is small and written whole: Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
         let limit = if self.app.config.proxies.trusts(peer) { Limit::None } else { Limit::PerAddress };
         let place = match self.places.take(peer, limit) {
@@ -248,16 +251,16 @@ impl PortContext {
     }
 }
 
-/// Tells a connection that there is no place for it, without waiting for anything.
+/// Sends the refusal without waiting, as far as the socket takes it.
 fn tell(stream: TcpStream, answer: &[u8]) {
-    // Best effort: who cannot be told sees the connection close. Written past the runtime, which may not know yet that
-    // a connection so young can be written to.
+    // Best effort: a peer that cannot be told sees the connection close. Writes to the socket directly, since the
+    // runtime may not know yet that so new a socket is writable.
     if let Ok(mut stream) = stream.into_std() {
         let _ = stream.write(answer);
     }
 }
 
-/// The answer to a connection over a limit.
+/// Builds the answer to a connection over a limit.
 fn refusal(peer: IpAddr, why: SlotRefusal) -> Vec<u8> {
     let mut members = Map::from_iter([("retry_after_ms".into(), json!(1_000))]);
     let (code, status, detail) = match why {
@@ -276,7 +279,7 @@ fn refusal(peer: IpAddr, why: SlotRefusal) -> Vec<u8> {
     [head.into_bytes(), body].concat()
 }
 
-/// The problem for a body that came too slowly.
+/// Returns the problem for a body that arrived too slowly.
 pub(crate) fn too_slow() -> Problem {
     Code::RequestTimeout.into()
 }

@@ -1,7 +1,7 @@
-//! Who the client is, when proxies stand between.
+//! Finds the address of the client behind trusted proxies.
 //!
-//! A proxy appends to `X-Forwarded-For` the address that it was called from. Everything that stands further left was there
-//! before and may be anybody's invention. So the list is read from the right, only as far as trusted proxies wrote it.
+//! A proxy appends the address of its own caller to `X-Forwarded-For`. Entries further left were there before, and the
+//! client may have made them up. So the server reads the list from the right, only as far as trusted proxies wrote it.
 //!
 //! # What it promises
 //! - A peer that is no trusted proxy is the client itself, no matter what its headers say.
@@ -11,8 +11,8 @@
 //! - An IPv4 address is one address, also when it comes as `::ffff:1.2.3.4`.
 //!
 //! # What it does not promise
-//! - That one address is one person: many share one, and one person may have many.
-//! - Anything behind a proxy that is trusted and passes the header on as it came. Then the client is what it wrote.
+//! - That one address is one person: many people share an address, and one person may have many.
+//! - Anything behind a trusted proxy that passes the header on unchanged. The client can then write any address.
 //! - `Forwarded` (RFC 7239) and `X-Real-IP` are not read.
 
 use axum::http::{HeaderMap, HeaderName};
@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// Entries of `X-Forwarded-For` that are looked at, from the right. A chain of honest proxies is far shorter.
+/// The most entries of `X-Forwarded-For` that are read, from the right. A chain of honest proxies is far shorter.
 pub const ENTRIES_MAX: usize = 32;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -52,9 +52,9 @@ impl std::error::Error for BlockError {}
 
 /// A block of addresses as `10.0.0.0/8`; a bare address is a block of one.
 ///
-/// Bits beyond the prefix are refused, not cut off: who writes `10.0.0.1/8` may have meant one address, and would trust
-/// sixteen million. A block of IPv6 never holds an IPv4 address: `::/0` is not everybody. A block within
-/// `::ffff:0:0/96` is the block of IPv4 that it stands for.
+/// Refuses bits beyond the prefix, instead of ignoring them: an operator who writes `10.0.0.1/8` may mean one address,
+/// and would trust sixteen million. A block of IPv6 never contains an IPv4 address: `::/0` does not match every
+/// address. A block within `::ffff:0:0/96` is the block of IPv4 that it maps to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Block {
     first: IpAddr,
@@ -64,7 +64,7 @@ pub struct Block {
 impl Block {
     /// Whether the address is in the block.
     pub fn contains(&self, address: IpAddr) -> bool {
-        // Shifts by the full width are checked ones: a prefix of 0 bits leaves nothing to compare.
+        // `checked_shr` by the full width gives `None`: a prefix of 0 bits leaves nothing to compare.
         match (self.first, address.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {
                 let difference = first.to_bits() ^ address.to_bits();
@@ -115,7 +115,7 @@ impl fmt::Display for Block {
     }
 }
 
-/// A number of up to three digits, written as numbers are: no sign, no zero in front.
+/// Parses a number of up to three digits, without a sign or leading zeros.
 fn decimal(text: &str) -> Option<u8> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     if plain { text.parse().ok() } else { None }
@@ -137,10 +137,12 @@ impl Proxies {
     }
 }
 
-/// Who calls: the peer, or, if that is a trusted proxy, the right-most address of `X-Forwarded-For` that is none.
+/// Returns the client's address: the peer's, or behind a trusted proxy the right-most untrusted one in
+/// `X-Forwarded-For`.
 ///
-/// All lines of the header are one list, in their order. Ports and brackets are tolerated. An entry that is not an
-/// address ends the walk: the last good one counts, which may be a proxy's own. So it is when all are trusted.
+/// All lines of the header form one list, in their order. Ports and brackets are tolerated. The walk ends at an entry
+/// that is not an address. The client is then the last address before it, which may be a proxy's own. The same holds
+/// if all entries are trusted.
 pub fn client(peer: IpAddr, headers: &HeaderMap, proxies: &Proxies) -> IpAddr {
     let mut client = peer.to_canonical();
     if !proxies.trusts(client) {
@@ -157,13 +159,14 @@ pub fn client(peer: IpAddr, headers: &HeaderMap, proxies: &Proxies) -> IpAddr {
     client
 }
 
-/// Peers that forward for others and are not trusted. Whether that is a mistake this service cannot know: a proxy that the operator
-/// forgot to name looks like a client that wrote the header itself.
+/// Detects untrusted peers that forward for other clients. The server cannot know whether that is a mistake: a proxy
+/// that the operator did not name looks like a client that wrote the header itself.
 #[derive(Default)]
 pub(crate) struct Forwarders(OnceLock<IpAddr>);
 
 impl Forwarders {
-    /// Notes a peer that sent `X-Forwarded-For` and is not trusted, and logs the first one. True if this call has the header.
+    /// Notes a peer that sent `X-Forwarded-For` and is not trusted, and logs the first one. Returns whether the
+    /// request has the header.
     pub(crate) fn note(&self, peer: IpAddr, headers: &HeaderMap) -> bool {
         if !headers.contains_key(FORWARDED_FOR) {
             return false;
@@ -178,14 +181,14 @@ impl Forwarders {
         true
     }
 
-    /// Whether there was one since the start.
+    /// Whether an untrusted peer has sent the header since the start.
     pub(crate) fn is_noted(&self) -> bool {
         self.0.get().is_some()
     }
 }
 
-/// The addresses that count as one: an IPv4 address alone, and of IPv6 the first address of its /64, since that is what one
-/// subscriber is given.
+/// Returns the network whose addresses count as one: an IPv4 address alone, or the first address of an IPv6 /64, since
+/// a subscriber is given a /64.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() & !u128::from(u64::MAX)).into()),
@@ -193,7 +196,7 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// What was counted, as a client is told: `192.0.2.7`, or `2001:db8::/64`.
+/// Formats the network that was counted for the client: `192.0.2.7`, or `2001:db8::/64`.
 pub fn shown(address: IpAddr) -> String {
     match network(address) {
         network @ IpAddr::V6(_) => format!("{network}/64"),
@@ -201,7 +204,7 @@ pub fn shown(address: IpAddr) -> String {
     }
 }
 
-/// The address of one entry: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]` or `[::1]:567`.
+/// Parses the address of one entry: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]` or `[::1]:567`.
 fn forwarded(entry: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(entry).ok()?.trim_matches([' ', '\t']);
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
@@ -302,30 +305,31 @@ mod tests {
         }
     }
 
-    /// Trusted: 10.0.0.0/8 and ::1. The rows: peer, lines of the header, client.
+    /// The trusted blocks are 10.0.0.0/8 and ::1. Each row has a peer, the lines of the header, and the expected
+    /// client.
     const WALKS: &[(&str, &[&[u8]], &str)] = &[
-        // Without trust the header says nothing.
+        // From an untrusted peer the header is ignored.
         ("203.0.113.9", &[], "203.0.113.9"),
         ("203.0.113.9", &[b"198.51.100.1"], "203.0.113.9"),
         ("203.0.113.9", &[b"10.0.0.1"], "203.0.113.9"),
         ("::ffff:203.0.113.9", &[b"198.51.100.1"], "203.0.113.9"),
         ("::2", &[b"198.51.100.1"], "::2"),
-        // With trust the right-most that is no proxy counts.
+        // From a trusted peer the right-most address that is no proxy counts.
         ("10.0.0.1", &[], "10.0.0.1"),
         ("::ffff:10.0.0.1", &[b"198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", &[b"198.51.100.1"], "198.51.100.1"),
         ("::1", &[b"198.51.100.1, 10.2.3.4"], "198.51.100.1"),
         ("::1", &[b"198.51.100.1,10.2.3.4 ,\t10.2.3.5"], "198.51.100.1"),
-        // What the client put in front by itself is not believed.
+        // Entries that the client wrote itself are not believed.
         ("10.0.0.1", &[b"10.9.9.9, 192.0.2.1, 198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", &[b"192.0.2.1, 10.9.9.9, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
         ("10.0.0.1", &[b"192.0.2.1", b"198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", &[b"192.0.2.1", b"198.51.100.1, 10.0.0.3", b"10.0.0.2"], "198.51.100.1"),
         ("10.0.0.1", &[b"garbage, 198.51.100.1"], "198.51.100.1"),
         ("10.0.0.1", &[b"\xff\xfe", b"198.51.100.1"], "198.51.100.1"),
-        // All are proxies: the farthest one.
+        // If all are proxies, the farthest one counts.
         ("10.0.0.1", &[b"10.0.0.3, 10.0.0.2"], "10.0.0.3"),
-        // An entry that is none stops the walk.
+        // An entry that is not an address stops the walk.
         ("10.0.0.1", &[b"198.51.100.1, unknown"], "10.0.0.1"),
         ("10.0.0.1", &[b"198.51.100.1, unknown, 10.0.0.2"], "10.0.0.2"),
         ("10.0.0.1", &[b"198.51.100.1,"], "10.0.0.1"),

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API: who may ask, is it well-formed, what did the store say.
+//! The HTTP API: authorizes and parses each call, and translates the reply of the store.
 
 mod auction_shape;
 pub(crate) mod body;
@@ -38,9 +38,9 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Where a public call carries its pass.
+/// The header that carries the pass of a public call.
 pub(crate) const PASS_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass");
-/// Where a POST carries its key.
+/// The header that carries the idempotency key of a POST.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 #[derive(OpenApi)]
@@ -100,7 +100,7 @@ pub fn openapi_json() -> String {
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 
-/// The rows that pages of a named origin may call. Nothing else ever says that it may be read from elsewhere.
+/// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
 const PUBLIC_ROWS: [(Method, &str); 8] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
@@ -112,7 +112,7 @@ const PUBLIC_ROWS: [(Method, &str); 8] = [
     (Method::GET, "/v1/listings/{listing}"),
 ];
 
-/// Sends away a client that asks for rows that this service does not have.
+/// Rejects requests for endpoints that this service does not provide.
 async fn served(State(lacks): State<&'static [&'static str]>, request: axum::extract::Request, next: Next) -> Response {
     if lacks.iter().any(|rows| request.uri().path().starts_with(rows)) {
         return Problem::new(Code::NotServed).into_response();
@@ -160,7 +160,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(DefaultBodyLimit::disable());
     let lacks = app.lacks();
     let router = if lacks.is_empty() { router } else { router.layer(from_fn_with_state(lacks, served)) };
-    // Outside of the fallbacks, which would else answer the browser's question before the call.
+    // Layered outside the fallbacks, which would otherwise answer the browser's preflight request.
     let router = match cors {
         Some(cors) => router.layer(cors),
         None => router,
@@ -168,9 +168,9 @@ pub fn router(app: Arc<App>) -> Router {
     router.with_state(app)
 }
 
-/// The answer to a poll of a client in line, who come by the ten thousand, without the way through the router. Everything that is
-/// special about a call (another state, a page of another origin, a name that is written in another way) makes it `None`:
-/// then the router answers, as it would have answered this.
+/// Answers a poll of a waiting ticket without the router, since such polls come by the ten thousand. Returns `None`
+/// for any special call: another state, a page of another origin, a name that is percent-encoded. The router then
+/// gives the same answer.
 pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Response> {
     if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) || !app.lacks().is_empty() {
         return None;
@@ -180,8 +180,8 @@ pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Respons
     if is_plain(room) && is_plain(ticket) { room::told_at_once(app, request.headers(), room, ticket) } else { None }
 }
 
-/// The answer to a call of an address that asks for too much. A page of a named origin may read it, as it could have read
-/// the answer.
+/// Answers a call of an address that is over its rate. A page of an allowed origin may read the answer, as it may read
+/// an ordinary one.
 pub(crate) fn limited(app: &App, request: &Parts, problem: Problem) -> Response {
     app.metrics.refused(problem.code());
     let mut response = problem.into_response();
@@ -197,7 +197,7 @@ pub(crate) fn limited(app: &App, request: &Parts, problem: Problem) -> Response 
     response
 }
 
-/// Whether a call may wait for longer than an answer takes.
+/// Whether a call may wait for longer than [`Limits::answer`](crate::Limits).
 pub(crate) fn may_wait<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && request.uri().path().ends_with("/acquire")
 }
@@ -213,7 +213,8 @@ pub fn admin_router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// Waits for the store, but no longer than a caller should. A client that is told "unknown" may ask again safely.
+/// Waits for the store, at most [`Limits::answer`](crate::Limits). Afterwards the outcome is unknown, and a repeat is
+/// safe.
 async fn answered<T, R>(
     app: &App,
     answer: Pin<&mut impl Future<Output = Result<Result<T, R>, StoreError>>>,
@@ -226,8 +227,7 @@ async fn answered<T, R>(
 
 const NO_STORE: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "no-store")];
 
-/// Answers a call and counts it. A call is pinned where it stands: to hand it on by value would copy some two kilobytes each
-/// time.
+/// Answers a call and counts it. Takes the call pinned: passing it by value would copy some two kilobytes each time.
 pub(crate) async fn measured<T: IntoResponse>(
     app: &App,
     route: Route,

@@ -1,4 +1,4 @@
-//! What the rows of members and listings are served from, whichever store it is.
+//! The storage backend of the member and listing endpoints.
 
 use crate::backend::{SHOWN_COUNT_MAX, SHOWN_MAX};
 use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
@@ -14,11 +14,11 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// An answer on its way.
+/// A boxed future of an answer.
 type Coming<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// [`AuctionStore`] with futures in boxes, so that one service can have this store or that one. What each call promises
-/// stands there.
+/// [`AuctionStore`] with boxed futures, so that one service can hold any store. The guarantees of each call are
+/// documented there.
 pub(crate) trait AnyAuctionStore: Send + Sync {
     fn put_listing<'a>(
         &'a self,
@@ -119,29 +119,29 @@ impl<S: AuctionStore> AnyAuctionStore for S {
 #[derive(Clone)]
 pub(crate) struct Auctions {
     store: Arc<dyn AnyAuctionStore>,
-    /// Whether a listing is there, where each question costs a query: a stranger may ask for any name.
+    /// Caches whether a listing exists, for stores where each question costs a query: any client may ask for any name.
     is_there: Option<Arc<Shared<ListingName, bool>>>,
 }
 
 impl Auctions {
-    /// A store in this process.
+    /// Wraps a store in this process.
     pub(crate) fn over(store: impl AuctionStore + 'static) -> Self {
         Self { store: Arc::new(store), is_there: None }
     }
 
-    /// A store that is asked over a network. It tells for at most [`SHOWN_MAX`] that a listing is not there. It asks for one that is
-    /// there each time, since a reader must see every bid that a client was told before.
+    /// Wraps a store behind a network. Caches for at most [`SHOWN_MAX`] that a listing does not exist. An existing
+    /// listing is read each time, since a reader must see every acknowledged bid.
     pub(crate) fn beyond(store: impl AuctionStore + 'static) -> Self {
         let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
         Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
     }
 
-    /// See [`AuctionStore::listing`].
+    /// Shows a listing; see [`AuctionStore::listing`].
     pub(crate) async fn listing(&self, listing: &ListingName) -> AuctionAnswer<ListingView> {
         self.of(listing, || self.store.listing(listing)).await
     }
 
-    /// See [`AuctionStore::bids`].
+    /// Lists bids; see [`AuctionStore::bids`].
     pub(crate) async fn bids(
         &self,
         listing: &ListingName,
@@ -151,7 +151,7 @@ impl Auctions {
         self.of(listing, || self.store.bids(listing, after, count)).await
     }
 
-    /// See [`AuctionStore::put_listing`].
+    /// Puts a listing; see [`AuctionStore::put_listing`].
     pub(crate) async fn put_listing(
         &self,
         listing: &ListingName,
@@ -164,7 +164,7 @@ impl Auctions {
         told
     }
 
-    /// The answer to a question about a listing, which the store is not asked while it is known that the listing is not there.
+    /// Asks the store about a listing, unless the cache says that it does not exist.
     async fn of<'a, T>(
         &self,
         listing: &ListingName,

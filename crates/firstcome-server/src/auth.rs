@@ -1,4 +1,4 @@
-//! Who asks: keys, scopes, and the narrow gate of development mode.
+//! Authenticates callers: keys, scopes, and the checks of development mode.
 
 use crate::error::{Code, Problem};
 use axum::http::{HeaderMap, HeaderName, header};
@@ -6,15 +6,15 @@ use firstcome::core::id::RoomName;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// Fewest characters of a key: 22 of the base64url alphabet hold 128 bits.
+/// The fewest characters of a key: 22 of the base64url alphabet hold 128 bits.
 pub const KEY_CHARS_MIN: usize = 22;
 
 /// What a caller may do; each scope includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scope {
-    /// Anybody.
+    /// Any client, without a key.
     Public,
-    /// Your back end: acts for any user.
+    /// A back end, which acts for any user.
     Service,
     /// The operator.
     Admin,
@@ -25,17 +25,17 @@ pub enum Scope {
 pub struct KeyDigest([u8; 32]);
 
 impl KeyDigest {
-    /// The digest of a key.
+    /// Returns the digest of a key.
     pub fn of(key: &str) -> Self {
         Self(Sha256::digest(key.as_bytes()).into())
     }
 
-    /// A digest as it was stored.
+    /// Wraps a digest that was stored.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest, to be stored.
+    /// Returns the digest for storage.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -44,25 +44,25 @@ impl KeyDigest {
 /// The keys that a service knows.
 #[derive(Clone)]
 pub enum Keys {
-    /// Development: a call without a key acts as admin. Only ever on loopback.
+    /// Development: a call without a key acts as admin. Allowed on loopback only.
     Dev,
     /// One digest per key.
     Known(Vec<(Scope, KeyDigest)>),
 }
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
-    /// What they may do.
+    /// What the caller may do.
     pub scope: Scope,
-    /// Who they are, for the scope of idempotency keys.
+    /// The identity of the caller, which scopes idempotency keys.
     pub id: [u8; 16],
 }
 
 impl Caller {
     const PUBLIC: Self = Self { scope: Scope::Public, id: [0; 16] };
 
-    /// The holder of a room's ticket: any other client that has no such pass cannot use its keys.
+    /// Returns the caller that a pass stands for: no client without this pass can use its idempotency keys.
     pub(crate) fn of_pass(room: &RoomName, number: u32) -> Self {
         let digest = Sha256::new().chain_update(number.to_be_bytes()).chain_update(room.as_str()).finalize();
         let mut id = [0; 16];
@@ -70,7 +70,7 @@ impl Caller {
         Self { scope: Scope::Public, id }
     }
 
-    /// Lets the call through if the caller has this scope.
+    /// Returns the caller if it has this scope.
     pub fn require(self, scope: Scope) -> Result<Self, Problem> {
         match self.scope {
             has if scope <= has => Ok(self),
@@ -81,7 +81,7 @@ impl Caller {
 }
 
 impl Keys {
-    /// Finds out who asks. A key that is sent and unknown is refused, also where none is needed.
+    /// Identifies the caller. Refuses an unknown key, even if the call needs none.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         let Some(value) = values.next() else {
@@ -100,7 +100,7 @@ impl Keys {
         };
         let Self::Known(known) = self else { return Err(Code::Unauthorized.into()) };
         let digest = KeyDigest::of(key);
-        // Every known key is compared, in constant time: the time tells nothing about any of them.
+        // Compares every known key in constant time: the time reveals nothing about any of them.
         let found =
             known.iter().fold(
                 None,
@@ -114,14 +114,15 @@ impl Keys {
     }
 }
 
-/// Development mode trusts a client that can reach loopback, and a browser on this machine can be sent there by any page:
-/// so the `Host` must be a loopback name (no DNS rebinding) and the page must be our own (no cross-site call).
+/// Rejects requests of other sites in development mode, which trusts every client on loopback. Any web page can send a
+/// browser on this machine there. So the `Host` must be a loopback name (no DNS rebinding), and the page must be
+/// served from here (no cross-site call).
 pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
     let foreign = || Problem::new(Code::ForeignOrigin);
     let text = |name| {
         let mut values = headers.get_all(name).iter();
         let value = values.next()?;
-        // Of two values no client knows which one counts: neither is ours.
+        // With two values it is unclear which one counts, so neither is accepted.
         Some(value.to_str().ok().filter(|_| values.next().is_none()).unwrap_or("?"))
     };
     let host = text(header::HOST).ok_or_else(foreign)?;

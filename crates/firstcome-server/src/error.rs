@@ -1,4 +1,4 @@
-//! Everything that can be answered instead of a result: one list of codes, one shape.
+//! The catalogue of error codes, and the problem that carries one.
 
 use crate::address;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -26,22 +26,22 @@ macro_rules! codes {
             /// All codes, in the order of their status.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The code as programs read it.
+            /// Returns the code as programs read it.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $code),* }
             }
 
-            /// The HTTP status.
+            /// Returns the HTTP status.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status),* }
             }
 
-            /// What happened, in a few words.
+            /// Says what happened, in a few words.
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title),* }
             }
 
-            /// What to do about it.
+            /// Says what to do about it.
             pub const fn advice(self) -> &'static str {
                 match self { $(Self::$variant => $advice),* }
             }
@@ -117,28 +117,28 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem with the code's own words.
+    /// Creates a problem with the code's own title and advice.
     pub fn new(code: Code) -> Self {
         Self { code, detail: None, members: Map::new(), retry_after_ms: None }
     }
 
-    /// Says what is wrong with one field.
+    /// Creates a problem about one field.
     pub fn field(code: Code, field: &str, detail: impl Into<String>) -> Self {
         Self::new(code).detail(detail).with("field", field)
     }
 
-    /// Its code.
+    /// Returns the code.
     pub const fn code(&self) -> Code {
         self.code
     }
 
-    /// Says more than the code's own words.
+    /// Replaces the code's advice by a specific detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds what helps a program.
+    /// Adds a member for programs.
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.members.insert(member.into(), value.into());
         self
@@ -171,12 +171,12 @@ impl From<StoreError> for Problem {
             StoreError::NotYet { says, retry_after } => {
                 Self::new(Code::Overloaded).detail(says).retry_after_ms(retry_after.as_millis() as u64)
             }
-            // What may end by itself is tried again every two seconds at least.
+            // A condition that can end by itself: retry after 2 s.
             StoreError::Unavailable(fault) if matches!(fault.kind, FaultKind::Busy | FaultKind::Full) => {
                 Self::new(Code::StoreUnavailable).detail(fault.kind.title()).retry_after_ms(2_000)
             }
             StoreError::Unavailable(_) => Self::new(Code::StoreUnavailable).retry_after_ms(5_000),
-            // A repeat is safe at once; a second lets a restart finish.
+            // An immediate repeat is safe; a second lets a restart finish.
             _ => Self::new(Code::OutcomeUnknown).retry_after_ms(1_000),
         }
     }
@@ -185,7 +185,7 @@ impl From<StoreError> for Problem {
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The whole body of a problem that says nothing beyond its code: made once, since "sold out" is what a crowd hears.
+/// Returns the body of a problem without a detail. Built once, since "sold out" answers a crowd.
 fn plain_body(code: Code) -> Bytes {
     static BODIES: OnceLock<Vec<Bytes>> = OnceLock::new();
     let bodies = BODIES
@@ -193,7 +193,7 @@ fn plain_body(code: Code) -> Bytes {
     bodies[code as usize].clone()
 }
 
-/// The body of a problem, with an end of line as all answers have.
+/// Builds the body of a problem, with the newline that all answers end with.
 pub(crate) fn body(code: Code, detail: &str, members: &Map<String, Value>) -> Vec<u8> {
     let problem = Body { code, detail, members };
     let mut body = Vec::with_capacity(512);

@@ -1,7 +1,7 @@
 //! The HTTP service of firstcome.
 //!
-//! HTTP and JSON are known here and nowhere else. A request goes one way: [`accept`] (connections and their
-//! deadlines) → [`api`] (who asks, is it well-formed) → the store (the rules) → an answer or a [`error::Problem`].
+//! Only this crate knows HTTP and JSON. A request goes one way: [`accept`] (connections and their deadlines) → [`api`]
+//! (authorization and parsing) → the store (the rules) → an answer or a [`error::Problem`].
 //!
 //! # What it promises
 //! - Every refusal is `application/problem+json` with a stable code ([`error::Code`]); a refusal by a rule is never a

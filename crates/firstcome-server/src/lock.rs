@@ -1,9 +1,10 @@
-//! Locks for callers over HTTP, who hold nothing of ours but a handle.
+//! Locks for HTTP clients, which hold nothing but a handle.
 //!
 //! # Invariants
-//! - Who is not there to be told holds nothing: an acquire ends with its connection, and a grant is given back unless its
-//!   answer left for a peer that was still there ([`Offer`]).
-//! - A request that is repeated under its key while it waits joins the wait; the wait goes on as long as one of them is there.
+//! - A client that is gone holds nothing. An acquire ends with its connection, and the service releases a grant unless
+//!   its answer left for a peer that was still connected ([`Offer`]).
+//! - A request that is repeated under its key while it waits joins the wait. The wait goes on as long as one of these
+//!   requests is connected.
 //! - No client waits beyond the service's stop.
 
 mod ledger;
@@ -23,16 +24,18 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::task::AbortHandle;
 
-/// Between two tries to give back what no client was told of.
+/// The pause between two attempts to release a grant that no client received.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// How much the locks of a service may take.
+/// Limits on the locks of a service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockLimits {
-    /// Acquires that may wait at once; who comes beyond gets a lock that is free, and is told `overloaded` otherwise.
+    /// The most acquires that wait at once. A further acquire still gets a free lock, and is refused as `overloaded`
+    /// otherwise.
     pub waits_max: usize,
-    /// Holds, and keys of acquires, that are remembered. Beyond it an acquire with an `Idempotency-Key` is told `overloaded`,
-    /// and one without is not counted. Protects memory: about 400 bytes each.
+    /// The most holds, and the most keys of acquires, that the service remembers. Beyond it the service refuses an
+    /// acquire with an `Idempotency-Key` as `overloaded`, and does not count one without. Protects memory: about 400
+    /// bytes each.
     pub holds_max: usize,
 }
 
@@ -42,7 +45,7 @@ impl Default for LockLimits {
     }
 }
 
-/// A wish for a lock.
+/// A parsed acquire request.
 #[derive(Clone)]
 pub(crate) struct Wanted {
     pub(crate) name: LockName,
@@ -51,30 +54,31 @@ pub(crate) struct Wanted {
     pub(crate) lease: Duration,
 }
 
-/// Why there is no lock.
+/// Why an acquire got no lock.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// A client has it; `position` is for who waited: so many were still ahead.
+    /// Another holder has it. `position` is set after a wait: how many requests were still ahead.
     Contended { holder: String, waiters: u32, ttl: Duration, position: Option<u32> },
-    /// No place to wait, or no time.
+    /// Too many requests wait, or the service stops.
     Overloaded,
-    /// The key came with another body before.
+    /// The key was used with another body before.
     KeyReused,
-    /// The store says so.
+    /// The store refused or failed.
     Store(LockError),
 }
 
-/// What an acquire is answered.
+/// The answer to an acquire.
 pub(crate) struct Grant {
     pub(crate) owner: OwnerName,
     pub(crate) fence: Fence,
     pub(crate) expires_at: Timestamp,
     pub(crate) handle: String,
-    /// Keeps the hold until a client is told; absent if a client was.
+    /// Keeps the hold until a client has received the grant. Absent on a repeat, when a client has received it
+    /// already.
     pub(crate) offer: Option<Arc<Offer>>,
 }
 
-/// A hold that no client has been told of yet: dropped, it is given back.
+/// A hold that no client has received yet. Dropping it releases the hold.
 pub(crate) struct Offer {
     service: Arc<LockService>,
     name: LockName,
@@ -87,7 +91,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// A client was told: the hold is theirs.
+    /// Keeps the hold, since a client has received the grant.
     pub(crate) fn keep(&self) {
         self.told.store(true, Ordering::Release);
     }
@@ -101,7 +105,8 @@ impl Drop for Offer {
         self.service.ledger.lock().end(self.request, End::TakenBack);
         let (service, name, request, lease) = (Arc::clone(&self.service), self.name.clone(), self.request, self.lease);
         let given_back = async move {
-            // A store that fails for a moment would keep the lock for no client, for up to a day.
+            // Retries: a store that fails for a moment would otherwise keep the lock without a client, for up to a
+            // day.
             while let Err(LockError::Unavailable(_) | LockError::Unknown) =
                 service.in_time(service.locks.release_lease(name.as_str(), request)).await
             {
@@ -117,7 +122,7 @@ impl Drop for Offer {
 
 type Outcome = Result<Arc<Offer>, Refusal>;
 
-/// An acquire under a key, for all who sent it. When the last of them goes, it ends.
+/// An acquire under a key, shared by all requests that sent it. It ends when the last of them goes away.
 struct Wait {
     service: Arc<LockService>,
     key: u128,
@@ -146,7 +151,7 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// A place among those who may wait.
+/// One of the `waits_max` places for waiting acquires.
 struct WaitPermit<'a> {
     figures: &'a LockFigures,
     _permit: SemaphorePermit<'a>,
@@ -158,12 +163,12 @@ impl Drop for WaitPermit<'_> {
     }
 }
 
-/// Where locks are asked for.
+/// Acquires, renews and releases locks for HTTP clients.
 pub(crate) struct LockService {
     me: Weak<LockService>,
     locks: Locks,
     handle_key: HandleKey,
-    /// Says what time it is.
+    /// The clock of the service.
     store: Backend,
     figures: LockFigures,
     places: Semaphore,
@@ -173,7 +178,7 @@ pub(crate) struct LockService {
     ledger: Mutex<Ledger>,
 }
 
-/// What a [`LockService`] is made of.
+/// The parts of a [`LockService`].
 pub(crate) struct Parts {
     pub(crate) locks: Locks,
     pub(crate) handle_key: HandleKey,
@@ -199,7 +204,7 @@ impl LockService {
         self.me.upgrade().unwrap_or_else(|| unreachable!("the caller has a reference"))
     }
 
-    /// The instant so much later, as the wall shows it.
+    /// Returns the wall-clock instant `wait` from now.
     fn later(&self, wait: Duration) -> Timestamp {
         let wait_us = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX);
         Timestamp::clamped_us(self.store.now().as_us().saturating_add(wait_us))
@@ -219,7 +224,7 @@ impl LockService {
         Some(WaitPermit { figures: &self.figures, _permit: permit })
     }
 
-    /// Asks for a lock. Dropped, it leaves nothing behind.
+    /// Acquires a lock. A dropped future leaves neither a waiter nor a hold.
     pub(crate) async fn acquire(&self, wanted: Wanted, id: Option<RequestId>) -> Result<Grant, Refusal> {
         let name = wanted.name.clone();
         let waits = !wanted.wait.is_zero();
@@ -230,7 +235,7 @@ impl LockService {
             }
         };
         tokio::select! {
-            // Everything that is answered at once is so also while the service stops.
+            // Biased, so that an acquire that can be answered at once succeeds even while the service stops.
             biased;
             acquired = acquired => acquired,
             () = self.stop(), if waits => Err(Refusal::Overloaded),
@@ -247,11 +252,11 @@ impl LockService {
         }
     }
 
-    /// Asks for a lock under a key.
+    /// Acquires a lock under an idempotency key.
     async fn acquire_once(&self, wanted: Wanted, id: RequestId) -> Result<Grant, Refusal> {
         let name = wanted.name.clone();
         let (wait, mut outcome, _place) = loop {
-            // Found and begun in one step, so that of two at once one joins the other.
+            // Looks up and begins under one mutex, so that of two concurrent requests one joins the other.
             let (found, begun) = {
                 let mut ledger = self.ledger.lock();
                 let found = ledger.find(id);
@@ -271,7 +276,7 @@ impl LockService {
                     if let Some(grant) = self.replay(&wanted, &kept, expires_at).await? {
                         return if body == Body::Same { Ok(grant) } else { Err(Refusal::KeyReused) };
                     }
-                    // Over before its time, by another client's doing: what comes is a new request.
+                    // The hold ended before its lease by another request. This acquire starts anew.
                     self.ledger.lock().end(kept.request, End::Lost);
                 }
                 (Found::Nothing | Found::Full, None) => return Err(Refusal::Overloaded),
@@ -283,7 +288,7 @@ impl LockService {
         Ok(self.show(&name, &offer))
     }
 
-    /// Begins an acquire that all who repeat it share.
+    /// Starts an acquire that all repeats of the request share.
     fn begin(&self, ledger: &mut Ledger, wanted: &Wanted, id: RequestId) -> Arc<Wait> {
         let (service, wanted) = (self.me(), wanted.clone());
         ledger.begin(id, |number| {
@@ -294,14 +299,14 @@ impl LockService {
                 if obtained.is_err() {
                     asking.ledger.lock().give_up(id.key, number);
                 }
-                // If no client waits any more the offer is dropped, and so given back.
+                // If no client waits any more, the offer is dropped, which releases the hold.
                 drop(sender.send(Some(obtained)));
             });
             Arc::new(Wait { service, key: id.key, number, outcome, task: task.abort_handle() })
         })
     }
 
-    /// The same answer once more, if the hold goes on. The store has the last word.
+    /// Answers a repeat with the earlier grant, if the store confirms that the hold goes on.
     async fn replay(&self, wanted: &Wanted, kept: &Kept, expires_at: Timestamp) -> Result<Option<Grant>, Refusal> {
         let TimedLockView { view, now_us } = self.view(&wanted.name).await.map_err(Refusal::Store)?;
         let Some((owner, _, ends_us)) = view.held.filter(|(_, fence, _)| *fence == kept.fence) else { return Ok(None) };
@@ -309,14 +314,14 @@ impl LockService {
         Ok(Some(Grant {
             owner,
             fence: kept.fence,
-            // A wall clock that was set back stands still, and the hold ends all the same.
+            // A wall clock that was set back stands still, but the hold ends on time.
             expires_at: expires_at.min(self.later(left)),
             handle: self.handle_key.handle(&wanted.name, kept.request, kept.fence),
             offer: None,
         }))
     }
 
-    /// Waits for a lock in a place of its own, and takes it out of this process's hands.
+    /// Waits for a lock, and turns the grant into an offer that the handle renews and releases.
     async fn obtain(&self, wanted: &Wanted, begun: Option<(RequestId, u64)>) -> Outcome {
         let watch = Stopwatch::start();
         let mut attempt = Attempt { figures: &self.figures, watch, ending: Ending::Abandoned };
@@ -345,14 +350,15 @@ impl LockService {
         let acquired = match wait {
             Duration::ZERO => request.try_acquire().await.map_err(|error| contended(error, None)),
             _ => match request.clone().wait(wait).acquire().await {
-                // By whom it is held, all in one look. A lock that is free at this moment has no line: no client is overtaken.
+                // Reads the holder and the line in one call. A lock that is free now has no line, so taking it
+                // overtakes no waiter.
                 Err(LockError::TimedOut { position }) => {
                     request.try_acquire().await.map_err(|error| contended(error, position))
                 }
                 acquired => acquired.map_err(|error| contended(error, None)),
             },
         };
-        // A hold that is over before anybody could be told of it was none.
+        // The hold ended before a client could receive it: the outcome is unknown.
         let lease = acquired?.hand_out().await.map_err(|error| match error {
             LockError::Lost => Refusal::Store(LockError::Unknown),
             error => Refusal::Store(error),
@@ -389,7 +395,7 @@ impl LockService {
         let mut ledger = self.ledger.lock();
         match &renewed {
             Ok((_, expires_at)) => ledger.renew(request, lease, Some(*expires_at)),
-            // Forgotten too early, a repeated acquire would stand in line behind its own hold.
+            // The renewal may have happened. Forgotten too early, a repeated acquire would wait behind its own hold.
             Err(LockError::Unknown) => ledger.renew(request, lease, None),
             Err(LockError::Lost) => ledger.end(request, End::Lost),
             Err(_) => {}
@@ -397,7 +403,7 @@ impl LockService {
         renewed
     }
 
-    /// Gives back the hold of a handle.
+    /// Releases the hold of a handle.
     pub(crate) async fn release(&self, name: &LockName, handle: &str) -> Result<Fence, LockError> {
         let (request, fence) = self.handle_key.read(name, handle).ok_or(LockError::Lost)?;
         let released = self.in_time(self.locks.release_lease(name.as_str(), request)).await;
@@ -417,7 +423,7 @@ impl LockService {
         self.in_time(self.locks.view(name.as_str())).await
     }
 
-    /// Counts what is over by time, before the figures are read.
+    /// Removes holds whose lease has ended, before the figures are read.
     pub(crate) fn sweep(&self) {
         self.ledger.lock().sweep();
     }

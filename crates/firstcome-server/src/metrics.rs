@@ -109,7 +109,7 @@ impl Route {
     ];
 }
 
-/// Statuses that the calls above can have; the last one stands for all others.
+/// The statuses that these calls can have; the last one stands for all others.
 const STATUSES: [u16; 19] =
     [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
 
@@ -129,7 +129,7 @@ struct CodeLabels {
     code: &'static str,
 }
 
-/// Handles that were looked up once: counting a request is a few atomic additions.
+/// The metric handles, looked up once: counting a request is a few atomic additions.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Vec<[Counter; STATUSES.len()]>,
@@ -147,7 +147,7 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    /// Figures of a service. Those of the store are shown if it is what is served.
+    /// Registers the metrics of a service. With `store` they include those of the store.
     pub(crate) fn new(store: Option<&Backend>, auctions: &Auctions) -> Self {
         let mut registry = Registry::with_prefix("firstcome");
         let requests = Family::<RequestLabels, Counter>::default();
@@ -262,7 +262,7 @@ impl Metrics {
     }
 }
 
-/// Reads what auctions did by itself when a client asks.
+/// Reads, at each scrape, what the auctions did on their own.
 struct AuctionCollector(Auctions);
 
 impl fmt::Debug for AuctionCollector {
@@ -285,7 +285,7 @@ impl Collector for AuctionCollector {
     }
 }
 
-/// Counts the faults that are open when a client asks.
+/// Counts the faults that are open at each scrape.
 #[derive(Debug)]
 struct FaultsCollector(Vec<Faults>);
 
@@ -306,8 +306,8 @@ impl Collector for FaultsCollector {
     }
 }
 
-/// Reads the store's own figures when a client asks. A database is not asked: to count its listings and members is to read
-/// all of them, so these two gauges are the embedded store's alone.
+/// Reads the embedded store's own figures at each scrape. A cluster has no such gauges: counting listings and members
+/// in a database would read all of them.
 struct StoreCollector(Embedded);
 
 impl fmt::Debug for StoreCollector {

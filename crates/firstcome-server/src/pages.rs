@@ -1,4 +1,4 @@
-//! What people look at: the card at `/`, the reference at `/docs`, a page per error code. No asset from elsewhere.
+//! The HTML pages: the card at `/`, the reference at `/docs`, a page per error code. They load no external asset.
 
 mod reference;
 
@@ -22,7 +22,7 @@ const STYLE: &str = include_str!("../assets/firstcome.css");
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
     frame-ancestors 'none'; base-uri 'none'";
 
-/// Names the two kinds of key in the document.
+/// Adds the two kinds of key to the document.
 pub(crate) struct SecuritySchemes;
 
 impl Modify for SecuritySchemes {
@@ -56,7 +56,7 @@ struct ErrorPage {
     code: Code,
 }
 
-/// A page with the headers that every page gets.
+/// Builds a page with the headers that every page gets.
 fn html(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -108,7 +108,7 @@ async fn error(path: PathName) -> Response {
     }
 }
 
-/// The pages. The document never changes while the service runs: both its forms are made once.
+/// Builds the pages. The document never changes while the service runs, so both its forms are built once.
 pub(crate) fn router(document: &OpenApi) -> Router<Arc<App>> {
     let json = Bytes::from(document.to_json().unwrap_or_default());
     let reference = Bytes::from(reference::render(document).unwrap_or_default());

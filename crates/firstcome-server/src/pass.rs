@@ -1,23 +1,25 @@
-//! Passes: what a waiting room gives to the client that was admitted, and what a coupon asks for.
+//! Passes: a waiting room gives one to each admitted visitor, and a coupon behind that room requires it.
 //!
-//! A pass is a PASETO of version 4 for the public (`v4.public`: Ed25519, no choice of algorithm to get wrong). Its
-//! claims are the fields of a [`Grant`], its footer is `{"kid":"<number of the key>"}`, and its implicit assertion is
-//! [`DOMAIN`]: a token that the same key signed for another purpose is no pass.
+//! A pass is a PASETO of version 4 (`v4.public`: Ed25519, with no choice of algorithm). Its claims are the fields of a
+//! [`Grant`], its footer is `{"kid":"<number of the key>"}`, and its implicit assertion is [`DOMAIN`]: a token that
+//! the same key signed for another purpose is not a pass.
 //!
 //! # What it promises
-//! - Only who holds the secret makes a pass. Who holds the public key ([`PassKeys::public_keys`]) can verify one.
-//! - One grant under one key is one text, bit for bit: no claim that is unknown, missing, doubled or spelt otherwise.
-//! - No input breaks it, and none longer than [`TOKEN_BYTES_MAX`] is looked at.
-//! - A pass outlives the change of the key that signs, as long as its own key is among the older ones.
-//! - Once a key is gone its passes are void, also those that were verified before.
+//! - Only a process that has the secret can make a pass. A process that has the public key ([`PassKeys::public_keys`])
+//!   can verify one.
+//! - A grant has exactly one text under a key, bit for bit. A claim that is unknown, missing, doubled or spelt
+//!   otherwise is refused.
+//! - No input breaks the parser, and it rejects a text longer than [`TOKEN_BYTES_MAX`] unread.
+//! - A pass outlives a change of the signing key, as long as its own key is among the older ones.
+//! - Once a key is removed, its passes are void, including those that were verified before.
 //!
 //! # What it does not promise
-//! - That a pass still counts. Whether it has expired ([`Grant::expired`]), whether the slot lives, and whether it is
-//!   the room that was asked for: each call judges that anew, with what the store knows.
-//! - Secrecy. Everybody who sees a pass can read it and use it.
+//! - That a pass still counts. Each call checks that against the store: whether it has expired ([`Grant::expired`]),
+//!   whether its slot still exists, and whether it names the right room.
+//! - Secrecy. A client that sees a pass can read it and use it.
 //!
-//! A forged pass with the number of a known key costs one verification, some tens of microseconds. What limits callers
-//! limits that too.
+//! A forged pass with the number of a known key costs one verification, some tens of microseconds. The rate limit of
+//! callers bounds that too.
 
 mod cache;
 
@@ -36,50 +38,50 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of a pass. The longest names make 653.
+/// The most bytes of a pass. The longest names make 653.
 pub const TOKEN_BYTES_MAX: usize = 1_024;
 
-/// What is signed along with every pass and is not part of it. A client that verifies elsewhere needs it: it is the
-/// "implicit assertion" there.
+/// The implicit assertion of PASETO: signed with every pass, and not part of it. A service that verifies passes needs
+/// it.
 pub const DOMAIN: &str = "firstcome pass v1";
 
-/// What a pass says.
+/// The content of a pass.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
-    /// The room that admitted.
+    /// The room that admitted the visitor.
     pub room: RoomName,
-    /// The number in its line.
+    /// The number of the ticket in the room.
     pub number: u32,
-    /// The store's number of this admission: it tells the slots apart that one ticket had one after the other.
+    /// The store's number of this admission. It distinguishes successive slots of one ticket.
     pub slot: u64,
-    /// Whose it is, if the ticket was taken for a client.
+    /// The user of the ticket, if a service key joined for one.
     pub user: Option<UserId>,
-    /// Since when it is good. Not judged: the room made it after the admission.
+    /// The instant of the admission. Not checked on verification.
     pub issued_at: Timestamp,
-    /// Until when it is good, this instant not included.
+    /// When the pass ends. The pass is invalid at this instant.
     pub expires_at: Timestamp,
 }
 
 impl Grant {
-    /// Whether it is over by then.
+    /// Whether the pass has ended at `now`.
     pub fn expired(&self, now: Timestamp) -> bool {
         self.expires_at <= now
     }
 }
 
-/// Why a text is no pass of ours.
+/// Why a text is not a pass of this service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PassError {
     /// It does not have the form of a pass.
     Malformed,
-    /// It names a key that is not, or no longer, among ours.
+    /// It names a key that is unknown, or that was removed.
     UnknownKey,
-    /// The key that it names has not signed it.
+    /// It is not signed by the key that it names.
     Forged,
 }
 
 impl PassError {
-    /// The reason as programs read it. Codes never change.
+    /// Returns the reason as programs read it. Codes never change.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Malformed => "malformed",
@@ -101,7 +103,7 @@ impl std::error::Error for PassError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The secret is all zeros: no client drew that.
+    /// The secret is all zeros, so it was not drawn at random.
     NotSecret,
     /// Two keys have the same number.
     DuplicateId(u32),
@@ -118,7 +120,7 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
-/// One key, by its number.
+/// A key pair with its number.
 #[derive(Clone)]
 pub struct PassKey {
     id: u32,
@@ -134,7 +136,7 @@ impl fmt::Debug for PassKey {
 }
 
 impl PassKey {
-    /// The key of 32 secret random bytes: the seed of RFC 8032. A number is never given to another key, so that
+    /// Creates the key of 32 secret random bytes: the seed of RFC 8032. Never reuse a number for another key, so that
     /// "unknown key" and "forged" stay true for old passes.
     pub fn new(id: u32, seed: [u8; 32]) -> Result<Self, KeyError> {
         let pair = KeyPair::try_from_seed(Seed::new(seed)).map_err(|_| KeyError::NotSecret)?;
@@ -143,7 +145,7 @@ impl PassKey {
         Ok(Self { id, footer: footer(id), secret, public })
     }
 
-    /// Its number.
+    /// Returns the number of the key.
     pub const fn id(&self) -> u32 {
         self.id
     }
@@ -155,7 +157,7 @@ impl PassKey {
     }
 }
 
-/// The keys of a service: one that signs, and older ones whose passes still count.
+/// The keys of a service: one that signs, and older ones whose passes are still valid.
 #[derive(Clone, Debug)]
 pub struct PassKeys {
     /// The first one signs.
@@ -163,7 +165,7 @@ pub struct PassKeys {
 }
 
 impl PassKeys {
-    /// Signs with `current`; passes of all are good.
+    /// Signs with `current`, and accepts passes of all keys.
     pub fn new(current: PassKey, older: Vec<PassKey>) -> Result<Self, KeyError> {
         let mut keys = vec![current];
         for key in older {
@@ -175,18 +177,19 @@ impl PassKeys {
         Ok(Self { keys })
     }
 
-    /// The public keys, the signing one first: number and PASERK (`k4.public.…`), for who verifies elsewhere.
+    /// Returns the public keys, the signing one first: number and PASERK (`k4.public.…`), for services that verify
+    /// passes.
     pub fn public_keys(&self) -> Vec<(u32, String)> {
         let paserk = |key: &PassKey| {
             let mut text = String::new();
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = key.public.fmt(&mut text);
             (key.id, text)
         };
         self.keys.iter().map(paserk).collect()
     }
 
-    /// The number of the key that signs.
+    /// Returns the number of the signing key.
     pub fn signing_id(&self) -> u32 {
         self.keys[0].id
     }
@@ -196,7 +199,7 @@ impl PassKeys {
         self.keys[0].mint(grant)
     }
 
-    /// Reads a pass. Order of checks: form of the token, key, signature, form of the claims.
+    /// Verifies and parses a pass. Order of checks: form of the token, key, signature, form of the claims.
     pub fn read(&self, token: &str) -> Result<Grant, PassError> {
         self.verify(token).map(|(_, grant)| grant)
     }
@@ -217,7 +220,8 @@ impl PassKeys {
     }
 }
 
-/// Which key signed. The number alone would not do: what was verified must stay void when a number comes back.
+/// The key that signed. The number alone is not enough: passes of a removed key stay void even if its number comes
+/// back.
 #[derive(Clone, Copy)]
 struct Signer {
     id: u32,
@@ -232,33 +236,33 @@ impl Signer {
     }
 }
 
-/// Mints passes, and reads them with a memory: a pass comes many times, and one verification costs as much as a
-/// hundred look-ups.
+/// Mints passes, and verifies them with a cache: clients send a pass many times, and one verification costs as much as
+/// a hundred look-ups.
 ///
-/// Remembered is only that a key signed a grant: at most 32 768 passes, the least used half forgotten at a time. Texts
-/// that are no pass are never remembered, so no client can wash the memory out with them.
+/// The cache records only that a key signed a grant. It holds at most 32 768 passes, and drops the least used half at
+/// a time. It never stores an invalid text, so no client can flush it with such texts.
 pub struct Passes {
     keys: RwLock<Arc<PassKeys>>,
     cache: Mutex<Cache>,
 }
 
 impl Passes {
-    /// Works with these keys, and remembers nothing yet.
+    /// Creates an empty cache over these keys.
     pub fn new(keys: PassKeys) -> Self {
         Self { keys: RwLock::new(Arc::new(keys)), cache: Mutex::default() }
     }
 
-    /// The keys as they are now.
+    /// Returns the current keys.
     pub fn keys(&self) -> Arc<PassKeys> {
         Arc::clone(&self.keys.read())
     }
 
-    /// Works with other keys from now on. Calls that began before may still go by the old ones.
+    /// Replaces the keys. Calls that began before may still use the old ones.
     pub fn replace_keys(&self, keys: PassKeys) {
         *self.keys.write() = Arc::new(keys);
     }
 
-    /// See [`PassKeys::mint`].
+    /// Mints a pass; see [`PassKeys::mint`].
     pub fn mint(&self, grant: &Grant) -> String {
         self.keys().mint(grant)
     }
@@ -269,7 +273,7 @@ impl Passes {
         let keys = self.keys();
         let digest = Sha256::digest(token.as_bytes()).into();
         let remembered = self.cache.lock().get(&digest);
-        // Judged by the keys of now, so that no order of events lets a pass outlive its key.
+        // Compares with the current keys, so that no order of events lets a pass outlive its key.
         if let Some((signer, grant)) = remembered
             && keys.holds(&signer)
         {
@@ -281,7 +285,7 @@ impl Passes {
     }
 }
 
-/// The claims as they stand in a pass, in this order.
+/// The claims in the order in which a pass has them.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Claims<'a> {
@@ -294,7 +298,7 @@ struct Claims<'a> {
     exp: &'a str,
 }
 
-/// What is signed for a grant.
+/// Returns the text that is signed for a grant.
 fn payload(grant: &Grant) -> String {
     let claims = Claims {
         room: grant.room.as_str(),
@@ -308,7 +312,7 @@ fn payload(grant: &Grant) -> String {
     serde_json::to_string(&claims).unwrap_or_default()
 }
 
-/// The grant of which this is the payload.
+/// Parses a payload to its grant.
 fn grant(text: &str) -> Option<Grant> {
     let claims: Claims<'_> = serde_json::from_str(text).ok()?;
     let grant = Grant {
@@ -319,7 +323,7 @@ fn grant(text: &str) -> Option<Grant> {
         issued_at: rfc3339::parse(claims.iat)?,
         expires_at: rfc3339::parse(claims.exp)?,
     };
-    // One grant, one text: otherwise two readers could differ about what an odd one means.
+    // Refuses any other spelling of the grant: two readers could disagree about its meaning.
     (payload(&grant) == text).then_some(grant)
 }
 
@@ -327,14 +331,14 @@ fn footer(id: u32) -> String {
     format!("{{\"kid\":\"{id}\"}}")
 }
 
-/// The number in a footer that is written just as [`footer`] writes it.
+/// Returns the key number of a footer that is spelt exactly as [`footer`] writes it.
 fn key_id(text: &[u8]) -> Option<u32> {
     let digits = text.strip_prefix(b"{\"kid\":\"")?.strip_suffix(b"\"}")?;
     let id = std::str::from_utf8(digits).ok()?.parse().ok()?;
     (footer(id).as_bytes() == text).then_some(id)
 }
 
-/// Before any work: could this be a pass at all?
+/// Rejects, before any other work, a text that cannot be a pass.
 fn check_bounds(token: &str) -> Result<(), PassError> {
     let fits = token.len() <= TOKEN_BYTES_MAX && token.starts_with(PublicToken::HEADER);
     if fits { Ok(()) } else { Err(PassError::Malformed) }

@@ -1,24 +1,26 @@
 //! A limit per client address, in a table of fixed size.
 //!
 //! The rule is the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; ATM Forum
-//! Traffic Management 4.1, section 4.4.5): every address has the instant until which its calls are paid for. A call
-//! pays for one more interval; it passes unless the address would then be more than a burst ahead of the clock.
+//! Traffic Management 4.1, section 4.4.5). Each address has an instant until which its calls are paid for. A call pays
+//! for one more interval. It passes unless that would put the address more than a burst ahead of the clock.
 //!
 //! # What it promises
-//! - In any window of w an address passes at most `burst + per_minute * w` times. With a burst of two or more, one that
-//!   keeps calling passes exactly so often: instants are kept in fractions of a microsecond, nothing is rounded.
-//! - Who is told to come again after `retry_after_ms` passes then, unless the address called in between.
-//! - An IPv6 address counts as its /64, since that is what one subscriber is given. An IPv4 address counts alone.
+//! - In any window of `w` minutes an address passes at most `burst + per_minute * w` times. With a burst of two or
+//!   more, an address that calls all the time passes exactly so often: instants have fractions of a microsecond, and
+//!   nothing is rounded.
+//! - A call `retry_after_ms` after a refusal passes, unless the address called in between.
+//! - An IPv6 address counts as its /64, since a subscriber is given a /64. An IPv4 address counts alone.
 //! - The table is allocated once, about 1 MiB. One call costs one hash and one look at eight entries.
-//! - A flood from many addresses does not free one that is limited: in a full set the entry that is least limited makes
-//!   room, and that is always one of the flood's as long as fewer than eight of the set are limited more.
+//! - A flood from many addresses does not free an address that is limited. In a full set the entry with the least debt
+//!   makes room, and that is one of the flood's as long as fewer than eight entries of the set have more debt.
 //!
 //! # What it does not promise
-//! - To stop who has more addresses than the table has places, or a whole /48: an address that was forgotten begins anew.
+//! - To stop a client that has more addresses than the table has entries, or a whole /48: a forgotten address starts
+//!   anew.
 //! - Fairness among people behind one address. They share its limit.
 //! - Anything across a restart, or across several servers.
 //!
-//! A clock that stands still gives a burst and no more. One that jumps back costs an address at most a burst's time.
+//! A clock that stands still gives one burst. A clock that jumps back costs an address at most the time of a burst.
 
 use firstcome::core::time::Timestamp;
 use parking_lot::Mutex;
@@ -26,7 +28,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
-/// Addresses that are remembered at once.
+/// The most addresses that are remembered at once.
 pub const ADDRESSES_MAX: usize = SETS * WAYS;
 
 const SETS: usize = 8_192;
@@ -38,18 +40,19 @@ const MINUTE_US: u32 = 60_000_000;
 pub struct RateLimit {
     /// Calls per minute in the long run.
     pub per_minute: NonZeroU32,
-    /// Calls at once after a time of silence.
+    /// Calls at once after a period without calls.
     pub burst: NonZeroU32,
 }
 
 impl RateLimit {
     /// How often one address may join rooms, unless an operator says otherwise.
     pub const JOINS: Self = Self::per_minute(NonZeroU32::new(120).unwrap());
-    /// How often one address may call without a key, unless an operator says otherwise. A visitor asks for the own place
-    /// every few seconds, and hundreds of visitors may share one address.
+    /// How often one address may call without a key, unless an operator says otherwise. A visitor polls every few
+    /// seconds, and hundreds of visitors may share one address.
     pub const CALLS: Self = Self::per_minute(NonZeroU32::new(6_000).unwrap());
 
-    /// So many calls per minute. A quarter of them may come at once: people behind one address may come together.
+    /// Allows so many calls per minute. A quarter of them may come at once, since visitors behind one address may
+    /// arrive together.
     pub const fn per_minute(per_minute: NonZeroU32) -> Self {
         let burst = match NonZeroU32::new(per_minute.get() / 4) {
             Some(burst) => burst,
@@ -68,20 +71,20 @@ pub struct Limited {
 
 /// Counts the calls of every address.
 pub struct Limiter {
-    /// `None` where nothing is limited: then there is no table either.
+    /// `None` if there is no limit: then no table is allocated.
     limited: Option<(Pace, Box<[Mutex<Set>]>)>,
     hasher: RandomState,
 }
 
 impl Limiter {
-    /// A limiter that has seen no client; `None` lets everybody pass. The seed of the hasher must be secret: who knows it
-    /// can choose addresses that share a set.
+    /// Creates a limiter with an empty table; `None` lets every call pass. The seed of the hasher must be secret: a
+    /// client that knows it can choose addresses that share a set.
     pub fn new(limit: Option<RateLimit>, hasher: RandomState) -> Self {
         let table = || (0..SETS).map(|_| Mutex::new([Entry::EMPTY; WAYS])).collect();
         Self { limited: limit.map(|limit| (Pace::new(limit), table())), hasher }
     }
 
-    /// Counts one call of this address, or says when it may come again. A call that is refused is not counted.
+    /// Counts one call of this address, or says when the next call passes. A refused call is not counted.
     pub fn check(&self, address: IpAddr, now: Timestamp) -> Result<(), Limited> {
         let Some((pace, table)) = &self.limited else { return Ok(()) };
         let (set, tag) = self.place(address);
@@ -97,8 +100,8 @@ impl Limiter {
         pace.call(&mut entries[at], now)
     }
 
-    /// The set of an address, and what tells it from others in the set. Two addresses of one set share a tag with a
-    /// chance of 2^-32: then they share a limit, too.
+    /// Returns the set of an address, and its tag within the set. Two addresses of one set share a tag, and so a
+    /// limit, with probability 2^-32.
     fn place(&self, address: IpAddr) -> (usize, u32) {
         let hash = self.hasher.hash_one(match address.to_canonical() {
             IpAddr::V4(address) => (4_u8, u64::from(address.to_bits())),
@@ -110,11 +113,11 @@ impl Limiter {
 
 type Set = [Entry; WAYS];
 
-/// One address. An entry that owes nothing is as good as none: so there is no mark for "free".
+/// The state of one address. An entry without debt equals an unused one, so there is no "free" mark.
 #[derive(Clone, Copy)]
 struct Entry {
     tag: u32,
-    /// What `paid_until_us` leaves over, in the pace's units.
+    /// The fraction of a microsecond beyond `paid_until_us`, in units of the pace.
     fraction: u32,
     paid_until_us: i64,
 }
@@ -125,18 +128,18 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16 && SETS.is_power_of_two() && SETS <= 1 << 32);
 
-/// The entry that has the most credit left.
+/// Returns the index of the entry with the least debt.
 fn least_limited(entries: &Set, pace: &Pace, now: Timestamp) -> usize {
     let debts = entries.iter().map(|entry| pace.debt(entry, now));
     debts.enumerate().min_by_key(|&(_, debt)| debt).map_or(0, |(at, _)| at)
 }
 
-/// The limit in units in which the interval between two calls is a whole number: `unit_per_us` of them make a
-/// microsecond. 7 calls per minute are one in 60 000 000 sevenths of a microsecond.
+/// The limit in units that make the interval between two calls a whole number: a microsecond has `unit_per_us` units.
+/// For 7 calls per minute the interval is 60 000 000 sevenths of a microsecond.
 struct Pace {
     unit_per_us: i64,
     interval: i64,
-    /// A burst's worth of intervals: so far an address may be ahead of the clock.
+    /// How far an address may be ahead of the clock: a burst of intervals.
     ahead_max: i64,
 }
 
@@ -145,17 +148,18 @@ impl Pace {
         let (per_minute, burst) = (limit.per_minute.get(), limit.burst.get());
         let shared = greatest_common_divisor(per_minute, MINUTE_US);
         let interval = i64::from(MINUTE_US / shared);
-        // At most 60 000 000 * 2^32: far below what an i64 holds.
+        // At most 60 000 000 * 2^32, which fits in an `i64`.
         Self { unit_per_us: i64::from(per_minute / shared), interval, ahead_max: interval * i64::from(burst) }
     }
 
-    /// How far the entry is ahead of the clock, in units: from 0 to a burst.
+    /// Returns how far the entry is ahead of the clock, in units: from 0 to a burst.
     fn debt(&self, entry: &Entry, now: Timestamp) -> i64 {
         let ahead_us = entry.paid_until_us.saturating_sub(now.as_us());
         if ahead_us < 0 {
             return 0;
         }
-        // More than a burst is only there after the clock was set back. It counts as a burst, and the product is small.
+        // More than a burst can only follow a clock that was set back. It counts as a burst, which keeps the product
+        // small.
         if self.ahead_max / self.unit_per_us < ahead_us {
             return self.ahead_max;
         }
@@ -166,7 +170,7 @@ impl Pace {
         let debt = self.debt(entry, now);
         let over = debt + self.interval - self.ahead_max;
         let paid = if over <= 0 { debt + self.interval } else { debt };
-        // Written also when refused: after a jump back of the clock the debt must begin to fall.
+        // Also written on a refusal: after a backward jump of the clock the debt must begin to fall.
         entry.paid_until_us = now.as_us() + paid / self.unit_per_us;
         entry.fraction = (paid % self.unit_per_us) as u32;
         if over <= 0 {
@@ -194,7 +198,7 @@ mod tests {
         Limiter::new(Some(RateLimit { per_minute, burst }), draw_hasher())
     }
 
-    /// An instant this long after the start.
+    /// Returns the instant this long after the start.
     fn at(since_us: i64) -> Timestamp {
         Timestamp::from_us(START_US + since_us).unwrap()
     }
@@ -222,7 +226,7 @@ mod tests {
             (500_000, Ok(())),
             (500_000, wait(500)),
             (999_999, wait(1)),
-            // Silence fills up to a burst and no further: 1.5 s of it are three calls.
+            // Without calls the credit grows to a burst and no further: after 1.5 s three calls pass.
             (2_500_000, Ok(())),
             (2_500_000, Ok(())),
             (2_500_000, Ok(())),
@@ -246,7 +250,7 @@ mod tests {
         let limiter = limiter(7, 2); // one in 8 571 428.57… µs
         assert_eq!(limiter.check(address(1), at(0)), Ok(()));
         assert_eq!(limiter.check(address(1), at(0)), Ok(()));
-        // Called at the first whole microsecond at which it passes, every call pays from its exact instant.
+        // Calls come at the first whole microsecond that passes; each call pays from its exact instant.
         for call in 1..=7_000_i64 {
             let due_us = (call * 60_000_000 + 6) / 7;
             assert_eq!(limiter.check(address(1), at(due_us - 1)), wait(1), "call {call}");
@@ -258,7 +262,7 @@ mod tests {
     fn over_ten_minutes_exactly_the_burst_and_the_rate_pass() {
         for (per_minute, burst) in [(120, 30), (7, 3), (1, 2), (59_999, 1_000)] {
             let limiter = limiter(per_minute, burst);
-            let step_us = 997; // Called all the time, at instants that fit nothing.
+            let step_us = 997; // The step divides no interval.
             let mut passed = 0;
             for tick in 0..=600_000_000 / step_us {
                 passed += (0..).take_while(|_| limiter.check(address(1), at(tick * step_us)).is_ok()).count();
@@ -300,7 +304,7 @@ mod tests {
             ("2001:db8:0:1:ffff:ffff:ffff:ffff", wait(1_000)),
             ("2001:db8:0:2::1", Ok(())),
             ("2001:db8:1:1::1", Ok(())),
-            // The network 0:0:c000:201::/64 has the bits of 192.0.2.1 and is not that address.
+            // The network 0:0:c000:201::/64 has the bits of 192.0.2.1, but is another address.
             ("0:0:c000:201::1", Ok(())),
         ];
         for (text, expected) in rows {
@@ -320,7 +324,7 @@ mod tests {
             limiter.check(hot, at(0)).is_ok()
         });
         assert_eq!(hot_checks.count(), 0);
-        // It is as limited as if there had been no flood, and free when it would have been.
+        // It has the same limit as without the flood, and ends at the same time.
         assert_eq!(limiter.check(hot, at(999_999)), wait(1));
         assert_eq!(limiter.check(hot, at(1_000_000)), Ok(()));
         let (_, table) = limiter.limited.as_ref().unwrap();
@@ -345,7 +349,7 @@ mod tests {
         assert_eq!(least_limited(&set, &pace, at(0)), 2);
         set[5] = Entry::EMPTY;
         assert_eq!(least_limited(&set, &pace, at(0)), 5);
-        // All are free by then: any will do.
+        // All are free by then: any entry will do.
         assert_eq!(least_limited(&set, &pace, at(9_000_000)), 0);
     }
 

@@ -1,4 +1,4 @@
-//! Instants as text: RFC 3339 over all years that it can write, 0001 to 9999.
+//! Formats and parses instants as RFC 3339, for its years 0001 to 9999.
 
 use firstcome::core::time::Timestamp;
 use jiff::SignedDuration;
@@ -6,15 +6,15 @@ use jiff::civil::DateTime;
 use jiff::fmt::temporal::Pieces;
 use std::cell::RefCell;
 
-/// The instant from which Unix time counts.
+/// The Unix epoch.
 const EPOCH: DateTime = jiff::civil::datetime(1970, 1, 1, 0, 0, 0, 0);
 
 thread_local! {
-    /// The second that was written last: answers of one moment share it, and it is the slow part.
+    /// The last formatted second: answers of one moment share it, and formatting it is the slow part.
     static SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
 }
 
-/// An instant in UTC, to the microsecond where it has any.
+/// Formats an instant in UTC, with up to six digits of the second's fraction.
 pub fn format(at: Timestamp) -> String {
     let (second, us) = (at.as_us().div_euclid(1_000_000), at.as_us().rem_euclid(1_000_000));
     let mut text = String::with_capacity("9999-12-31T23:59:59.999999Z".len());
@@ -35,9 +35,9 @@ pub fn format(at: Timestamp) -> String {
     text
 }
 
-/// An instant from its text, with `Z` or a numeric offset; `None` for anything that RFC 3339 does not write.
+/// Parses an instant with `Z` or a numeric offset. Returns `None` for any text that RFC 3339 does not allow.
 pub fn parse(text: &str) -> Option<Timestamp> {
-    // jiff reads more than RFC 3339 writes, such as 20300101T00Z or a time zone's name.
+    // jiff accepts more than RFC 3339, such as 20300101T00Z or a time zone's name.
     let byte_at = |at: usize| text.as_bytes().get(at).map(u8::to_ascii_uppercase);
     if [byte_at(4), byte_at(7), byte_at(10), byte_at(13), byte_at(16)] != [b'-', b'-', b'T', b':', b':'].map(Some) {
         return None;

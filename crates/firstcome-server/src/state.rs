@@ -1,4 +1,4 @@
-//! What all handlers share.
+//! The state that all handlers share.
 
 use crate::accept::Limits;
 use crate::address::{self, Forwarders, Proxies};
@@ -24,27 +24,27 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
-/// How a service is set up.
+/// The configuration of a service.
 #[derive(Clone)]
 pub struct Config {
-    /// Who may do what.
+    /// The known keys and their scopes.
     pub keys: Keys,
-    /// Pages of these origins may make public calls; none without it.
+    /// Pages of these origins may make public calls; empty for none.
     pub allow_origins: Vec<HeaderValue>,
-    /// Deadlines and numbers.
+    /// The limits on connections, and the deadlines.
     pub limits: Limits,
-    /// Whose word counts about where a call comes from; no client's without it.
+    /// The proxies whose `X-Forwarded-For` is believed; empty for none.
     pub proxies: Proxies,
-    /// How often one address may join rooms anonymously; as often as it likes without it.
+    /// How often one address may join rooms anonymously; `None` for no limit.
     pub joins: Option<RateLimit>,
-    /// How often one address may call without a valid key; as often as it likes without it.
+    /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
-    /// How much waiting for locks, and holding them, may take.
+    /// The limits on waiting acquires and remembered holds.
     pub locks: LockLimits,
 }
 
 impl Config {
-    /// A service with these keys, and everything else as it is by default.
+    /// Returns the default configuration with these keys.
     pub fn with_keys(keys: Keys) -> Self {
         let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
@@ -52,11 +52,11 @@ impl Config {
     }
 }
 
-/// A service: its store, its settings, its figures.
+/// A service: its store, its configuration, its metrics.
 pub struct App {
     pub(crate) store: Backend,
     pub(crate) auctions: Auctions,
-    /// Whether members and listings are all that is served: then `store` is an empty one, and no client reaches it.
+    /// Whether the service has members and listings only. Then `store` is an empty one that no client reaches.
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
@@ -64,18 +64,18 @@ pub struct App {
     joins: Limiter,
     calls: Limiter,
     pub(crate) forwarders: Forwarders,
-    /// Absent until the first room is made.
+    /// Absent until the first room exists.
     passes: OnceLock<Passes>,
-    /// Whether an operator wants it to stop, though it still serves.
+    /// Whether an operator has announced a stop. The service still serves.
     leaving: AtomicBool,
     draining: watch::Sender<bool>,
-    /// When the stores were last asked whether they answer, and whether they did.
+    /// When the stores were last probed, and whether they answered.
     probe: Mutex<Option<(Instant, bool)>>,
 }
 
-/// Stores that take longer to answer are not ready: a client that asks does not wait much longer himself.
+/// The longest time for the stores to answer a probe: a balancer that asks does not wait much longer.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
-/// For so long it counts that another store has answered, or has not: anybody may ask, without a key.
+/// How long the result of a probe is reused: any client may ask `/readyz`, without a key.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
 fn pass_keys(store: &Backend) -> Option<PassKeys> {
@@ -86,7 +86,7 @@ fn pass_keys(store: &Backend) -> Option<PassKeys> {
 }
 
 impl App {
-    /// A service over a store, with locks in memory.
+    /// Creates a service over an embedded store, with locks in memory.
     ///
     /// Panics if the operating system gives no random bytes.
     pub fn new(store: Embedded, config: Config) -> Self {
@@ -95,15 +95,15 @@ impl App {
         Self::with_locks(store, config, Locks::memory(), HandleKey::new(secret))
     }
 
-    /// A service over a store, with these locks. `handle_key` must live as long as what they hold: beside durable locks
-    /// it is kept where they are. Call within a Tokio runtime.
+    /// Creates a service over an embedded store, with these locks. `handle_key` must live as long as the holds do:
+    /// store it beside durable locks. Call within a Tokio runtime.
     pub fn with_locks(store: Embedded, config: Config, locks: Locks, handle_key: HandleKey) -> Self {
         let auctions = Auctions::over(store.clone());
         Self::of_parts(Backend::Embedded(store), auctions, false, config, locks, handle_key)
     }
 
-    /// One node of a cluster: rooms and coupons over `cluster`, members and listings in the same database, locks on the same Redis.
-    /// All nodes have the same `handle_key`. Call within a Tokio runtime.
+    /// Creates one node of a cluster: rooms and coupons over `cluster`, members and listings in the same database,
+    /// locks on the same Redis. All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_cluster(
         cluster: Cluster,
         auctions: impl AuctionStore + 'static,
@@ -114,8 +114,8 @@ impl App {
         Self::of_parts(Backend::cluster(cluster), Auctions::beyond(auctions), false, config, locks, handle_key)
     }
 
-    /// A service of members and listings alone, over any store of them: the rows of coupons, rooms and locks are answered
-    /// `not_served`. Call within a Tokio runtime.
+    /// Creates a service with members and listings only, over any store of them. It answers `not_served` to the
+    /// endpoints of coupons, rooms and locks. Call within a Tokio runtime.
     ///
     /// Panics if the operating system gives no random bytes.
     pub fn of_auctions(auctions: impl AuctionStore + 'static, config: Config) -> Self {
@@ -163,20 +163,20 @@ impl App {
         }
     }
 
-    /// Takes over the secrets of passes that the store has now.
+    /// Loads the secrets of passes that the store has now.
     fn refresh_passes(&self) {
         let Some(keys) = pass_keys(&self.store) else { return };
         match self.passes.get() {
             Some(passes) => passes.replace_keys(keys),
-            // An operator that sets it at the same time has read the same secrets.
+            // A concurrent call that sets it has read the same secrets.
             None => drop(self.passes.set(Passes::new(keys))),
         }
     }
 
-    /// What makes and reads passes. There is none before the first room.
+    /// Returns the keys that mint and verify passes. `None` before the first room exists.
     ///
-    /// Looks each time whether there is a newer secret: the call that brought it may have been given up before it was
-    /// done, and no other client would tell.
+    /// Checks each time whether the store has a newer secret: the call that made it may have been dropped before it
+    /// ended, and nothing else would announce the secret.
     pub(crate) fn passes(&self) -> Option<&Passes> {
         let known = self.passes.get().map(|passes| passes.keys().signing_id());
         if known != self.store.newest_pass_secret() {
@@ -185,39 +185,39 @@ impl App {
         self.passes.get()
     }
 
-    /// Counts one anonymous join of the client that is behind this call.
+    /// Counts one anonymous join against the client's address.
     pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
-        // Without a connection there is no address: a call within the process.
+        // A call within the process has no connection, so it has no address.
         let Some(peer) = peer else { return Ok(()) };
         self.count(&self.joins, address::client(peer, headers, &self.config.proxies))
     }
 
-    /// Counts one call without a valid key.
+    /// Counts one call without a valid key against its address.
     pub(crate) fn may_call(&self, client: IpAddr) -> Result<(), Problem> {
         self.count(&self.calls, client)
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        // By the clock that no operator sets: after the wall was set back it stands still, and would limit for as long.
+        // Uses a clock that no operator can set: after the wall clock is set back it would stand still, and limit for
+        // as long.
         let now = Timestamp::clamped_us(self.store.steady().as_us());
         limiter.check(client, now).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
         })
     }
 
-    /// Makes `/readyz` say no, so that a balancer sends no further clients, while everything is served as before.
+    /// Makes `/readyz` answer 503, so that a balancer sends no further clients. Calls are served as before.
     pub fn announce_stop(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
 
-    /// Makes `/readyz` say no, so that a balancer sends no client any more, and sends away a client that waits for a lock:
-    /// no client waits longer than the service drains, and who is told at once finds another one. [`crate::serve`] does it
-    /// when it is told to stop.
+    /// Makes `/readyz` answer 503, and ends all waits for locks. No client then waits longer than the service drains,
+    /// and each can turn to another node at once. [`crate::serve`] calls this when it is told to stop.
     pub fn begin_drain(&self) {
         self.draining.send_replace(true);
     }
 
-    /// Why the service should get no requests, if it should not.
+    /// Returns the reason why the service should get no requests, if there is one.
     pub(crate) fn unready(&self) -> Option<&'static str> {
         if self.leaving.load(Ordering::Relaxed) || *self.draining.borrow() {
             return Some("draining");
@@ -228,20 +228,20 @@ impl App {
         self.faults().first().map(|open| open.fault.kind.code())
     }
 
-    /// The faults that stop a part of the stores, and are open now.
+    /// Returns the open faults of the stores.
     pub(crate) fn faults(&self) -> Vec<OpenFault> {
         let [store, auctions] = [self.store.faults(), self.auctions.faults()];
         [store.open(), auctions.open()].concat()
     }
 
-    /// Whether the stores can be reached. Those of this process can; others are asked, auctions for what no client has, once in
-    /// [`PROBE_COUNTS`] however many want to know.
+    /// Whether the stores answer. An embedded store always does. Others are probed at most once in [`PROBE_COUNTS`],
+    /// with the balance of a member that needs not exist.
     pub(crate) async fn stores_answer(&self) -> bool {
         if !self.is_auctions_alone && self.store.as_embedded().is_some() {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
-        // A client that comes meanwhile waits for the same answer.
+        // A concurrent caller waits here for the same answer.
         let mut probe = self.probe.lock().await;
         if let Some((at, answers)) = *probe
             && at.elapsed() < PROBE_COUNTS
@@ -255,7 +255,7 @@ impl App {
         answers
     }
 
-    /// The rows that are not served here, by the beginnings of their paths.
+    /// Returns the path prefixes of the endpoints that this service does not provide.
     pub(crate) const fn lacks(&self) -> &'static [&'static str] {
         if self.is_auctions_alone {
             return &["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];

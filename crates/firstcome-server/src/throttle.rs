@@ -1,10 +1,10 @@
-//! Warnings that a flood would repeat: at most one a second of each kind, which says how many were left out.
+//! Limits warnings that a flood would repeat: at most one a second of each kind, with the number that were left out.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Between two warnings of one kind.
+/// The pause between two warnings of one kind.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// One kind of warning.
@@ -18,8 +18,8 @@ struct State {
 }
 
 impl Throttle {
-    /// The number of warnings that were left out since the last one, if this one may be logged. `None` counts it as
-    /// left out.
+    /// Returns the number of warnings left out since the last one, if this one may be logged. `None` counts it as left
+    /// out.
     pub(crate) fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }

@@ -5,14 +5,14 @@ use std::fmt;
 /// Host and port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Host {
-    /// The name, or an address of version 4 or 6 without brackets.
+    /// The host name, or an IPv4 or IPv6 address without brackets.
     pub name: Box<str>,
     /// The port.
     pub port: u16,
 }
 
 impl Host {
-    /// From its parts.
+    /// Makes a host from its parts.
     pub fn new(name: impl Into<Box<str>>, port: u16) -> Self {
         Self { name: name.into(), port }
     }
@@ -25,18 +25,18 @@ impl fmt::Display for Host {
     }
 }
 
-/// `[user:password@]host[:port][,host[:port]…]`, read.
+/// The parts of `[user:password@]host[:port][,host[:port]…]`.
 pub struct Authority {
     /// The user, if one is named.
     pub user: Option<String>,
     /// The password, if there is one.
     pub password: Option<String>,
-    /// At least one.
+    /// The hosts; at least one.
     pub hosts: Vec<Host>,
 }
 
 impl Authority {
-    /// What is wrong is told without user and password.
+    /// Parses an authority; `port` is the default port. The error text contains no user and no password.
     pub fn read(text: &str, port: u16) -> Result<Self, &'static str> {
         let (user, hosts) = text.rsplit_once('@').unwrap_or(("", text));
         let (user, password) = user.split_once(':').unwrap_or((user, ""));
@@ -58,7 +58,7 @@ impl Authority {
     }
 }
 
-/// Reads `%3A` as `:`.
+/// Decodes percent escapes: `%3A` is `:`.
 pub fn decoded(text: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,9 +1,9 @@
-//! What goes out of a store and into another one, row by row, with nothing lost and every rule kept: the rows, and
-//! ([`Intake`]) the rules by which they come in, in any store.
+//! The rows of an export, and ([`Intake`]) the rules by which an import puts them into any store. An export and an
+//! import lose nothing, and keep every rule.
 //!
 //! # Order
-//! What a row names comes before it: a coupon before its claims, a room before its tickets, listings before records before
-//! bids. Claims come by their serials, tickets by their numbers.
+//! Each row comes after the rows that it names: a coupon before its claims, a room before its tickets, listings before
+//! records before bids. Claims come in the order of serials, tickets in the order of numbers.
 
 mod auction;
 mod intake;
@@ -23,90 +23,90 @@ use firstcome_core::points::{self, Record};
 use firstcome_core::room::{self as core_room, Departure, Join, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
 
-/// A coupon on its way out or in.
+/// A coupon in an export or import.
 #[derive(Clone, Debug)]
 pub struct ArchivedCoupon {
     /// Its name.
     pub name: CouponName,
     /// Its settings.
     pub settings: CouponSettings,
-    /// The secret of its codes, and from which serial on they are bound to their claims. Of a coupon that came from a version
-    /// without such codes: [`VoucherKey::unbound`]. The serials after those that come in have bound codes in any case.
+    /// The secret of its codes, and the first serial whose code is bound to its claim. For a coupon from a version
+    /// without bound codes: [`VoucherKey::unbound`]. The serials after the imported ones have bound codes in any case.
     pub voucher_key: VoucherKey,
     /// When it was deleted, if it was.
     pub deleted_at: Option<Timestamp>,
 }
 
-/// A claim on its way out.
+/// A claim in an export.
 #[derive(Clone, Debug)]
 pub struct ArchivedClaim {
-    /// Of which coupon.
+    /// The coupon.
     pub coupon: CouponName,
-    /// Place and instant.
+    /// The serial and the instant.
     pub issued: Issued,
-    /// Whose.
+    /// The claimant.
     pub user: UserId,
-    /// What it carries.
+    /// The attributes of the claim.
     pub attributes: Option<Attributes>,
     /// The request that made it, if it carried a key.
     pub request: Option<RequestId>,
     /// When it was redeemed, and by which request, if it was.
     pub redeemed: Option<(Timestamp, Option<RequestId>)>,
-    /// Its code, as the coupon's key makes it.
+    /// Its code, made with the coupon's key.
     pub code: VoucherCode,
 }
 
-/// A claim that comes in. What is left out is filled in: the next serial.
+/// A claim in an import. A missing serial means the next one.
 #[derive(Clone, Debug)]
 pub struct IncomingClaim {
-    /// Of which coupon.
+    /// The coupon.
     pub coupon: CouponName,
-    /// Its place, if the source knows it: it must then be the next one.
+    /// Its serial, if the source has it: it must then be the next one.
     pub serial: Option<Serial>,
     /// When it was issued.
     pub issued_at: Timestamp,
-    /// Whose.
+    /// The claimant.
     pub user: UserId,
-    /// What it carries.
+    /// The attributes of the claim.
     pub attributes: Option<Attributes>,
     /// The request that made it.
     pub request: Option<RequestId>,
     /// When it was redeemed, and by which request.
     pub redeemed: Option<(Timestamp, Option<RequestId>)>,
-    /// Its code, if the source knows it: it must then be ours.
+    /// Its code, if the source has it: the coupon's key must then make the same code.
     pub code: Option<String>,
 }
 
-/// A listing on its way out or in.
+/// A listing in an export or import.
 #[derive(Clone, Debug)]
 pub struct ArchivedListing {
-    /// All that is known of it, except for the highest bid, which is its last.
+    /// The state of the listing without its highest bid, which is its last bid.
     pub standing: ListingStanding,
     /// The request that bought it, if it carried a key.
     pub sale_request: Option<RequestId>,
 }
 
-/// A bid on its way out or in.
+/// A bid in an export or import.
 #[derive(Clone, Debug)]
 pub struct ArchivedBid {
-    /// Of which listing.
+    /// The listing.
     pub listing: ListingName,
-    /// The bid, and what it did.
+    /// The bid and its effects.
     pub placed: PlacedBid,
     /// The request that made it, if it carried a key.
     pub request: Option<RequestId>,
 }
 
-/// A movement of points on its way out or in. Members are what their records make them.
+/// A movement of points in an export or import. The records of a member determine its balance.
 #[derive(Clone, Debug)]
 pub struct ArchivedRecord {
     /// The movement.
     pub record: Record,
-    /// The request that made it, if it was one for just this and carried a key.
+    /// The request that made it, if the request made only this movement and carried a key.
     pub request: Option<RequestId>,
 }
 
-/// A room on its way out or in. Its tickets follow, one for every number from `first` to `drawn`.
+/// A room in an export or import. Its tickets follow, one for every number from `first` to `drawn`.
 #[derive(Clone, Debug)]
 pub struct ArchivedRoom {
     /// Its name.
@@ -117,60 +117,60 @@ pub struct ArchivedRoom {
     pub ticket_key: TicketKey,
     /// Whether an operator closed it.
     pub is_closed: bool,
-    /// Numbers before it are void.
+    /// The first valid number; numbers before it are void.
     pub first: u32,
-    /// The line has reached all before it.
+    /// The line has reached all numbers before this one.
     pub reached: u32,
-    /// The highest number that may have been drawn; `first - 1` if none.
+    /// The highest number that may have been drawn; `first - 1` if none was.
     pub drawn: u32,
-    /// The highest admission.
+    /// The highest number of an admission.
     pub admissions: u64,
 }
 
-/// The slot of a ticket on its way out or in.
+/// The slot of a ticket in an export or import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArchivedSlot {
-    /// Which admission.
+    /// The number of the admission.
     pub admission: u64,
-    /// When.
+    /// The instant of the admission.
     pub admitted_at: Timestamp,
-    /// Whether its pass was minted; else it waits to be taken.
+    /// Whether the visitor took the slot; otherwise it is still offered.
     pub is_taken: bool,
     /// When it ends, by the wall clock.
     pub until: Timestamp,
 }
 
-/// A ticket, or several of which nothing is known, on their way out or in.
+/// The state of a ticket, or of a run of unknown tickets, in an export or import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TicketState {
-    /// It waits, or is inside.
+    /// It waits in line or has a slot.
     Living {
-        /// By whom it was drawn.
+        /// The join that drew it.
         join: Join,
-        /// When, if that is known.
+        /// The instant of the join, if it is known.
         joined_at: Option<Timestamp>,
         /// Its slot, if it has one.
         slot: Option<ArchivedSlot>,
     },
-    /// It is gone.
+    /// It ended.
     Gone(Departure),
-    /// All from this one to the given number were perhaps drawn, and nothing is known of them: a caller that has such a ticket has its
-    /// place.
+    /// All numbers from this ticket's to the given one may have been drawn, and nothing is known of them. A visitor
+    /// that has such a ticket keeps its place.
     Lost(TicketNumber),
 }
 
-/// A ticket on its way out or in.
+/// A ticket in an export or import.
 #[derive(Clone, Debug)]
 pub struct ArchivedTicket {
-    /// Of which room.
+    /// The room.
     pub room: RoomName,
     /// Its number.
     pub number: TicketNumber,
-    /// What is known of it.
+    /// Its state.
     pub state: TicketState,
 }
 
-/// A room, or the next of its tickets, on its way out.
+/// A room, or the next ticket of it, in an export.
 #[derive(Clone, Debug)]
 pub enum ArchivedLine {
     /// A room.
@@ -179,11 +179,11 @@ pub enum ArchivedLine {
     Ticket(Box<ArchivedTicket>),
 }
 
-/// What all nodes of a deployment know and no other caller, or the service of a directory: keys of callers as digests, what signs
-/// the handles of locks.
+/// A secret that all nodes of a deployment, or the service of a directory, share: digests of callers' keys, and the key
+/// that signs lock handles.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ArchivedSecret {
-    /// Under which name.
+    /// The name of the secret.
     pub name: String,
     /// The secret.
     pub bytes: [u8; 32],
@@ -195,7 +195,7 @@ impl std::fmt::Debug for ArchivedSecret {
     }
 }
 
-/// One row that comes in.
+/// One row of an import.
 #[derive(Clone, Debug)]
 pub enum Incoming {
     /// A coupon.
@@ -218,55 +218,55 @@ pub enum Incoming {
     Secret(ArchivedSecret),
 }
 
-/// Why something cannot come in. Nothing of the whole import is kept then.
+/// Why an import fails. Nothing of the import is kept then.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// A coupon of that name is there already, with other settings, another secret, or claims.
+    /// A coupon of that name exists, with other settings, another secret, or claims.
     #[error("coupon {0} is there already and differs")]
     CouponDiffers(CouponName),
-    /// A coupon of that name is there already.
+    /// A coupon of that name exists.
     #[error("coupon {0} is there already: import where it is not")]
     CouponThere(CouponName),
-    /// A claim of a coupon that is neither there nor came before.
+    /// A claim of a coupon that neither exists nor came before.
     #[error("there is no coupon {0}: put it first, or import the JSON lines that carry it")]
     UnknownCoupon(CouponName),
     /// The claim breaks a rule.
     #[error("coupon {coupon}, serial {}: {}", serial.get(), damage.as_str())]
     Broken {
-        /// Which coupon.
+        /// The coupon.
         coupon: CouponName,
-        /// Which claim.
+        /// The serial of the claim.
         serial: Serial,
-        /// Which rule.
+        /// The broken rule.
         damage: coupon::Damage,
     },
     /// The claim's code was made with another secret: its holder could never redeem it here.
     #[error("coupon {coupon}, serial {}: the code was made with another secret; import the JSON lines, which carry it", serial.get())]
     OtherCode {
-        /// Which coupon.
+        /// The coupon.
         coupon: CouponName,
-        /// Which claim.
+        /// The serial of the claim.
         serial: Serial,
     },
-    /// The claim was redeemed before it was issued, or, without an instant of its own, before it came in.
+    /// The claim was redeemed before it was issued. A claim without its own instant counts as issued at the import.
     #[error("coupon {coupon}, serial {}: redeemed before it was issued", serial.get())]
     RedeemedTooEarly {
-        /// Which coupon.
+        /// The coupon.
         coupon: CouponName,
-        /// Which claim.
+        /// The serial of the claim.
         serial: Serial,
     },
-    /// A room of that name is there already, or comes twice.
+    /// A room of that name exists, or comes twice.
     #[error("room {0} is there already: import where it is not")]
     RoomThere(RoomName),
     /// A ticket of a room that did not come before.
     #[error("there is no room {0}: it must come before its tickets")]
     UnknownRoom(RoomName),
-    /// What stands in the line of a room cannot be.
+    /// The line of a room has impossible numbers.
     #[error("room {room}: {says}")]
     BrokenRoom {
-        /// Which room.
+        /// The room.
         room: RoomName,
         /// What is wrong.
         says: &'static str,
@@ -274,33 +274,33 @@ pub enum ImportError {
     /// A ticket or its slot breaks a rule.
     #[error("room {room}, number {}: {}", number.get(), damage.as_str())]
     BrokenTicket {
-        /// Which room.
+        /// The room.
         room: RoomName,
-        /// Which ticket.
+        /// The number of the ticket.
         number: TicketNumber,
-        /// Which rule.
+        /// The broken rule.
         damage: core_room::Damage,
     },
-    /// Not all tickets of a room have come.
+    /// Some tickets of a room are missing.
     #[error("room {room}: tickets up to number {drawn} were drawn, and those from {next} on did not come")]
     TicketsMissing {
-        /// Which room.
+        /// The room.
         room: RoomName,
-        /// The first one that is missing.
+        /// The first missing number.
         next: u32,
-        /// The last one that was drawn.
+        /// The last number that was drawn.
         drawn: u32,
     },
-    /// Other secrets sign passes here.
+    /// Other secrets sign passes in this store.
     #[error("there are rooms already, whose passes other secrets sign: import where there are none")]
     PassSecretsDiffer,
-    /// Another secret is kept under that name.
+    /// Another secret has that name in this store.
     #[error(
         "another {0} is there already: import where no service was started yet, or export coupon by coupon (--coupon), which \
          carries none"
     )]
     SecretDiffers(String),
-    /// There are members or listings, and theirs cannot be mixed with others.
+    /// The store has members or listings already, and the imported ones cannot be mixed with them.
     #[error("there are members or listings already: import where there are none")]
     AuctionsThere,
     /// A listing came twice.
@@ -309,25 +309,25 @@ pub enum ImportError {
     /// A record or a bid of a listing that did not come before.
     #[error("there is no listing {0}: it must come before its bids and records")]
     UnknownListing(ListingName),
-    /// A bid of a member of whom no record came before.
+    /// A bid of a member without an earlier record.
     #[error("there is no member {0}: records must come before bids")]
     UnknownMember(MemberName),
-    /// The record is not one that follows those before it.
+    /// The record does not follow the records before it.
     #[error("member {member}, record {number}: {}", damage.as_str())]
     BrokenRecord {
-        /// Of which member.
+        /// The member.
         member: MemberName,
-        /// Which record.
+        /// The number of the record.
         number: u64,
         /// What is wrong with it.
         damage: points::Damage,
     },
-    /// All of it together breaks an invariant.
+    /// The imported auctions together break an invariant.
     #[error("{invariant}: {example}")]
     AuctionsBroken {
-        /// Which invariant.
+        /// The invariant.
         invariant: &'static str,
-        /// Where.
+        /// An example of where it is broken.
         example: String,
     },
     /// The store cannot be written.

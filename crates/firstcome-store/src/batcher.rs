@@ -1,9 +1,10 @@
-//! What waits for the same round trip is served together: all that arrives while one round trip is under way goes into the next.
+//! Serves requests together that wait for the same round trip. All requests that arrive during one round trip go into
+//! the next one.
 //!
 //! # Invariants
 //! - An item is in at most one batch, and batches are in the order of arrival.
-//! - While items wait, a caller serves them, or a call of [`Batcher::push`] has told its caller to do so.
-//! - A caller that stops in the middle leaves no item behind that no caller serves: the last one drops what waits.
+//! - While items wait, a server works on them, or a call of [`Batcher::push`] has told its caller to start one.
+//! - A server that stops early leaves no item without a server: the last server to stop drops the waiting items.
 
 use crate::error::StoreError;
 use parking_lot::Mutex;
@@ -14,8 +15,8 @@ use std::time::Duration;
 /// When to come back to a full batcher.
 const FULL_RETRY: Duration = Duration::from_millis(250);
 
-/// A bounded queue that callers serve while it is not empty. One more caller may serve while a whole batch waits: the next round trip
-/// then begins before the one before it has ended.
+/// A bounded queue that servers empty. Another server may join while a whole batch waits: its round trip then begins
+/// before the earlier one has ended.
 pub struct Batcher<T> {
     queue: Mutex<Queue<T>>,
     waiting_max: usize,
@@ -31,31 +32,32 @@ struct Queue<T> {
 /// Whether the caller of [`Batcher::push`] must serve, or spawn a task that does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Service {
-    /// Enough callers serve.
+    /// Enough servers are at work.
     UnderWay,
-    /// No caller serves yet, or one more is needed.
+    /// No server is at work, or one more is needed.
     Wanted,
 }
 
-/// A caller that serves: an iterator of batches. Dropped before it has returned `None`, it counts as stopped in the middle.
+/// One server: an iterator of batches. Dropping it before it has returned `None` counts as stopping early.
 pub struct Serving<'a, T> {
     batcher: &'a Batcher<T>,
     is_done: bool,
 }
 
 impl<T> Batcher<T> {
-    /// At most `waiting_max` items wait, `batch_max` of them are one batch, and `servers_max` callers serve.
+    /// Makes a batcher: at most `waiting_max` items wait, a batch has at most `batch_max` items, and at most
+    /// `servers_max` servers work.
     pub const fn new(waiting_max: usize, batch_max: usize, servers_max: u32) -> Self {
         let queue = Queue { waiting: VecDeque::new(), servers: 0 };
         Self { queue: Mutex::new(queue), waiting_max, batch_max, servers_max }
     }
 
-    /// One caller serves, and a batch is all that waits. Callers bound the number of items by other means.
+    /// Makes a batcher with one server, whose batch is all that waits. The callers must bound the number of items.
     pub const fn unbounded() -> Self {
         Self::new(usize::MAX, usize::MAX, 1)
     }
 
-    /// Adds an item. No IO.
+    /// Adds an item. No I/O.
     ///
     /// # Errors
     /// [`StoreError::Overloaded`] if too many items wait; the item is dropped.
@@ -71,12 +73,12 @@ impl<T> Batcher<T> {
         Ok(if is_wanted { Service::Wanted } else { Service::UnderWay })
     }
 
-    /// Serves. Call it once for each [`Service::Wanted`].
+    /// Starts to serve. Call it once for each [`Service::Wanted`].
     pub const fn serve(&self) -> Serving<'_, T> {
         Serving { batcher: self, is_done: false }
     }
 
-    /// The next batch; empty if no item waits, or if another caller is enough for those that wait.
+    /// Takes the next batch. Empty if no item waits, or if another server is enough for those that wait.
     fn take(&self) -> Vec<T> {
         let mut queue = self.queue.lock();
         let count = queue.waiting.len().min(self.batch_max);
@@ -88,7 +90,7 @@ impl<T> Batcher<T> {
         queue.waiting.drain(..count).collect()
     }
 
-    /// A caller has stopped in the middle.
+    /// Handles a server that stops early.
     fn abandon(&self) {
         let mut queue = self.queue.lock();
         queue.servers -= 1;
@@ -98,7 +100,7 @@ impl<T> Batcher<T> {
     }
 }
 
-/// The batches, in the order of arrival. After `None` this caller no longer serves.
+/// Yields the batches in the order of arrival. After `None` this server is done.
 impl<T> Iterator for Serving<'_, T> {
     type Item = Vec<T>;
 

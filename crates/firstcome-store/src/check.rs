@@ -1,30 +1,30 @@
-//! Findings of a check of stored rows, for every store.
+//! The result of checking an invariant on stored rows, for every store.
 
 pub mod auction;
 
-/// Breaches of one kind that are named; more are only counted.
+/// The most breaches of one invariant that are named; further ones are only counted.
 const NAMED_BREACHES_MAX: usize = 20;
 
-/// One invariant, and what became of it.
+/// One invariant, and the result of its check.
 #[derive(Clone, Debug)]
 pub struct Check {
     /// The invariant in words.
     pub invariant: &'static str,
-    /// On how many things it was checked.
+    /// How many rows or objects were checked.
     pub checked: u64,
-    /// How many break it.
+    /// How many of them break it.
     pub breaches: u64,
-    /// The first of them.
+    /// The first breaches.
     pub examples: Vec<String>,
 }
 
 impl Check {
-    /// An invariant that was checked on nothing yet.
+    /// Makes the check of an invariant, with nothing checked yet.
     pub const fn new(invariant: &'static str) -> Self {
         Self { invariant, checked: 0, breaches: 0, examples: Vec::new() }
     }
 
-    /// Counts one thing, and names it if the invariant does not hold for it.
+    /// Counts one object, and names it if the invariant does not hold for it.
     pub fn check(&mut self, holds: bool, breach: impl FnOnce() -> String) {
         self.checked += 1;
         if !holds {
@@ -35,7 +35,7 @@ impl Check {
         }
     }
 
-    /// Adds what was checked elsewhere; one example stands for all its breaches.
+    /// Adds the counts of another check; one example stands for all its breaches.
     pub fn add(&mut self, checked: u64, breaches: u64, example: impl FnOnce() -> String) {
         self.checked += checked;
         self.breaches += breaches;

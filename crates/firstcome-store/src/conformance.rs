@@ -1,20 +1,21 @@
-//! What every adapter promises, as tests that any adapter can run.
+//! The conformance suites: the promises of every adapter, as tests that any adapter can run.
 //!
-//! An adapter proves itself in a test of its own, on a runtime with several threads:
+//! An adapter runs a suite in a test of its own, on a runtime with several threads:
 //!
 //! ```text
 //! conformance::coupon(|clock: Arc<ManualClock>| async move { MyStore::open(clock) }).await;
 //! ```
 //!
-//! The rules of `firstcome-core` are the oracle: the suite never says twice what a rule is, it compares. It panics at
-//! the first breach and names what was asked, what came back and, where chance chose the commands, the seed.
+//! The rules of `firstcome-core` are the oracle: the suite does not repeat a rule, it compares with it. It panics at
+//! the first difference. The message names the command, the reply and, for random commands, the seed.
 //!
 //! # What it needs
-//! - A store whose clock is the [`ManualClock`](crate::edge::ManualClock) that the suite hands over: boundaries are
-//!   tested to the microsecond, and no test waits for time to pass. For locks and auctions a way to let time pass, see
-//!   [`LetPass`]: their store may be a server with a clock of its own.
-//! - Room for 1 000 commands at once: a store that answers `Overloaded` below that fails. For auctions see [`AuctionSizes`].
-//! - Nothing of the machine: no file, no clock, no network. A suite that hangs is stopped by the test that runs it.
+//! - A store on the [`ManualClock`](crate::edge::ManualClock) that the suite passes in: boundaries are tested to the
+//!   microsecond, and no test waits for time to pass. For locks and auctions a way to let time pass, see [`LetPass`]:
+//!   their store may be a server with its own clock.
+//! - Capacity for 1 000 commands at once: a store that replies `Overloaded` below that fails. For auctions see
+//!   [`AuctionSizes`].
+//! - Nothing of the machine: no file, no clock, no network. The test that runs a suite must stop it if it hangs.
 
 mod auction;
 mod coupon;
@@ -34,10 +35,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Commands that the suite has under way at once at most.
+/// The most commands that the suite has under way at once.
 const COMMANDS_AT_ONCE: usize = 1_000;
 
-/// A clock that a test moves by hand, from an instant in 2027 on, and the way in which the suite moves it.
+/// Makes a clock that a test moves by hand, beginning in 2027, and the function by which the suite moves it.
 pub fn manual_clock() -> (Arc<ManualClock>, LetPass) {
     let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_800_000_000_000_000)));
     let moved = Arc::clone(&clock);
@@ -48,7 +49,7 @@ pub fn manual_clock() -> (Arc<ManualClock>, LetPass) {
     (clock, pass)
 }
 
-/// Runs all futures at once, each in a task of its own, and gives their results in the order of the futures.
+/// Runs each future in its own task, all at once, and returns their results in the order of the futures.
 async fn all<T: Send + 'static>(futures: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>) -> Vec<T> {
     let tasks: Vec<_> = futures.into_iter().map(tokio::spawn).collect();
     let mut results = Vec::with_capacity(tasks.len());
@@ -61,7 +62,7 @@ async fn all<T: Send + 'static>(futures: impl IntoIterator<Item = impl Future<Ou
     results
 }
 
-/// Polls a future a few times and then drops it, wherever it stands.
+/// Polls a future at most `polls` times, and then drops it.
 async fn give_up_after<T>(polls: u64, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..polls {

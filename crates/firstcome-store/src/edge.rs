@@ -1,4 +1,4 @@
-//! Reads time and chance from the machine. Nothing else in the library does.
+//! Reads time and randomness from the machine. Nothing else in the library does.
 
 pub mod rng;
 
@@ -8,21 +8,22 @@ use std::hash::RandomState;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What time it is for a store. Must never fall: a refusal like "expired" would else be contradicted later.
+/// The clock of a store. It must never go back: otherwise a later answer could contradict a refusal like "expired".
 pub trait Clock: Send + Sync {
-    /// The current instant by the wall; never earlier than one that was given before.
+    /// Returns the current instant by the wall clock; never earlier than an instant that was returned before.
     fn now(&self) -> Timestamp;
 
-    /// The current instant on a clock that no caller can set. It may begin anywhere in every process.
+    /// Returns the current instant on a clock that cannot be set. It may begin anywhere in every process.
     fn steady(&self) -> Steady;
 
-    /// Both.
+    /// Returns both instants.
     fn both(&self) -> Now {
         Now { wall: self.now(), steady: self.steady() }
     }
 }
 
-/// The machine's clocks. When an operator sets the wall clock back it stands still until the old time is reached again.
+/// The machine's clocks. If the machine's wall clock is set back, this one stands still until the old time is reached
+/// again.
 pub struct SystemClock {
     last_us: AtomicI64,
     started: Instant,
@@ -49,9 +50,9 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's wall clock as it is, also after a caller has set it back: what several processes agree on. For locks
-/// only, whose rules bear it. (A clock that stands still until the old time is reached again, as [`SystemClock`] does,
-/// would in one process call holds over that another has just granted.)
+/// The machine's wall clock as it is, even after it was set back: several processes agree on it. For locks only, whose
+/// rules allow that. (A clock that stands still, as [`SystemClock`] does, would make one process take holds for ended
+/// that another has just granted.)
 #[derive(Default)]
 pub struct SharedClock {
     own: SystemClock,
@@ -69,37 +70,37 @@ impl Clock for SharedClock {
     }
 }
 
-/// A clock that stands where it is put, for tests and simulations.
+/// A clock that tests and simulations set by hand.
 pub struct ManualClock {
     now_us: AtomicI64,
-    /// What the steady clock shows less than the wall: a caller may have set the wall.
+    /// By how much the steady clock is behind the wall clock, which a test may have set.
     stepped_us: AtomicI64,
 }
 
 impl ManualClock {
-    /// A clock that shows this instant.
+    /// Makes a clock that shows this instant.
     pub const fn new(now: Timestamp) -> Self {
         Self { now_us: AtomicI64::new(now.as_us()), stepped_us: AtomicI64::new(0) }
     }
 
-    /// Lets time pass until this instant; a move backwards has no effect, as with every [`Clock`].
+    /// Advances the clock to this instant; an earlier instant has no effect, as with every [`Clock`].
     pub fn set(&self, now: Timestamp) {
         self.now_us.fetch_max(now.as_us(), Ordering::SeqCst);
     }
 
-    /// Lets so much time pass.
+    /// Advances the clock by this time.
     pub fn pass_ms(&self, ms: u64) {
         self.now_us.fetch_add(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// Sets the wall clock forward, while no time passes.
+    /// Sets the wall clock forward, while the steady clock stands still.
     pub fn step_forward_ms(&self, ms: u64) {
         self.pass_ms(ms);
         self.stepped_us.fetch_add(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
 
-    /// Sets the wall clock back: as with every [`Clock`] it stands still until the old time is reached again. Returns
-    /// when so much time has passed, which the steady clock shows and the wall does not.
+    /// Acts like a wall clock that was set back: it stands still until the old time is reached again. Returns at that
+    /// moment; only the steady clock shows the time that has passed.
     pub fn stand_ms(&self, ms: u64) {
         self.stepped_us.fetch_sub(i64::try_from(ms * 1_000).unwrap_or(i64::MAX), Ordering::SeqCst);
     }
@@ -125,7 +126,7 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// Measures how long something takes. For figures only: no rule rests on it.
+/// Measures how long something takes. For statistics only: no rule depends on it.
 #[derive(Clone, Copy)]
 pub struct Stopwatch(Instant);
 
@@ -142,20 +143,20 @@ impl Stopwatch {
     }
 }
 
-/// A fresh secret seed for an index.
+/// Draws a fresh secret seed for an index.
 #[expect(clippy::disallowed_methods, reason = "this is the edge where hash seeds are drawn")]
 pub fn draw_hasher() -> RandomState {
     RandomState::new()
 }
 
-/// 64 random bits: for an id that no other process has.
+/// Draws 64 random bits, for an id that no other process has.
 pub fn draw_id() -> Result<u64, Fault> {
     let mut id = [0; 8];
     id.copy_from_slice(&draw_secret()?[..8]);
     Ok(u64::from_le_bytes(id))
 }
 
-/// 32 secret random bytes of the operating system.
+/// Draws 32 secret random bytes from the operating system.
 pub fn draw_secret() -> Result<[u8; 32], Fault> {
     let mut secret = [0; 32];
     match getrandom::fill(&mut secret) {
@@ -164,13 +165,14 @@ pub fn draw_secret() -> Result<[u8; 32], Fault> {
     }
 }
 
-/// A random number, for pauses that are to differ from those of others.
+/// Draws a random number, to spread the pauses of different processes.
 pub fn draw_chance() -> u32 {
-    // Without chance everybody pauses the longest: slower, and still right.
+    // Without randomness every pause is the longest: slower, and still correct.
     getrandom::u32().unwrap_or(u32::MAX)
 }
 
-/// A random time from half of this to all of it, so that many who failed at once do not come back at once.
+/// Draws a random time from half of `longest` to all of it, so that many callers that failed at once do not return at
+/// once.
 pub fn draw_pause(longest: Duration) -> Duration {
     let half = longest / 2;
     half + half.mul_f64(f64::from(draw_chance()) / f64::from(u32::MAX))

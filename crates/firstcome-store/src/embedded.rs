@@ -1,8 +1,9 @@
-//! The embedded store: the rules, one writer, and answers from memory when they are durable.
+//! The embedded store: the rules, one writer, and replies from memory for what is durable.
 //!
-//! A command goes through a bounded queue to the one writer ([`engine`]), which judges everything that has arrived, commits
-//! it in one transaction and answers then. Answers that rest on durable claims alone (sold out, already issued, a
-//! repeated request) are given by the caller's own thread under a read lock, without queue, file or allocation.
+//! A command goes through a bounded queue to the one writer ([`engine`]). The writer decides everything that has
+//! arrived, commits it in one transaction, and then replies. Some replies rest on durable claims alone: sold out,
+//! already issued, a repeated request. The caller's own thread gives these under a read lock, without queue, file or
+//! allocation.
 
 mod auction;
 mod auction_port;
@@ -46,10 +47,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Under what name the fault of the store itself is listed.
+/// The object name of faults of the store itself.
 const FAULTY_STORE: &str = "store";
 
-/// A coupon as it comes back from where it was stored.
+/// A coupon that is loaded from where it was stored.
 pub struct StoredCoupon {
     /// The store's number for it.
     pub id: CouponId,
@@ -61,7 +62,7 @@ pub struct StoredCoupon {
     pub coupon: Coupon,
 }
 
-/// A room as it comes back from where it was stored.
+/// A room that is loaded from where it was stored.
 pub struct StoredRoom {
     /// The store's number for it.
     pub id: RoomId,
@@ -73,15 +74,15 @@ pub struct StoredRoom {
     pub room: Room,
 }
 
-/// Where an embedded store reads and writes.
+/// What an embedded store reads from and writes to.
 pub struct Backing {
-    /// Writes.
+    /// Stores changes.
     pub journal: Box<dyn Journal>,
-    /// Reads of what the rules do not keep.
+    /// Reads data that the rules do not keep in memory.
     pub rows: Arc<dyn Rows>,
     /// What an acknowledged claim survives.
     pub durability: Durability,
-    /// What was stored before.
+    /// Coupons that were stored before.
     pub coupons: Vec<StoredCoupon>,
     /// Rooms that were stored before.
     pub rooms: Vec<StoredRoom>,
@@ -89,15 +90,15 @@ pub struct Backing {
     pub pass_secrets: Vec<PassSecret>,
     /// Members and listings that were stored before.
     pub auctions: StoredAuctions,
-    /// How the store's steady time goes on from that of its clock. Where it is far behind the wall's, keys of charges and
-    /// refunds are kept longer: they are forgotten once both say so.
+    /// How the store's steady time continues from its clock. If steady time is far behind the wall clock, keys of
+    /// charges and refunds are kept longer: both clocks must agree before a key is forgotten.
     pub timeline: Timeline,
-    /// Seeds the indexes. Must be secret.
+    /// The seed of the indexes. Must be secret.
     pub hasher: RandomState,
 }
 
 impl Backing {
-    /// Nothing stored, and nothing kept beyond the process.
+    /// A backing without stored data, which keeps nothing beyond the process.
     pub fn memory() -> Self {
         let memory = Memory::default();
         Self {
@@ -114,15 +115,16 @@ impl Backing {
     }
 }
 
-/// How the store's steady time goes on from that of its clock, which may begin anywhere in every process.
+/// How the store's steady time continues from its clock, which may begin anywhere in every process.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Timeline {
     ahead_us: i64,
 }
 
 impl Timeline {
-    /// Goes on from what both clocks showed when something was last stored: the time since then is what the wall says,
-    /// and no matter what a caller did to the wall before that is forgotten. Without it steady time begins at the wall's.
+    /// Continues from what both clocks showed when something was last stored. The time since then is that of the wall
+    /// clock; earlier settings of the wall clock do not matter. Without `last`, steady time begins at the wall clock's
+    /// time.
     pub fn after(last: Option<Now>, clock: &dyn Clock) -> Self {
         let Now { wall, steady } = clock.both();
         let from = last.map_or(wall.as_us(), |last| {
@@ -131,7 +133,7 @@ impl Timeline {
         Self { ahead_us: from.saturating_sub(steady.as_us()) }
     }
 
-    /// What time it is for the store.
+    /// Returns the current time of the store.
     pub fn now(self, clock: &dyn Clock) -> Now {
         let Now { wall, steady } = clock.both();
         Now { wall, steady: Steady::from_us(steady.as_us().saturating_add(self.ahead_us)) }
@@ -147,16 +149,16 @@ pub(crate) struct Shared {
     timeline: Timeline,
     clock: Arc<dyn Clock>,
     rows: Arc<dyn Rows>,
-    /// The fault that stopped all writes for good.
+    /// The fault that stopped all writes permanently.
     fault: OnceLock<Arc<Fault>>,
-    /// Whether the last commit may or may not be stored.
+    /// Whether it is unknown if the last commit is stored.
     is_unknown: AtomicBool,
-    /// Whether any fault is open: looked at before each command, so that a sound store takes no lock for it.
+    /// Whether any fault is open. Each command checks this first, so that a store without faults takes no lock.
     is_halted: AtomicBool,
     /// The open fault, logged and counted.
     faults: Faults,
     stats: WriterStats,
-    /// Nanoseconds per batch, smoothed.
+    /// Smoothed nanoseconds per batch.
     batch_ns: Mutex<f64>,
 }
 
@@ -173,7 +175,7 @@ impl Shared {
         self.timeline.now(self.clock.as_ref())
     }
 
-    /// Why no write is taken, for good or for a while.
+    /// Returns the fault that stops writes, permanent or temporary.
     fn fault(&self) -> Option<Arc<Fault>> {
         if !self.is_halted.load(Ordering::Acquire) {
             return None;
@@ -181,25 +183,25 @@ impl Shared {
         self.fault.get().map(Arc::clone).or_else(|| self.faults.of(FAULTY_STORE))
     }
 
-    /// Why no write is taken for a while, if that is so.
+    /// Returns the fault that stops writes, if it is temporary.
     fn passing_fault(&self) -> Option<Arc<Fault>> {
         self.fault().filter(|_| self.fault.get().is_none())
     }
 
-    /// Stops all writes for good. The first fault stays the one that is told.
+    /// Stops all writes permanently. The first fault stays the reported one.
     fn fail(&self, fault: Fault) -> Arc<Fault> {
         let fault = Arc::clone(self.fault.get_or_init(|| self.faults.raise(FAULTY_STORE, fault)));
         self.is_halted.store(true, Ordering::Release);
         fault
     }
 
-    /// The same after a commit that may or may not be stored.
+    /// Stops all writes permanently after a commit with an unknown outcome.
     fn fail_unknown(&self, fault: Fault) {
         self.is_unknown.store(true, Ordering::Release);
         self.fail(fault);
     }
 
-    /// Whether writes have stopped for good, and nothing is stored that readers do not see.
+    /// Whether writes have stopped permanently, and readers see everything that is stored.
     fn is_settled(&self) -> bool {
         self.fault.get().is_some() && !self.is_unknown.load(Ordering::Acquire)
     }
@@ -211,7 +213,7 @@ impl Shared {
         fault
     }
 
-    /// Takes writes again, unless they were stopped for good.
+    /// Accepts writes again, unless they were stopped permanently.
     fn resume(&self) {
         if self.fault.get().is_none() {
             self.is_halted.store(false, Ordering::Release);
@@ -219,7 +221,7 @@ impl Shared {
         }
     }
 
-    /// Learns how long a batch takes, and from that how many commands may wait: everything that waits goes in full batches.
+    /// Records how long a batch took, and adapts how many commands may wait: all waiting commands go in full batches.
     fn measure(&self, elapsed: Duration) {
         let sample_ns = elapsed.as_nanos() as f64;
         let mut batch_ns = self.batch_ns.lock();
@@ -231,7 +233,7 @@ impl Shared {
     }
 }
 
-/// What the writer is asked to do.
+/// A command for the writer.
 enum Command {
     Claim(ClaimCommand),
     Redeem { cell: Arc<CouponCell>, redeem: Redeem, reply: Reply<Effect<Redeemed>> },
@@ -245,13 +247,13 @@ enum Command {
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }
 
-/// Something about a ticket of one room.
+/// A command about a ticket of one room.
 struct RoomJob {
     cell: Arc<RoomCell>,
     order: Order,
 }
 
-/// A room's settings on their way.
+/// A command to put a room.
 struct PutRoomCommand {
     name: RoomName,
     revision: Revision<RoomSettings>,
@@ -259,14 +261,14 @@ struct PutRoomCommand {
     reply: Reply<Put, room_rules::Rejection>,
 }
 
-/// What was drawn for a room that may turn out to be new.
+/// Fresh secrets for a room that may turn out to be new.
 struct FreshSecrets {
     ticket_key: TicketKey,
-    /// Only for the first room of a store.
+    /// Used only for the first room of a store.
     pass_secret: [u8; 32],
 }
 
-/// Settings on their way. In a box of their own: commands are moved around by the thousand, and claims are small.
+/// A command to put a coupon. Boxed, because commands are moved by the thousand, and claims are small.
 struct PutCommand {
     name: CouponName,
     revision: Revision<CouponSettings>,
@@ -276,7 +278,7 @@ struct PutCommand {
 
 type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
 
-/// Where an answer goes. A caller that asked may have gone away.
+/// The channel for a reply. The caller may have dropped its future.
 struct Reply<T, R = Rejection>(oneshot::Sender<Judged<T, R>>);
 
 impl<T, R> Reply<T, R> {
@@ -295,7 +297,7 @@ impl<T, R> Reply<T, R> {
     }
 }
 
-/// A store that this process owns. Cheap to clone; the last clone closes it.
+/// A store that this process owns. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Embedded {
     inner: Arc<Inner>,
@@ -321,7 +323,7 @@ impl Drop for Inner {
 }
 
 impl Embedded {
-    /// A store in memory: as exact as the others, and gone with the process.
+    /// Opens a store in memory: as exact as the others, and gone with the process.
     pub fn memory() -> Self {
         Self::memory_with(Arc::new(SystemClock::default()))
     }
@@ -333,12 +335,12 @@ impl Embedded {
         let (shared, engine) = assemble(backing, clock);
         let command_path = CommandPath::inline(Arc::clone(&shared), engine);
         let inner = Inner::new(shared, command_path, durability);
-        // Without a thread no caller is admitted but by `RoomStore::tick`: coupons need none.
+        // Without the thread only `RoomStore::tick` admits visitors; coupons need no thread.
         let _ = Clockwork::start(&inner);
         Self { inner }
     }
 
-    /// A store over any journal, with a writer thread of its own.
+    /// Opens a store over any journal, with its own writer thread.
     pub fn start(backing: Backing, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
@@ -348,7 +350,7 @@ impl Embedded {
         Ok(Self { inner })
     }
 
-    /// A store over any journal whose writer runs only when it is stepped: the simulator's.
+    /// Opens a store over any journal whose writer runs only when it is stepped. For the simulator.
     pub fn stepped(backing: Backing, clock: Arc<dyn Clock>) -> (Self, Stepper) {
         let durability = backing.durability;
         let (shared, engine) = assemble(backing, clock);
@@ -356,47 +358,48 @@ impl Embedded {
         (Self { inner: Inner::new(shared, command_path, durability) }, stepper)
     }
 
-    /// The faults that are open now: at most one.
+    /// Returns the open faults of the store: at most one.
     pub fn faults(&self) -> Faults {
         self.inner.shared.faults.clone()
     }
 
-    /// What stopped the writes, for good or for a while, if anything did. Reads go on.
+    /// Returns the fault that stops writes, permanent or temporary, if there is one. Reads go on.
     pub fn fault(&self) -> Option<Arc<Fault>> {
         self.inner.shared.fault()
     }
 
-    /// Figures of the writer.
+    /// Returns the statistics of the writer.
     pub fn stats(&self) -> &WriterStats {
         &self.inner.shared.stats
     }
 
-    /// The store's clock.
+    /// Returns the time of the store's clock.
     pub fn now(&self) -> firstcome_core::time::Timestamp {
         self.inner.shared.clock.now()
     }
 
-    /// The store's steady clock.
+    /// Returns the time of the store's steady clock.
     pub fn steady(&self) -> Steady {
         self.inner.shared.both().steady
     }
 
-    /// How many coupons there are, deleted ones included.
+    /// Returns the number of coupons, deleted ones included.
     pub fn coupon_count(&self) -> usize {
         self.inner.shared.coupons.read().len()
     }
 
-    /// Finishes what waits and closes the file; later commands are `Unavailable`. Blocks until it is done.
+    /// Finishes the waiting commands and closes the file; later commands fail with `Unavailable`. Blocks until it is
+    /// done.
     pub fn close(&self) {
         self.inner.command_path.close();
     }
 
-    /// Does what time has made due, and returns when it is durable.
+    /// Does everything that is due now, and returns when it is durable.
     async fn tick_over(&self) -> Result<(), StoreError> {
         let mut rest = None;
         loop {
             let (reply, answer) = Reply::pair();
-            // A tick refuses nothing.
+            // No rule refuses a tick.
             match self.ask(Command::Tick(rest, reply), answer).await? {
                 Ok(left @ Some(_)) => rest = left,
                 Ok(None) | Err(_) => return Ok(()),
@@ -534,7 +537,7 @@ impl CouponStore for Embedded {
     }
 }
 
-/// Runs what may read a file where it does not hold up others.
+/// Runs work that may read a file on a thread where it blocks no other task.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {

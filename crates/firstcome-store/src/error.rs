@@ -1,28 +1,29 @@
-//! Errors of stores that cannot answer. A refusal by a rule is not an error: see [`crate::Refused`].
+//! Errors of stores that cannot reply. A refusal by a rule is not an error: see [`crate::Refused`].
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The store could not give an answer.
+/// Why the store could not reply.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Nothing was written: too many wait already. Try again after this time.
+    /// Nothing was written: too many requests wait already. Try again after this time.
     #[error("too many requests wait; try again in {} ms", retry_after.as_millis())]
     Overloaded {
-        /// When what waits now will be done: the queue never holds more than this by the measured rate.
+        /// When the requests that wait now are done, by the measured rate. The queue never holds more than that.
         retry_after: Duration,
     },
-    /// Nothing was done in the time there was, by no fault that an operator has to mend: something else has to be done first.
+    /// Nothing was done in time, without a fault that an operator must repair: something else must happen first.
     #[error("{says}; try again in {} ms", retry_after.as_millis())]
     NotYet {
-        /// What it waits for, in words that may be shown to any client.
+        /// What it waits for, in words that any client may read.
         says: &'static str,
-        /// When it is worth another try.
+        /// When to try again.
         retry_after: Duration,
     },
-    /// Nothing was done because of a fault: the kind says whether it ends by itself. Safe to repeat later.
+    /// Nothing was done because of a fault; its kind says whether it ends by itself. The caller may repeat the request
+    /// later.
     #[error("the store cannot do it now: {0}")]
     Unavailable(Arc<Fault>),
     /// The write may or may not have happened. Repeat the same request, never a new one.
@@ -30,47 +31,48 @@ pub enum StoreError {
     Unknown,
 }
 
-/// Why a store does not open, or takes no more writes.
+/// Why a store does not open, or accepts no more writes.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What kind of trouble.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// What happened, for the operator's log: may name files and causes, never shown to callers over HTTP.
+    /// What happened, for the operator's log. May name files and causes, so HTTP clients never see it.
     pub detail: String,
 }
 
-/// The kinds of trouble an operator can meet.
+/// The kinds of faults that an operator can meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultKind {
     /// Another process has this directory open.
     InUse,
-    /// The file was written by a later version.
+    /// A later version wrote the file.
     Newer,
-    /// The file is something else than a firstcome store.
+    /// The file is not a firstcome store.
     Foreign,
-    /// What is stored contradicts itself, or the file is damaged.
+    /// The stored data contradicts itself, or the file is damaged.
     Damaged,
     /// The file or its directory cannot be written.
     ReadOnly,
-    /// Another process writes to the file, and does not let go of it.
+    /// Another process writes to the file, and does not release it.
     Busy,
     /// No space is left.
     Full,
     /// A read, a write or a sync failed.
     Io,
-    /// The server cannot be reached, or takes no writes now.
+    /// The server cannot be reached, or accepts no writes now.
     Unreachable,
-    /// The server, its settings or its tables are not what is needed.
+    /// The server, its settings or its tables do not meet the requirements.
     Unfit,
     /// The writer stopped after a broken invariant.
     Stopped,
-    /// The store lacks what it had acknowledged: it was restored from a backup, or failed over to a copy that was behind.
+    /// The store lacks data that it acknowledged: it was restored from a backup, or failed over to a copy that was
+    /// behind.
     WentBack,
 }
 
 impl FaultKind {
-    /// All kinds.
+    /// All kinds of faults.
     pub const ALL: [Self; 12] = [
         Self::InUse,
         Self::Newer,
@@ -86,7 +88,7 @@ impl FaultKind {
         Self::WentBack,
     ];
 
-    /// What happened, in words that may be shown to any client.
+    /// What happened, in words that any client may read.
     pub const fn title(self) -> &'static str {
         match self {
             Self::InUse => "another process has the store open",
@@ -104,7 +106,7 @@ impl FaultKind {
         }
     }
 
-    /// What to do about it.
+    /// What the operator should do.
     pub const fn advice(self) -> &'static str {
         match self {
             Self::InUse => "stop the other process, or use another directory",
@@ -152,17 +154,17 @@ impl FaultKind {
 }
 
 impl StoreError {
-    /// What is said of something that waits for something else.
+    /// Makes the error of a request that must wait for something else.
     pub const fn not_yet(says: &'static str) -> Self {
         Self::NotYet { says, retry_after: NOT_YET_RETRY }
     }
 }
 
-/// When something that waits for something else is worth another try.
+/// When to try a request again that must wait for something else.
 const NOT_YET_RETRY: Duration = Duration::from_secs(1);
 
 impl Fault {
-    /// A fault of a kind; the detail says what happened and what to do.
+    /// Makes a fault. The detail says what happened and what to do.
     pub fn new(kind: FaultKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into() }
     }

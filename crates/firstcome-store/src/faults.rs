@@ -1,10 +1,10 @@
-//! The faults that are open now, by the object that each one stops.
+//! The open faults, by the object that each one stops.
 //!
-//! A store that finds something wrong with one coupon, one room or one server raises a fault under the name of that object, and
-//! clears it when the object works again. `/readyz`, the status page and the metrics read the list.
+//! A store that finds a problem with one coupon, room or server raises a fault under the name of that object. It clears
+//! the fault when the object works again. `/readyz`, the status page and the metrics read the list.
 //!
 //! # Invariants
-//! - An object has one open fault at most. A later one of the same kind changes nothing.
+//! - An object has at most one open fault. A later fault of the same kind changes nothing.
 //! - Each fault is logged once when it opens and once when it ends, however often it is raised.
 
 use crate::error::{Fault, FaultKind};
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One fault that is open.
+/// One open fault.
 #[derive(Clone, Debug)]
 pub struct OpenFault {
-    /// What it stops, e.g. `coupon launch`.
+    /// The object that it stops, e.g. `coupon launch`.
     pub object: String,
     /// What happened.
     pub fault: Arc<Fault>,
 }
 
-/// The faults of one store that are open now. Cheap to clone: clones share the list.
+/// The open faults of one store. Cheap to clone: clones share the list.
 #[derive(Clone, Default, Debug)]
 pub struct Faults(Arc<List>);
 
@@ -33,8 +33,8 @@ struct List {
 }
 
 impl Faults {
-    /// Opens a fault of an object, and logs it. If one of the same kind is open already, that one stays, and nothing is logged.
-    /// Returns the fault that is open.
+    /// Opens a fault of an object, and logs it. If a fault of the same kind is open already, that one stays, and
+    /// nothing is logged. Returns the open fault.
     pub fn raise(&self, object: &str, fault: Fault) -> Arc<Fault> {
         let mut open = self.0.open.lock();
         if let Some(known) = open.get(object).filter(|known| known.kind == fault.kind) {
@@ -48,32 +48,32 @@ impl Faults {
         fault
     }
 
-    /// Ends the fault of an object, if one is open, and logs that.
+    /// Ends the open fault of an object, if there is one, and logs that.
     pub fn clear(&self, object: &str) {
         if let Some(fault) = self.0.open.lock().remove(object) {
             tracing::info!(object, code = fault.kind.code(), "the fault is over");
         }
     }
 
-    /// Ends the fault of an object if it is of this kind, and logs that.
+    /// Ends the open fault of an object if it is of this kind, and logs that.
     pub fn clear_kind(&self, object: &str, kind: FaultKind) {
         if self.of(object).is_some_and(|fault| fault.kind == kind) {
             self.clear(object);
         }
     }
 
-    /// The open fault of an object.
+    /// Returns the open fault of an object.
     pub fn of(&self, object: &str) -> Option<Arc<Fault>> {
         self.0.open.lock().get(object).map(Arc::clone)
     }
 
-    /// All faults that are open, by object.
+    /// Returns all open faults, by object.
     pub fn open(&self) -> Vec<OpenFault> {
         let open = self.0.open.lock();
         open.iter().map(|(object, fault)| OpenFault { object: object.clone(), fault: Arc::clone(fault) }).collect()
     }
 
-    /// How many faults were opened since the store was.
+    /// Returns how many faults were opened since the store was opened.
     pub fn raised(&self) -> u64 {
         self.0.raised.load(Ordering::Relaxed)
     }

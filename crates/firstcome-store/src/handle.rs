@@ -1,7 +1,7 @@
 //! Signed handles of locks, which HTTP clients keep and no client can forge.
 //!
-//! A handle holds the request and the fence of a hold, under a MAC over both and the name of the lock: it is good for that
-//! hold of that lock only, and the store need not know that it exists.
+//! A handle holds the request and the fence of a hold, under a MAC over both and the name of the lock. It is valid for
+//! that hold of that lock only, and the store does not need to record it.
 
 use crate::seal::{MAC_BYTES, Seal, chars, room};
 use firstcome_core::id::LockName;
@@ -12,8 +12,7 @@ const HEAD_BYTES: usize = 3 * 8;
 const BYTES: usize = HEAD_BYTES + MAC_BYTES;
 const DOMAIN: &[u8] = b"firstcome lock handle 1\0";
 
-/// The secret from which handles are made. It must live as long as the holds do: without it no caller can renew them or give
-/// them back.
+/// The secret that signs handles. It must live as long as the holds: without it no client can renew or release them.
 #[derive(Clone)]
 pub struct HandleKey {
     seal: Seal,
@@ -26,15 +25,15 @@ impl fmt::Debug for HandleKey {
 }
 
 impl HandleKey {
-    /// So many characters of base64url are in each handle.
+    /// The number of base64url characters in each handle.
     pub const HANDLE_CHARS: usize = chars(BYTES);
 
-    /// A key from 32 secret random bytes.
+    /// Makes a key from 32 secret random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { seal: Seal::new(&bytes, DOMAIN) }
     }
 
-    /// The handle of a hold.
+    /// Makes the handle of a hold.
     pub fn handle(&self, name: &LockName, request: Request, fence: Fence) -> String {
         let mut head = [0; HEAD_BYTES];
         for (part, number) in head.chunks_exact_mut(8).zip([request.client.0, request.number, fence.get()]) {
@@ -43,7 +42,7 @@ impl HandleKey {
         self.seal.seal(&head, &[], name.as_str().as_bytes())
     }
 
-    /// Whose hold of this lock it is, and with which fence; `None` if we made no such handle for this lock.
+    /// Returns the request and the fence of a handle; `None` if this key made no such handle for this lock.
     pub fn read(&self, name: &LockName, handle: &str) -> Option<(Request, Fence)> {
         let head: [u8; HEAD_BYTES] = self.seal.open::<HEAD_BYTES, { room(BYTES) }>(handle, name.as_str().as_bytes())?;
         let mut numbers =
@@ -52,7 +51,7 @@ impl HandleKey {
         Some((Request { client: ClientId(client), number }, Fence::new(fence)?))
     }
 
-    /// Whether a text looks like a handle at all. Says nothing about whether it is one.
+    /// Whether a text has the shape of a handle. Says nothing about whether it is one.
     pub fn has_handle_shape(handle: &str) -> bool {
         let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         handle.len() == Self::HANDLE_CHARS && handle.bytes().all(base64url)

@@ -1,4 +1,4 @@
-//! The port for locks by key: each hold is known by a key of its own that only its holder has.
+//! The port for locks by key: a secret word, which only the holder knows, identifies each hold.
 
 use crate::error::StoreError;
 use firstcome_core::limits::LEASE_MS_MAX;
@@ -6,39 +6,39 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// What became of a try.
+/// The outcome of a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tried<G> {
-    /// It is ours, for the lease from when the try was taken, which is not before it was sent; with what comes with it.
+    /// The caller has the lock, for the lease from when the store took the try, which is not before the caller sent it.
     Taken(G),
-    /// Another caller has it.
+    /// Another client has the lock.
     Held {
-        /// How long it lasts unless it is renewed; `None` if for ever.
+        /// How long that hold lasts unless it is renewed; `None` if it has no end.
         lasts: Option<Duration>,
     },
 }
 
-/// The port for locks by key. What is promised here is as much as layouts of others can keep: no order, and a fence only where
-/// [`Self::Grant`] has one.
+/// The port for locks by key. It promises what the layouts of other libraries can keep: no order, and a fence only if
+/// [`Self::Grant`] is one.
 ///
-/// - A caller that takes a lock has it for the lease, or until it gives it back; no other caller does meanwhile, as far as the store
-///   keeps what it has acknowledged.
-/// - Repeatable: a step that is sent again with the same word has no second effect. [`StoreError::Unknown`] means that it may
-///   have been taken, any other error that it was not.
-/// - Cancel-safe: a caller that goes away leaves the step taken or not taken. A caller that has tried in vain, or does not know,
-///   gives back what it may have.
+/// - A client that takes a lock has it for the lease, or until it releases it. No other client has it meanwhile, as far
+///   as the store keeps what it has acknowledged.
+/// - Repeatable: sending a step again with the same word has no second effect. [`StoreError::Unknown`] means that the
+///   step may have been taken, any other error that it was not.
+/// - Cancel-safe: a caller that drops its future leaves the step taken or not taken. A caller whose try failed or has
+///   an unknown outcome must release what it may have.
 pub trait KeyStore: Send + Sync + 'static {
-    /// What comes with a lock: a fence, where the store has such.
+    /// What comes with a grant: a fence, if the store has fences.
     type Grant: Copy + Send + Sync + 'static;
-    /// Hears when a lock may have become free.
+    /// Reports that a lock may have become free.
     type Notifications: Notifications;
 
-    /// The longest lease that can be had here.
+    /// The longest lease that this store allows.
     fn lease_ms_max(&self) -> u32 {
         LEASE_MS_MAX
     }
 
-    /// Tries to take a lock once. The same try may be repeated, also while an earlier one may yet arrive.
+    /// Tries once to take a lock. The caller may repeat the same try, even while an earlier one may still arrive.
     fn take(
         &self,
         key: &str,
@@ -46,8 +46,8 @@ pub trait KeyStore: Send + Sync + 'static {
         lease_ms: u32,
     ) -> impl Future<Output = Result<Tried<Self::Grant>, StoreError>> + Send;
 
-    /// [`Self::take`] for so many passes, which are served one after the other by one hold: where a fence comes with a lock, each
-    /// has one of its own, see [`Self::pass`].
+    /// Takes a lock like [`Self::take`], for `passes` passes that share one hold one after the other. If the store has
+    /// fences, each pass has its own, see [`Self::pass`].
     fn take_for(
         &self,
         key: &str,
@@ -59,57 +59,59 @@ pub trait KeyStore: Send + Sync + 'static {
         self.take(key, word, lease_ms)
     }
 
-    /// What comes with the pass that has so many more after it, from what was told of a lock that was taken for several.
+    /// Returns the grant of the pass with `to_come` passes after it, from the grant of the whole hold.
     fn pass(last: Self::Grant, to_come: u32) -> Self::Grant {
         let _ = to_come;
         last
     }
 
-    /// Lets a lock last so long from now on, if this word has it.
+    /// Lets a lock last for `lease_ms` from now on, if this word holds it. Returns whether it does.
     fn renew(&self, key: &str, word: &str, lease_ms: u32) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Gives a lock back, if this word has it.
+    /// Releases a lock, if this word holds it. Returns whether it did.
     fn release(&self, key: &str, word: &str) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Writes down how many times over a word has a lock, where the layout has a place for that; says whether it has it.
-    /// Without such a place nothing is sent, and nothing is known that was not known before.
+    /// Stores how many times this word holds a lock, if the layout has a place for that. Returns whether the word holds
+    /// the lock. In other layouts it sends nothing and returns `true`.
     fn count(&self, key: &str, word: &str, times: NonZeroU32) -> impl Future<Output = Result<bool, StoreError>> + Send {
         let _ = (key, word, times);
         std::future::ready(Ok(true))
     }
 
-    /// As [`Self::listen`], where a try of this word is all that it takes: then it is heard from that try on. Sends nothing.
+    /// Returns notifications that begin with the first try of this word, if the store needs no subscription. Otherwise
+    /// `None`, see [`Self::listen`]. Sends nothing.
     fn listen_by_trying(&self, key: &str, word: &str) -> Option<Self::Notifications> {
         let _ = (key, word);
         None
     }
 
-    /// From when this resolves on it is heard when the lock may have become free. `None` if no caller tells, or cannot now: then
-    /// it is asked again after a pause, as it is in any case.
+    /// Subscribes to notifications of a lock; from when this resolves on they report when the lock may have become
+    /// free. `None` if the store cannot notify, or cannot now: the caller then polls with pauses, as it does in any
+    /// case.
     fn listen(&self, key: &str, word: &str) -> impl Future<Output = Option<Self::Notifications>> + Send;
 
-    /// Resolves when nothing is under way that the store gives back by itself, after the callers were answered. At once where
-    /// there is no such thing.
+    /// Resolves when the store has no release under way in the background, after the callers got their replies.
+    /// Resolves at once in stores that have none.
     fn quiet(&self) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// Hears when one lock may have become free, from its making to its end.
+/// Reports when one lock may have become free, from its creation until it is dropped.
 pub trait Notifications: Send {
-    /// Resolves when it may have; a hint that may be wrong, and may fail to come. Cancel-safe.
+    /// Resolves when the lock may have become free. This hint may be wrong, and may fail to come. Cancel-safe.
     fn freed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// How long to wait for that before the lock is asked for without it, where `usual` would be the pause without an ear
-    /// and the lock lasts so long as far as is known ([`Duration::MAX`] if for ever). The usual pause for one that often
-    /// fails.
+    /// Returns how long to wait for a notification before the next try. `usual` is the pause without notifications;
+    /// `lasts` is how long the lock lasts as far as is known ([`Duration::MAX`] if it has no end). A store whose
+    /// notifications often fail returns `usual`.
     fn patience(&self, usual: Duration, lasts: Duration) -> Duration {
         let _ = lasts;
         usual
     }
 }
 
-/// Of a store that tells no caller.
+/// For stores that send no notifications.
 #[derive(Debug)]
 pub enum Deaf {}
 

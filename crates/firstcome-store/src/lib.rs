@@ -1,10 +1,11 @@
-//! Where firstcome keeps what it promised: the ports, the store that one process owns, and what all adapters share.
+//! The ports of firstcome's stores, the store that one process owns, and the code that all adapters share.
 //!
-//! A port method is one atomic step ([`CouponStore`], [`RoomStore`], [`AuctionStore`], [`LockStore`]). Here are the adapters that need
-//! nothing but memory: [`Embedded`] runs the rules of `firstcome-core` itself and writes to a [`Journal`](embedded::journal::Journal),
-//! [`MemoryLocks`] keeps locks. The others are crates of their own, one for each kind of server or file.
+//! A port method is one atomic step ([`CouponStore`], [`RoomStore`], [`AuctionStore`], [`LockStore`]). This crate has
+//! the adapters that need no server. [`Embedded`] runs the rules of `firstcome-core` itself and writes to a
+//! [`Journal`](embedded::journal::Journal). [`MemoryLocks`] keeps locks in memory. The other adapters are separate
+//! crates, one for each kind of server or file.
 //!
-//! The suite in `conformance` (feature of that name) says what every adapter promises, and tests it.
+//! The suite in `conformance` (feature of that name) states what every adapter promises, and tests it.
 
 pub mod address;
 pub mod archive;

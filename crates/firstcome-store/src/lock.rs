@@ -7,19 +7,19 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a store tells a process without being asked.
+/// An event that a store pushes to a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LockEvent {
-    /// It was this process's turn.
+    /// A request of this process got its lock.
     Push(Push),
-    /// Pushes may have been missed until now: look.
+    /// Pushes may have been missed: check with a heartbeat.
     MayHaveMissed,
 }
 
-/// Takes what the store tells. Called from any thread; must not block, and must not call the store.
+/// Receives the events of a store. Called from any thread. Must not block, and must not call the store.
 pub type LockInbox = Arc<dyn Fn(LockEvent) + Send + Sync>;
 
-/// A lock as everybody may see it, and when, in µs of the store's clock.
+/// A lock as every client may see it, and when, in µs of the store's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TimedLockView {
     /// The lock.
@@ -33,7 +33,7 @@ pub struct TimedLockView {
 pub struct HeldLockView {
     /// Its name.
     pub name: LockName,
-    /// The request that has it. A release of this request ends this hold and no later one.
+    /// The request that holds the lock. A release of this request ends this hold and no later one.
     pub request: Request,
     /// The holder, as it names itself.
     pub owner: OwnerName,
@@ -41,20 +41,20 @@ pub struct HeldLockView {
     pub fence: Fence,
     /// How long the hold lasts unless it is renewed.
     pub left: Duration,
-    /// How many processes are in line.
+    /// How many requests are in line.
     pub waiters: u32,
 }
 
 /// The port for locks. Every adapter passes `conformance::lock`:
 ///
-/// - Atomic per bucket: answers are those of [`firstcome_core::lock::take`], applied in some order that agrees with real
-///   time. The step that releases a lock grants it.
+/// - Atomic per bucket: replies are those of [`firstcome_core::lock::take`], applied in some order that agrees with
+///   real time. The step that releases a lock grants it to the next waiter.
 /// - Clock: `now` is the store's own, read in the same step.
-/// - Push: a process that is granted a lock while waiting is told through the inbox that its process attached, if the process
-///   can be reached. A push may come late, twice or never: the grant stands in the store, and a heartbeat finds it.
-/// - Repeatable: a step that is sent again has no second effect. [`StoreError::Unknown`] means that it may have been
+/// - Push: the store tells the process of a waiter about its grant through the attached inbox, if it can reach the
+///   process. A push may come late, twice or never: the grant stands in the store, and a heartbeat finds it.
+/// - Repeatable: sending a step again has no second effect. [`StoreError::Unknown`] means that the step may have been
 ///   taken, any other error that it was not.
-/// - Cancel-safe: a caller that goes away leaves the step taken or not taken, never half taken.
+/// - Cancel-safe: a caller that drops its future leaves the step taken or not taken, never half taken.
 pub trait LockStore: Send + Sync + 'static {
     /// Takes one step: one round trip.
     fn take(&self, step: Step) -> impl Future<Output = Result<Answer, StoreError>> + Send;
@@ -62,10 +62,10 @@ pub trait LockStore: Send + Sync + 'static {
     /// Shows a lock. One round trip.
     fn view(&self, name: &LockName) -> impl Future<Output = Result<TimedLockView, StoreError>> + Send;
 
-    /// From now on this process is told what concerns it, until [`Self::detach`].
+    /// Sends the events of this process to the inbox, until [`Self::detach`].
     fn attach(&self, client: ClientId, inbox: LockInbox);
 
-    /// The process is told nothing any more.
+    /// Stops sending events to this process.
     fn detach(&self, client: ClientId);
 }
 

@@ -1,4 +1,4 @@
-//! The ports: one method is one atomic step. The conformance suites test what stands here.
+//! The port for coupons. One method is one atomic step. The conformance suite tests the promises of this module.
 
 use crate::error::StoreError;
 use crate::voucher::VoucherCode;
@@ -10,25 +10,25 @@ use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 
-/// Outer: did the store answer? Inner: what was the answer?
+/// The outer result says whether the store replied, the inner one what it replied.
 pub type Answer<T> = Result<Result<T, Refused>, StoreError>;
 
-/// How much an acknowledged claim survives.
+/// What an acknowledged claim survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The claim is gone with the process.
+    /// Nothing: the claim ends with the process.
     Memory,
-    /// The claim survives `kill -9` and a power cut: it was synced to disk before it was answered.
+    /// `kill -9` and a power cut: the claim was synced to disk before the reply.
     Disk,
-    /// The claim survives the node: Redis has accepted it, and the database does not hold it yet.
+    /// The loss of the node: Redis has accepted the claim, and the database does not hold it yet.
     Redis,
-    /// The claim survives the loss of Redis: the database had committed it before it was answered.
+    /// The loss of Redis: the database committed the claim before the reply.
     Database,
 }
 
 impl Durability {
-    /// The durability as the HTTP API spells it.
+    /// Returns the durability as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -39,10 +39,10 @@ impl Durability {
     }
 }
 
-/// A refusal by a rule, with the claim that it is about where there is one.
+/// A refusal by a rule, with the existing claim if it is about one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Which rule.
+    /// The rule.
     pub rejection: Rejection,
     /// For `already_issued`: the claim that the user holds.
     pub claim: Option<Claimed>,
@@ -57,70 +57,70 @@ impl From<Rejection> for Refused {
 /// A claim as its holder sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimed {
-    /// Place and instant.
+    /// The serial and the instant.
     pub issued: Issued,
-    /// What the holder shows to redeem it.
+    /// The code that the holder shows to redeem the claim.
     pub code: VoucherCode,
 }
 
-/// What a claimant is told.
+/// The reply to a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClaimReply {
-    /// The claim, which is stored.
+    /// The store holds the claim.
     Stored(Claimed),
-    /// A place among those who get one, since this instant. It can be lost with the server that decides the order; serial
-    /// and code come with the storing.
+    /// The user is among those who get one, since this instant. The server that decides the order can still lose this
+    /// place. The serial and the code are known once the claim is stored.
     Placed(Timestamp),
 }
 
 /// A claim as the operator sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimRecord {
-    /// The claimant; for a claim by a pass without a user `pass:{number}`.
+    /// The user; for a claim by a pass without a user `pass:{number}`.
     pub user: Box<str>,
-    /// Place, instant, code.
+    /// The serial, the instant and the code.
     pub claimed: Claimed,
-    /// What came with the claim.
+    /// The JSON that came with the claim.
     pub attributes: Option<Attributes>,
     /// When it was redeemed, if it was.
     pub redeemed: Option<Redeemed>,
 }
 
-/// Some items in order, and whether more follow.
+/// Some items in order, and where the next ones begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// Ask again after this serial for the next ones; `None` at the end.
+    /// Ask again after this serial for the next items; `None` at the end.
     pub next: Option<Serial>,
 }
 
-/// Whether a put made something new.
+/// Whether a put created something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
-    /// There was none of that name.
+    /// Nothing of that name existed.
     Created,
     /// The settings of an existing one were replaced.
     Replaced,
 }
 
-/// A coupon as everybody may see it. All of it is durable.
+/// A coupon as every client may see it. All of it is durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CouponView {
     /// The settings in force.
     pub settings: CouponSettings,
-    /// How many are issued.
+    /// How many claims are issued.
     pub issued: u32,
-    /// Where it stands.
+    /// The state of the coupon.
     pub state: CouponState,
 }
 
-/// One request to use up a coupon by its code.
+/// A request to redeem a claim by its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RedeemRequest {
-    /// What the holder shows. Case, blanks and dashes do not matter.
+    /// The code that the holder shows. Case, blanks and dashes do not matter.
     pub code: String,
-    /// Checked against the claimant if given.
+    /// Must be the claimant, if given.
     pub user: Option<UserId>,
     /// Present if the caller sent an idempotency key.
     pub request: Option<RequestId>,
@@ -128,17 +128,18 @@ pub struct RedeemRequest {
 
 /// The port for limited coupons. Every adapter passes `conformance::coupon`:
 ///
-/// - Linearizable per coupon: answers are those of [`firstcome_core::coupon::Coupon`] applied in some order that agrees
-///   with real time. Serials count that order.
-/// - Clock: `now` is the store's own, read in the same step as the judgement.
-/// - Durable before told: an answer that rests on a claim, refusals included, is given only once that claim survives
+/// - Linearizable per coupon: replies are those of [`firstcome_core::coupon::Coupon`], applied in some order that
+///   agrees with real time. Serials count that order.
+/// - Clock: `now` is the store's own, read in the same step as the decision.
+/// - Durable before the reply: a reply that depends on a claim, refusals included, leaves only once that claim survives
 ///   what [`CouponStore::durability`] says.
-/// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
+/// - Cancel-safe: a caller that drops its future leaves the command done or not done, never half done.
 pub trait CouponStore: Send + Sync {
     /// What an acknowledged claim survives.
     fn durability(&self) -> Durability;
 
-    /// Creates a coupon or replaces its settings. A [`Revision`] replaces only the settings that it names, and creates nothing.
+    /// Creates a coupon or replaces its settings. A [`Revision`] that names the settings in force replaces only those,
+    /// and creates nothing.
     ///
     /// Refused, in this order: `unknown_coupon` (a revision), `deleted`, `settings_changed` (a revision), `limit_below_issued`,
     /// `room_fixed`.
@@ -148,7 +149,7 @@ pub trait CouponStore: Send + Sync {
         revision: impl Into<Revision<CouponSettings>> + Send,
     ) -> impl Future<Output = Answer<Put>> + Send;
 
-    /// Ends a coupon for good; a second time has no effect. Refused: `unknown_coupon`.
+    /// Ends a coupon for good. A second call has no effect. Refused: `unknown_coupon`.
     fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send;
 
     /// Shows a coupon. Refused: `unknown_coupon`.
@@ -160,8 +161,8 @@ pub trait CouponStore: Send + Sync {
     /// `deleted`, `not_open`, `expired`, `sold_out`.
     fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send;
 
-    /// [`Self::claim`], but told as soon as the coupon's settings say ([`CouponSettings::acknowledge`]). Refusals are told once
-    /// they are stored, no matter what these say.
+    /// Claims like [`Self::claim`], but replies as early as the coupon's settings say
+    /// ([`CouponSettings::acknowledge`]). A refusal always waits until the claim that it depends on is stored.
     fn claim_early(
         &self,
         coupon: &CouponName,
@@ -170,12 +171,12 @@ pub trait CouponStore: Send + Sync {
         async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(ClaimReply::Stored))) }
     }
 
-    /// The claim of one user, if there is one. Refused: `unknown_coupon`. [`StoreError::NotYet`] while it has a place
-    /// ([`ClaimReply::Placed`]) and is not stored.
+    /// Returns the claim of one user, if there is one. Refused: `unknown_coupon`. Fails with [`StoreError::NotYet`]
+    /// while the claim has a place ([`ClaimReply::Placed`]) and is not stored.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
 
-    /// Claims in serial order, from the one after `after` (from the first without it), at most `count`.
-    /// Refused: `unknown_coupon`.
+    /// Returns claims in the order of serials, at most `count`, beginning after serial `after` (with the first one if
+    /// `None`). Refused: `unknown_coupon`.
     fn claims(
         &self,
         coupon: &CouponName,
@@ -183,8 +184,10 @@ pub trait CouponStore: Send + Sync {
         count: usize,
     ) -> impl Future<Output = Answer<Page<ClaimRecord>>> + Send;
 
-    /// Uses up a coupon by its code; the record that comes back has `redeemed` set, and no attributes. Refused, in this order: `unknown_coupon`, `idempotency_key_reused`,
-    /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
+    /// Redeems a claim by its code. The returned record has `redeemed` set, and no attributes.
+    ///
+    /// Refused, in this order: `unknown_coupon`, `idempotency_key_reused`, `unknown_code`, `wrong_user`,
+    /// `already_redeemed`, `expired`.
     fn redeem(
         &self,
         coupon: &CouponName,

@@ -9,45 +9,45 @@ use firstcome_core::room::{Join, Rejection, RoomSettings, RoomView, TicketNumber
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 
-/// Outer: did the store answer? Inner: what was the answer?
+/// The outer result says whether the store replied, the inner one what it replied.
 pub type RoomAnswer<T> = Result<Result<T, Rejection>, StoreError>;
 
-/// A room as everybody may see it.
+/// A room as every client may see it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RoomSummary {
     /// The settings in force.
     pub settings: RoomSettings,
-    /// Where it stands.
+    /// The state of the room.
     pub view: RoomView,
     /// When this was true, by the wall clock.
     pub as_of: Timestamp,
 }
 
-/// Which place a join led to.
+/// Which place a join returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joining {
     /// A new one.
     New,
-    /// That of the same request, which came before.
+    /// The place from an earlier copy of the same request.
     SameRequest,
-    /// That which the user has already.
+    /// The place that the user has already.
     SameUser,
 }
 
 /// A ticket as its holder sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TicketAnswer {
-    /// The ticket: who has it has the place.
+    /// The ticket: a client that has it has the place.
     pub ticket: Box<str>,
     /// Its number.
     pub number: TicketNumber,
-    /// Its user, if it has one and is alive.
+    /// The user, if the ticket has one and lives.
     pub user: Option<Box<str>>,
-    /// Where it stands.
+    /// The state of the ticket.
     pub state: TicketState,
-    /// For an admitted one: when its pass ends, by the wall clock.
+    /// For an admitted ticket: when its pass ends, by the wall clock.
     pub until: Option<Timestamp>,
-    /// When to ask again.
+    /// When to poll again.
     pub poll_after_ms: u32,
     /// When this was true, by the wall clock.
     pub as_of: Timestamp,
@@ -56,7 +56,7 @@ pub struct TicketAnswer {
 /// A pass that is valid now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PassCheck {
-    /// When it ends if no caller is heard of until then, by the wall clock.
+    /// When it ends without a further contact, by the wall clock.
     pub until: Timestamp,
     /// Its user, if it has one.
     pub user: Option<Box<str>>,
@@ -64,15 +64,16 @@ pub struct PassCheck {
 
 /// The port for waiting rooms. Every adapter passes `conformance::room`:
 ///
-/// - Linearizable per room: answers are those of [`firstcome_core::room::Room`] applied in some order that agrees with
+/// - Linearizable per room: replies are those of [`firstcome_core::room::Room`], applied in some order that agrees with
 ///   real time. Numbers count that order.
 /// - Clock: `now` is the store's own; leases and time-outs run on its steady clock.
-/// - Durable before told: a number, a slot taken, a departure. Positions and counts may be ahead of the disk.
-/// - Admission needs no caller's call: it goes on by itself. [`RoomStore::tick`] only makes it happen now.
-/// - Cancel-safe: a caller that goes away leaves the command done or not done, never half done.
+/// - Durable before the reply: a number, a slot taken, a departure. Positions and counts may be ahead of the disk.
+/// - Admission needs no call: the store admits by itself. [`RoomStore::tick`] only does it now.
+/// - Cancel-safe: a caller that drops its future leaves the command done or not done, never half done.
 pub trait RoomStore: Send + Sync {
-    /// Creates a room, replaces its settings, or opens a closed one again. The settings must have passed
-    /// [`RoomSettings::check`]. A [`Revision`] replaces only the settings that it names, and creates nothing.
+    /// Creates a room, replaces its settings, or opens a closed room again. The settings must have passed
+    /// [`RoomSettings::check`]. A [`Revision`] that names the settings in force replaces only those, and creates
+    /// nothing.
     ///
     /// Refused: `unknown_room` and `settings_changed` (a revision).
     fn put_room(
@@ -81,7 +82,7 @@ pub trait RoomStore: Send + Sync {
         revision: impl Into<Revision<RoomSettings>> + Send,
     ) -> impl Future<Output = RoomAnswer<Put>> + Send;
 
-    /// Closes a room; all its tickets and passes are void. A second time has no effect. Refused: `unknown_room`.
+    /// Closes a room; all its tickets and passes become void. A second call has no effect. Refused: `unknown_room`.
     fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send;
 
     /// Shows a room. Refused: `unknown_room`.
@@ -92,14 +93,14 @@ pub trait RoomStore: Send + Sync {
     /// Refused, in this order: `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
     fn join(&self, room: &RoomName, join: Join) -> impl Future<Output = RoomAnswer<(Joining, TicketAnswer)>> + Send;
 
-    /// What the holder of a ticket sees; takes the slot that is offered. Costs no file access while the ticket waits, or
-    /// once its slot is taken. Refused: `unknown_room`, `unknown_ticket`.
+    /// Shows a ticket to its holder, and takes the slot that is offered to it. No file access while the ticket waits,
+    /// or once its slot is taken. Refused: `unknown_room`, `unknown_ticket`.
     fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
 
-    /// Gives up a ticket; a second time has no effect. Refused: `unknown_room`, `unknown_ticket`.
+    /// Gives up a ticket. A second call has no effect. Refused: `unknown_room`, `unknown_ticket`.
     fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send;
 
-    /// Gives up the slot of one admission; a second time has no effect. Refused: `unknown_room`.
+    /// Gives up the slot of one admission. A second call has no effect. Refused: `unknown_room`.
     fn release(
         &self,
         room: &RoomName,
@@ -107,8 +108,8 @@ pub trait RoomStore: Send + Sync {
         admission: u64,
     ) -> impl Future<Output = RoomAnswer<()>> + Send;
 
-    /// Whether the slot of this admission is alive; counts as a contact. No file access, unless its time is over and that
-    /// is not stored yet. Refused: `unknown_room`.
+    /// Returns until when the slot of this admission is valid, or `None` if it is not. Counts as a contact. No file
+    /// access, unless the slot has just ended and that is not stored yet. Refused: `unknown_room`.
     fn check_pass(
         &self,
         room: &RoomName,
@@ -116,13 +117,12 @@ pub trait RoomStore: Send + Sync {
         admission: u64,
     ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send;
 
-    /// Does now what time has made due in all rooms, and returns when it is durable.
+    /// Does everything that is due now in all rooms, and returns when it is durable.
     fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// The secrets that sign passes, the newest last. Empty before the first room.
+    /// Returns the secrets that sign passes, the newest last. Empty before the first room.
     fn pass_secrets(&self) -> Vec<PassSecret>;
 
-    /// From now on passes are signed with a new secret; those that are alive stay valid. Forgets secrets whose last
-    /// pass has ended.
+    /// Signs passes with a new secret from now on; live passes stay valid. Forgets secrets whose last pass has ended.
     fn rotate_pass_secret(&self) -> impl Future<Output = Result<PassSecret, StoreError>> + Send;
 }

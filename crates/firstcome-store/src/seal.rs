@@ -1,9 +1,9 @@
 //! Seals: bytes with a MAC over them, which only this store can make.
 //!
-//! A sealed text is `head ‖ MAC ‖ carried` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 over
-//! `head ‖ carried ‖ implied`: what is implied stands nowhere in the text, and must be known to open it. A kind of text has
-//! a domain and a length of head of its own, and either carries something or implies something, so no two readings of the
-//! same bytes exist.
+//! A sealed text is `head ‖ MAC ‖ carried` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256
+//! over `head ‖ carried ‖ implied`. The implied bytes are not in the text, and a reader must know them to open it. Each
+//! kind of text has its own domain and length of head, and either carries or implies something. So the same bytes never
+//! have two readings.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// Bytes of the MAC.
+/// The bytes of the MAC.
 pub(crate) const MAC_BYTES: usize = 16;
 
 /// Makes and opens texts of one kind.
@@ -21,7 +21,7 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// `domain` keeps these MACs apart from all others that might ever be made with the same key.
+    /// Makes a seal. `domain` separates its MACs from all others that are made with the same key.
     pub(crate) fn new(key: &[u8; 32], domain: &[u8]) -> Self {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
@@ -40,14 +40,14 @@ impl Seal {
         first
     }
 
-    /// A text.
+    /// Makes a sealed text.
     pub(crate) fn seal(&self, head: &[u8], carried: &[u8], implied: &[u8]) -> String {
         let bytes = [head, &self.mac(head, carried, implied), carried].concat();
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The head of a text; `None` if it is not one of ours. Takes the same time for every wrong one of its length. `ROOM`
-    /// is that of [`room`] for the longest one.
+    /// Returns the head of a text; `None` if this key did not seal it. Takes the same time for every wrong text of its
+    /// length. `ROOM` is [`room`] of the longest text.
     pub(crate) fn open<const HEAD: usize, const ROOM: usize>(&self, text: &str, implied: &[u8]) -> Option<[u8; HEAD]> {
         if chars(ROOM) < text.len() {
             return None;
@@ -59,20 +59,19 @@ impl Seal {
         bool::from(self.mac(head, carried, implied).ct_eq(mac)).then_some(*head)
     }
 
-    /// What a text carries beside its head of so many bytes. It is not looked at whether it is one of ours: see
-    /// [`Self::open`].
+    /// Returns the carried bytes after a head of `HEAD` bytes. Does not verify the MAC: see [`Self::open`].
     pub(crate) fn carried<const HEAD: usize>(&self, text: &str) -> Option<Vec<u8>> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         bytes.get(HEAD + MAC_BYTES..).map(<[u8]>::to_vec)
     }
 }
 
-/// Characters of so many bytes.
+/// The number of base64url characters for this many bytes.
 pub(crate) const fn chars(bytes: usize) -> usize {
     (bytes * 4).div_ceil(3)
 }
 
-/// Room that is needed to read so many bytes, which come in groups of three.
+/// The buffer size for decoding this many bytes, which come in groups of three.
 pub(crate) const fn room(bytes: usize) -> usize {
     bytes.next_multiple_of(3)
 }

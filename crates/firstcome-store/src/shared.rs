@@ -1,4 +1,4 @@
-//! Shares an answer among callers that ask the same within a moment, so that they cost one query.
+//! Shares one reply among callers that ask the same question at nearly the same time, so that they cost one query.
 
 use crate::edge::draw_hasher;
 use crate::error::StoreError;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-/// What was answered, and when the question was asked.
+/// A reply, and when its query began.
 type SharedAnswer<V> = OnceCell<(Instant, Result<V, StoreError>)>;
 
-/// Keeps answers by what was asked, for as long as they may be old.
+/// Keeps replies by key, for as long as they may be used.
 ///
-/// - Callers that ask while a query is under way wait for its answer. Its errors reach them too, and are not kept.
-/// - [`Self::forget`] after a write makes the write visible to every later question: a query that began before it is joined by no
-///   later caller.
-/// - Memory is bounded: a full table drops what is too old, or everything if nothing is. Callers then ask again.
+/// - Callers that ask during a query wait for its reply. Its errors reach them too, and are not kept.
+/// - [`Self::forget`] after a write makes the write visible to every later question: no later caller joins a query that
+///   began before the write.
+/// - Memory is bounded: a full table drops outdated replies, or everything if none is outdated. Callers then ask again.
 #[derive(Debug)]
 pub struct Shared<K, V> {
     answers: Mutex<HashMap<K, Arc<SharedAnswer<V>>, RandomState>>,
@@ -27,14 +27,14 @@ pub struct Shared<K, V> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
-    /// A table of at most `count_max` answers, each used for at most `lasts` from when its question was asked.
+    /// Makes a table of at most `count_max` replies. Each is used for at most `lasts` from when its query began.
     pub fn new(lasts: Duration, count_max: usize) -> Self {
         Self { answers: Mutex::new(HashMap::with_hasher(draw_hasher())), lasts, count_max }
     }
 
-    /// The answer for a key: the one that is kept, the one that is on its way, or that of `ask`.
+    /// Returns the reply for a key: the one that is kept, the one that is under way, or that of `ask`.
     ///
-    /// Cancel-safe: when the caller whose query is under way goes, the next one that waits asks.
+    /// Cancel-safe: if the caller that runs the query drops its future, the next waiting caller asks.
     pub async fn get(&self, key: &K, ask: impl Future<Output = Result<V, StoreError>>) -> Result<V, StoreError> {
         let asked = self.asked(key);
         let ask = async {
@@ -44,12 +44,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
         asked.get_or_init(|| ask).await.1.clone()
     }
 
-    /// Forgets the answer for a key, and the one that is on its way.
+    /// Forgets the reply for a key, and the query that is under way.
     pub fn forget(&self, key: &K) {
         self.answers.lock().remove(key);
     }
 
-    /// How many answers are kept or on their way. For tests and figures.
+    /// Returns how many replies are kept or under way. For tests and metrics.
     pub fn count(&self) -> usize {
         self.answers.lock().len()
     }

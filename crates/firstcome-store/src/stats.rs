@@ -1,9 +1,9 @@
-//! Figures of a store, cheap enough to keep always.
+//! Statistics of a store, cheap enough to collect always.
 
 use firstcome_core::room::{Change, Departure};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts values in fixed buckets. Reading while others write may miss the newest ones.
+/// Counts values in fixed buckets. A read during writes may miss the newest values.
 pub struct Histogram {
     bounds: &'static [u64],
     counts: Box<[AtomicU64]>,
@@ -11,7 +11,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// A histogram with these inclusive upper bounds, and one bucket above.
+    /// Makes a histogram with these inclusive upper bounds, and one bucket above.
     pub fn new(bounds: &'static [u64]) -> Self {
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
         Self { bounds, counts, sum: AtomicU64::new(0) }
@@ -24,34 +24,35 @@ impl Histogram {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Bounds and counts, bucket by bucket; the last bound is `u64::MAX`.
+    /// Returns the bound and the count of each bucket; the last bound is `u64::MAX`.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         let bounds = self.bounds.iter().copied().chain([u64::MAX]);
         bounds.zip(self.counts.iter().map(|count| count.load(Ordering::Relaxed))).collect()
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// How many values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// What a store with a writer counts.
+/// The counters of a store with a writer.
 pub struct WriterStats {
     /// Changes (claims, redemptions, settings) per commit.
     pub batch_changes: Histogram,
-    /// Microseconds from the begin of a transaction to the end of its sync.
+    /// Microseconds from the beginning of a transaction to the end of its sync.
     pub commit_us: Histogram,
     /// Commands refused because too many waited.
     pub overloaded: AtomicU64,
     /// Commands that wait now.
     pub queue_depth: AtomicU64,
-    /// Commands that may wait: 65 536, or what 250 ms of measured service time carry if that is less.
+    /// How many commands may wait: 65 536, or as many as 250 ms of measured service time allow, but at least one full
+    /// batch (2 048).
     pub queue_limit: AtomicU64,
     /// Numbers drawn in rooms.
     pub joined: AtomicU64,
@@ -59,11 +60,11 @@ pub struct WriterStats {
     pub admitted: AtomicU64,
     /// Slots taken.
     pub taken: AtomicU64,
-    /// Slots that no caller took in time.
+    /// Slots that no visitor took in time.
     pub lapsed: AtomicU64,
-    /// Tickets given up.
+    /// Tickets that visitors gave up.
     pub left: AtomicU64,
-    /// Tickets whose time was over.
+    /// Tickets that ended because their time was over.
     pub expired: AtomicU64,
 }
 

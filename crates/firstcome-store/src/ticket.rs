@@ -1,7 +1,7 @@
 //! Signed tickets of waiting rooms, which no visitor can forge or guess from a number.
 //!
-//! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 under a
-//! key of the room's own over number and user: a ticket of one room never fits another, and no bit of it can change.
+//! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 over
+//! number and user, under the room's own key. So a ticket of one room never fits another, and no bit of it can change.
 
 use crate::seal::{MAC_BYTES, Seal, room};
 use firstcome_core::id::UserId;
@@ -27,22 +27,22 @@ impl fmt::Debug for TicketKey {
 }
 
 impl TicketKey {
-    /// A key from 32 secret random bytes.
+    /// Makes a key from 32 secret random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { bytes, seal: Seal::new(&bytes, DOMAIN) }
     }
 
-    /// The secret bytes, to be stored where only the operator can read them.
+    /// The secret bytes. Store them where only the operator can read them.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.bytes
     }
 
-    /// The ticket of a number, and of its user if it has one.
+    /// Makes the ticket of a number, and of its user if it has one.
     pub fn ticket(&self, number: TicketNumber, user: Option<&str>) -> String {
         self.seal.seal(&number.get().to_be_bytes(), user.unwrap_or_default().as_bytes(), &[])
     }
 
-    /// The number of a ticket and its user, if it has one; `None` if it is not one of ours.
+    /// Returns the number of a ticket and its user, if it has one; `None` if this key did not make the ticket.
     pub fn open(&self, ticket: &str) -> Option<(TicketNumber, Option<UserId>)> {
         let number = self.number(ticket)?;
         let carried = self.seal.carried::<NUMBER_BYTES>(ticket)?;
@@ -50,7 +50,8 @@ impl TicketKey {
         Some((number, if user.is_empty() { None } else { Some(UserId::parse(&user).ok()?) }))
     }
 
-    /// The number of a ticket; `None` if it is not one of ours. Takes the same time for every wrong one of its length.
+    /// Returns the number of a ticket; `None` if this key did not make it. Takes the same time for every wrong ticket
+    /// of its length.
     pub fn number(&self, ticket: &str) -> Option<TicketNumber> {
         let number = self.seal.open::<NUMBER_BYTES, ROOM>(ticket, &[])?;
         TicketNumber::new(u32::from_be_bytes(number))

@@ -1,19 +1,20 @@
 //! Voucher codes that need no index and cannot be guessed.
 //!
 //! A code is `serial ‖ MAC ‖ check character`: 30 + 65 bits in 19 characters of an alphabet without 0, O, 1 and I, and
-//! one character that catches any single mistyped character and nearly all swaps of neighbours (Luhn's algorithm in
-//! base 32). The MAC is HMAC-SHA-256 under a key of the coupon's own, so a code of one coupon never fits another.
+//! one check character. The check character catches any single mistyped character, and nearly all swaps of neighbours
+//! (Luhn's algorithm in base 32). The MAC is HMAC-SHA-256 under the coupon's own key, so a code of one coupon never
+//! fits another.
 //!
 //! # A code names one claim
-//! The MAC covers the serial, the instant and the user of the claim. A store that an operator restores from an older copy
-//! issues serials a second time, to other users or at later instants: their codes differ from those that were told before,
-//! and a code of a claim that is gone fits no other claim.
+//! The MAC covers the serial, the instant and the user of the claim. A store that an operator restores from an older
+//! copy issues some serials again, to other users or at later instants. Their codes differ from the earlier ones, and
+//! the code of a lost claim fits no other claim.
 //!
-//! Versions before this one made the MAC from the serial alone. A coupon that comes from them keeps such codes for the
-//! serials that it had issued: those below [`VoucherKey::codes_bound_from`].
+//! Earlier versions made the MAC from the serial alone. A coupon from such a version keeps these codes for the serials
+//! that it had issued: those below [`VoucherKey::codes_bound_from`].
 //!
-//! Redeeming reads the serial of the code, looks up the claim, and recomputes the rest: one guess succeeds with a chance
-//! of 2^-65.
+//! To redeem, the store reads the serial of the code, looks up the claim, and computes the rest again. One guess
+//! succeeds with probability 2^-65.
 
 use firstcome_core::coupon::{Issued, Serial};
 use firstcome_core::limits::COUPON_LIMIT_MAX;
@@ -26,8 +27,8 @@ const MAC_BITS: u32 = 65;
 const PAYLOAD_CHARS: usize = 19;
 const CODE_CHARS: usize = PAYLOAD_CHARS + 1;
 const GROUP_CHARS: usize = 5;
-/// Begins what the MAC of a bound code covers. The MAC of an older code covers four bytes, so neither is ever the other.
-/// With this length a user of up to 36 bytes (a UUID) still fits into one block of the digest.
+/// The prefix of the data under the MAC of a bound code. The MAC of an older code covers four bytes, so the two never
+/// collide. With this length a user of up to 36 bytes (a UUID) still fits into one block of the digest.
 const BOUND_LABEL: [u8; 7] = *b"claim/2";
 
 /// The secret from which a coupon's codes are made, and the first serial whose code is bound to its claim.
@@ -50,7 +51,7 @@ impl PartialEq for VoucherKey {
     }
 }
 
-/// What a holder shows to redeem: twenty characters in four groups.
+/// The code that a holder shows to redeem: twenty characters in four groups.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct VoucherCode([u8; CODE_CHARS + CODE_CHARS / GROUP_CHARS - 1]);
 
@@ -68,7 +69,7 @@ impl fmt::Debug for VoucherCode {
     }
 }
 
-/// A code as a client shows it: well formed, and not yet held against a claim.
+/// A well-formed code that a client shows, not yet compared with a claim.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownCode {
     serial: Serial,
@@ -76,7 +77,7 @@ pub struct ShownCode {
 }
 
 impl ShownCode {
-    /// Reads a code. Lower case, blanks and dashes are forgiven; `None` for a text that no coupon could have told.
+    /// Reads a code. Accepts lower case, blanks and dashes; `None` for a text that is not a code of any coupon.
     pub fn parse(code: &str) -> Option<Self> {
         let mut digits = [0_u8; CODE_CHARS];
         let mut count = 0;
@@ -93,39 +94,39 @@ impl ShownCode {
         Some(Self { serial, mac: payload & ((1 << MAC_BITS) - 1) })
     }
 
-    /// The serial of the claim that the code may be of: [`VoucherKey::fits`] tells whether it is.
+    /// The serial of the claim that the code names. [`VoucherKey::fits`] says whether the code is that of the claim.
     pub const fn serial(&self) -> Serial {
         self.serial
     }
 }
 
 impl VoucherKey {
-    /// A key of a new coupon, from 32 secret random bytes: all its codes are bound to their claims.
+    /// Makes the key of a new coupon from 32 secret random bytes. All its codes are bound to their claims.
     pub fn new(bytes: [u8; 32]) -> Self {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mac = Hmac::<Sha256>::new_from_slice(&bytes).expect("HMAC takes keys of any length");
         Self { bytes, mac, codes_bound_from: 1 }
     }
 
-    /// The same key, with codes that are bound from this serial on.
+    /// Returns the same key with bound codes from this serial on.
     #[must_use]
     pub fn bound_from(self, serial: u32) -> Self {
         Self { codes_bound_from: serial.max(1), ..self }
     }
 
-    /// The same key, with no bound code: that of a coupon from before codes were bound, until it is known how many of them
-    /// were told.
+    /// Returns the same key without bound codes: for a coupon from before codes were bound, until the number of its
+    /// issued codes is known.
     #[must_use]
     pub fn unbound(self) -> Self {
         self.bound_from(COUPON_LIMIT_MAX + 1)
     }
 
-    /// The secret bytes, to be stored where only the operator can read them.
+    /// The secret bytes. Store them where only the operator can read them.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.bytes
     }
 
-    /// The first serial whose code is bound to its claim. Serials below it keep codes that name the serial alone.
+    /// The first serial whose code is bound to its claim. Codes of lower serials cover the serial alone.
     pub const fn codes_bound_from(&self) -> u32 {
         self.codes_bound_from
     }
@@ -142,7 +143,7 @@ impl VoucherKey {
             rest[..4].copy_from_slice(&serial);
             rest[4..].copy_from_slice(&issued.issued_at.as_us().to_be_bytes());
             mac.update(&head);
-            // Last, since it alone has no fixed length.
+            // Last, because it is the only part without a fixed length.
             mac.update(user.as_bytes());
         }
         let digest = mac.finalize().into_bytes();
@@ -151,7 +152,7 @@ impl VoucherKey {
         u128::from_be_bytes(head) >> (128 - MAC_BITS)
     }
 
-    /// The code of a claim. Allocates nothing.
+    /// Returns the code of a claim. Allocates nothing.
     pub fn code(&self, issued: Issued, user: &str) -> VoucherCode {
         let payload = u128::from(issued.serial.get()) << MAC_BITS | self.mac(issued, user);
         let mut digits = [0_u8; CODE_CHARS];
@@ -166,7 +167,7 @@ impl VoucherKey {
         VoucherCode(text)
     }
 
-    /// Whether a code is that of this claim. Takes the same time no matter what differs.
+    /// Whether a code is that of this claim. Takes the same time whichever part differs.
     pub fn fits(&self, shown: &ShownCode, issued: Issued, user: &str) -> bool {
         let difference = shown.mac ^ self.mac(issued, user);
         difference == 0 && shown.serial == issued.serial
@@ -178,7 +179,7 @@ impl VoucherKey {
     }
 }
 
-/// Luhn's sum modulo 32: every second digit from the right counts twice. Zero for a whole code.
+/// Computes Luhn's sum modulo 32: every second digit from the right counts twice. Zero for a valid code.
 fn luhn(digits: &[u8; CODE_CHARS]) -> u8 {
     let sum: u32 = digits
         .iter()
@@ -230,8 +231,8 @@ mod tests {
         let shown = ShownCode::parse(code.as_str()).unwrap();
         let moved = ShownCode { serial: issued(3, AT).serial, ..shown };
         assert!(!key.fits(&moved, issued(2, AT), "ann"), "a right MAC beside another serial");
-        // A store that has gone back issues the serial again: to another user, or to the same one later, or earlier by a clock
-        // that was set back.
+        // A restored store issues the serial again: to another user, to the same user later, or earlier by a clock that
+        // was set back.
         let others = [
             (2, AT, "bob"),
             (2, AT + 1, "ann"),
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn codes_that_were_told_before_they_were_bound_stay_valid() {
-        // As the version before made them.
+        // As earlier versions made them.
         const OLD: [(u32, &str); 3] =
             [(1, "22222-3773J-V685X-QGB9J"), (2, "22222-493FD-8LTPG-FD89K"), (3, "22222-5B7PD-RBK7U-R6UJ3")];
         let key = VoucherKey::new([7; 32]).bound_from(3);
@@ -271,11 +272,11 @@ mod tests {
             let (claim, is_old) = (issued(number, AT), number < 3);
             assert_eq!(key.is_code_of(code, claim, "ann"), is_old, "serial {number}");
             assert_eq!(key.code(claim, "ann").as_str() == code, is_old, "serial {number}");
-            // Of whom and when is not in them.
+            // The user and the instant are not part of them.
             assert_eq!(key.is_code_of(code, issued(number, AT + 1), "bob"), is_old, "serial {number}");
             assert!(!VoucherKey::new([7; 32]).is_code_of(code, claim, "ann"), "serial {number} of a new coupon");
         }
-        // And a bound code is none of a serial below.
+        // A bound code is never the code of a serial below the first bound one.
         let bound = VoucherKey::new([7; 32]).code(issued(2, AT), "ann");
         assert!(!key.is_code_of(bound.as_str(), issued(2, AT), "ann"));
     }
@@ -311,7 +312,7 @@ mod tests {
     fn a_right_check_character_makes_no_right_code() {
         let key = VoucherKey::new([1; 32]);
         let claim = issued(1, AT);
-        // Well formed, and under another key.
+        // Well formed, but made with another key.
         let code = VoucherKey::new([2; 32]).code(claim, "ann");
         let shown = ShownCode::parse(code.as_str()).unwrap();
         assert_eq!(shown.serial(), claim.serial);

@@ -1,13 +1,13 @@
-//! Several servers of Redis that share the keys among them.
+//! A Redis Cluster: several Redis servers that share the keys.
 
 use crate::install::Part;
 use crate::redis_node::wait_until;
 use crate::{Kind, Options, Server, ServerError, never};
 use redis::Value;
 
-/// Into how many parts the keys of a cluster are divided.
+/// The number of slots of a cluster.
 pub const SLOTS: u16 = 16_384;
-/// How many masters there are: the fewest that can agree that one is gone.
+/// The number of masters: the fewest that can agree that one is gone.
 const MASTERS: usize = 3;
 
 /// A cluster of three masters, each with a third of the slots, in order.
@@ -16,10 +16,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts one, with so many replicas of each master, and returns when each node says that the cluster is well. Within a
-    /// Tokio runtime with time and IO.
+    /// Starts a cluster with this many replicas of each master. Returns when each node reports that the cluster is well. Call it
+    /// within a Tokio runtime with time and IO.
     ///
-    /// Cancel-safe: a future that is dropped ends what it has started.
+    /// Cancel-safe: a dropped future ends the servers that it has started.
     pub async fn start(options: &Options, replicas: usize) -> Result<Self, ServerError> {
         let mut options = options.clone();
         options.settings.extend(["cluster-node-timeout=1000", "repl-diskless-sync-delay=0"].map(str::to_owned));
@@ -44,13 +44,13 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Gives each master its slots, and a number of its own, so that they need not agree on one.
+    /// Gives each master its slots and a config epoch of its own, so that the masters need not agree on one.
     async fn assign(&self) -> Result<(), ServerError> {
         let thirds = (0..=MASTERS).map(|third| third * usize::from(SLOTS) / MASTERS).collect::<Vec<_>>();
         for (at, node) in self.nodes.iter().enumerate() {
             node.ask::<()>(&format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1)).await?;
             if let Some(&[from, to]) = thirds.windows(2).nth(at).and_then(|pair| pair.first_chunk()) {
-                // ADDSLOTSRANGE came with 7.0.
+                // ADDSLOTSRANGE needs Redis 7.0.
                 let slots: Vec<String> = (from..to).map(|slot| slot.to_string()).collect();
                 node.ask::<()>(&format!("CLUSTER ADDSLOTS {}", slots.join(" "))).await?;
             }
@@ -58,11 +58,11 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes those that are no masters replicas.
+    /// Makes the nodes after the masters their replicas.
     async fn follow(&self) -> Result<(), ServerError> {
         for (at, replica) in self.nodes.iter().enumerate().skip(MASTERS) {
             let id: String = self.nodes[at % MASTERS].ask("CLUSTER MYID").await?;
-            // It may not have heard yet what the node with this id is.
+            // The node may not know this id yet.
             let command = format!("CLUSTER REPLICATE {id}");
             wait_until("a replica", || async { replica.ask::<()>(&command).await.is_ok() }).await?;
             wait_until("a replica", || replica.says("INFO replication", &["master_link_status:up"])).await?;
@@ -70,7 +70,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until each node that runs says that the cluster is well.
+    /// Waits until each running node reports that the cluster is well.
     pub async fn wait_until_well(&self) -> Result<(), ServerError> {
         for node in &self.nodes {
             wait_until("the cluster to be well", || async {
@@ -81,7 +81,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until all nodes that run say that a slot is served by this one.
+    /// Waits until all running nodes report that this node serves a slot.
     pub async fn wait_until_served(&self, slot: u16, by: usize) -> Result<(), ServerError> {
         for node in &self.nodes {
             wait_until("the news of a slot", || async {
@@ -98,14 +98,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// The address by which a client finds all of them: `redis+cluster://HOST:PORT,…`.
+    /// Returns the address by which a client finds all nodes: `redis+cluster://HOST:PORT,…`.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.nodes.iter().map(Server::address).collect();
         format!("redis+cluster://{}", hosts.join(","))
     }
 
-    /// The nodes: first the three masters as of the start, in the order of their slots, then replicas of the first, the
-    /// second and the third.
+    /// Returns the nodes. First come the three masters as of the start, in the order of their slots. Then come the replicas of
+    /// the first, the second and the third master.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
@@ -120,21 +120,21 @@ impl Cluster {
         self.nodes[node].restart().await
     }
 
-    /// The first step of a slot on its way to another master: from here on a key that is not where it was is asked for at
-    /// the other one (`ASK`), and none is made where it was.
+    /// Begins to move a slot to another master. From now on a request for a key that the old master lacks goes to the new one
+    /// (`ASK`), and the old one creates no keys.
     pub async fn begin_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         let [source, target]: [String; 2] = [self.id(from).await?, self.id(to).await?];
         self.nodes[to].ask::<()>(&format!("CLUSTER SETSLOT {slot} IMPORTING {source}")).await?;
         self.nodes[from].ask(&format!("CLUSTER SETSLOT {slot} MIGRATING {target}")).await
     }
 
-    /// The second one, which may be repeated: moves this key.
+    /// Moves one key of a slot, after [`Self::begin_move`]. Repeatable.
     pub async fn move_key(&self, key: &str, from: usize, to: usize) -> Result<(), ServerError> {
         self.nodes[from].ask(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", self.nodes[to].port())).await
     }
 
-    /// The last one: moves the keys that are left, and gives the slot to the other master. Other nodes hear of it by and
-    /// by: the old one answers `MOVED`.
+    /// Ends the move of a slot: moves the remaining keys, and gives the slot to the new master. Other nodes learn of it later;
+    /// the old master answers `MOVED`.
     pub async fn end_move(&self, slot: u16, from: usize, to: usize) -> Result<(), ServerError> {
         loop {
             let keys: Vec<String> = self.nodes[from].ask(&format!("CLUSTER GETKEYSINSLOT {slot} 100")).await?;
@@ -146,7 +146,7 @@ impl Cluster {
             }
         }
         let target = self.id(to).await?;
-        // The new one first: a process that hears of it from the old one finds it ready.
+        // The new master first: a client that the old master redirects finds it ready.
         self.nodes[to].ask::<()>(&format!("CLUSTER SETSLOT {slot} NODE {target}")).await?;
         self.nodes[from].ask(&format!("CLUSTER SETSLOT {slot} NODE {target}")).await
     }
@@ -157,7 +157,7 @@ impl Cluster {
     }
 }
 
-/// The ranges of slots that a node knows, and the port of the master of each.
+/// Reads the ranges of slots that a node knows, and the port of the master of each.
 async fn slots(node: &Server) -> Result<Vec<(u16, u16, u16)>, ServerError> {
     let read = |range: Value| {
         let [from, to, master] = first(range)?;
@@ -169,7 +169,7 @@ async fn slots(node: &Server) -> Result<Vec<(u16, u16, u16)>, ServerError> {
     told.into_iter().map(read).collect::<Option<_>>().ok_or_else(|| never("CLUSTER SLOTS cannot be read"))
 }
 
-/// The first few of a list.
+/// Returns the first `COUNT` items of a list.
 fn first<const COUNT: usize>(value: Value) -> Option<[Value; COUNT]> {
     let Value::Array(mut items) = value else { return None };
     items.truncate(COUNT);

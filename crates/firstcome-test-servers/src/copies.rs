@@ -1,4 +1,4 @@
-//! Copies of a server's files, and the way back to them.
+//! Copies the files of a server, and restores them.
 
 use crate::{Kind, PAUSE, START, Server, ServerError, empty};
 use rustix::process::{Pid, Signal, kill_process};
@@ -6,15 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The files of a server as they were when [`Server::keep_copy`] was called. Removed with the server.
+/// A copy of a server's files, taken by [`Server::keep_copy`]. Removed with the server.
 #[derive(Clone, Debug)]
 pub struct ServerCopy {
     files: PathBuf,
 }
 
 impl Server {
-    /// Asks the server to stop, and waits until it has. What it acknowledged is in its files then; clients lose their connections.
-    /// Redis with [`crate::Durability::Quick`] keeps nothing in files, unless the options set `save` or `appendonly`.
+    /// Stops the server, and waits until it has ended. Its files then have everything that it acknowledged; clients lose their
+    /// connections. Redis with [`crate::Durability::Quick`] keeps nothing in files, unless the options set `save` or
+    /// `appendonly`.
     pub async fn stop(&mut self) -> Result<(), ServerError> {
         // PostgreSQL waits for its clients after SIGTERM, and ends their sessions after SIGINT.
         let signal = if self.kind == Kind::Postgres { Signal::INT } else { Signal::TERM };
@@ -44,10 +45,10 @@ impl Server {
         Ok(ServerCopy { files })
     }
 
-    /// Kills the server if it still runs, puts a copy in the place of its files, and starts it at the same port. Returns when it
-    /// answers. The copy is kept.
+    /// Kills the server if it still runs, replaces its files by a copy, and starts it at the same port. Returns when it
+    /// answers. The copy stays.
     ///
-    /// An error may leave the server ended, with its files or without.
+    /// After an error the server may have ended, with its files or without.
     pub async fn restore(&mut self, kept: &ServerCopy) -> Result<(), ServerError> {
         self.stop_at_once().await?;
         empty(&self.data).await?;
@@ -55,7 +56,7 @@ impl Server {
         self.restart().await
     }
 
-    /// Ends the server without a last word to its files. PostgreSQL takes its other processes along.
+    /// Ends the server without a clean shutdown. PostgreSQL also ends its other processes.
     async fn stop_at_once(&mut self) -> Result<(), ServerError> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id.filter(|_| self.kind == Kind::Postgres)
@@ -77,7 +78,7 @@ impl Server {
     }
 }
 
-/// Copies all files of a directory, with their owners and rights, into one that is there and empty; and the rights of the directory.
+/// Copies all files of a directory, with owners and modes, into an existing empty one. Copies the directory's mode too.
 fn copy(from: &Path, into: &Path) -> Result<(), ServerError> {
     let mut command = Command::new("cp");
     command.arg("-a").arg(from.join(".")).arg(into).stdin(Stdio::null());

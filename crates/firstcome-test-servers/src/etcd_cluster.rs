@@ -1,11 +1,11 @@
-//! Three members of etcd that belong together.
+//! A cluster of three etcd members.
 
 use crate::install::Part;
 use crate::launch::ask_http;
 use crate::redis_node::wait_until;
 use crate::{Kind, Options, PAUSE, QUESTION, START, Server, ServerError, free_port};
 
-/// How many members there are: the fewest of which one may be gone.
+/// The number of members: the fewest of which one may be gone.
 const MEMBERS: usize = 3;
 
 /// A cluster of three members, two of which must agree.
@@ -14,9 +14,9 @@ pub struct EtcdCluster {
 }
 
 impl EtcdCluster {
-    /// Starts one, and returns when each member takes commands. Within a Tokio runtime with time and IO.
+    /// Starts a cluster, and returns when each member takes commands. Call it within a Tokio runtime with time and IO.
     ///
-    /// Cancel-safe: a future that is dropped ends what it has started.
+    /// Cancel-safe: a dropped future ends the servers that it has started.
     pub async fn start(options: &Options) -> Result<Self, ServerError> {
         let mut members: Vec<Server> = Vec::new();
         let mut known: Vec<String> = Vec::new();
@@ -24,7 +24,7 @@ impl EtcdCluster {
             let peer = free_port()?;
             if let Some(first) = members.first() {
                 let body = format!("{{\"peerURLs\":[\"http://127.0.0.1:{peer}\"]}}");
-                // The first ones may still be choosing a leader.
+                // The first members may still be electing a leader.
                 wait_until("a member to be let in", || async {
                     let told = ask_http(first.url(), "POST /v3/cluster/member/add", &body).await;
                     told.is_ok_and(|told| told.contains(" 200 "))
@@ -38,18 +38,18 @@ impl EtcdCluster {
         Ok(Self { members })
     }
 
-    /// The address of all of them: `etcd://HOST:PORT,…`.
+    /// Returns the address of all members: `etcd://HOST:PORT,…`.
     pub fn url(&self) -> String {
         let hosts: Vec<&str> = self.members.iter().map(|member| member.url().trim_start_matches("etcd://")).collect();
         format!("etcd://{}", hosts.join(","))
     }
 
-    /// The members.
+    /// Returns the members.
     pub fn members(&self) -> &[Server] {
         &self.members
     }
 
-    /// Waits until a member that runs says that it leads; which.
+    /// Waits until a running member reports that it leads, and returns its index.
     pub async fn leader(&self) -> Result<usize, ServerError> {
         let until = tokio::time::Instant::now() + START;
         while tokio::time::Instant::now() < until {
@@ -75,7 +75,7 @@ impl EtcdCluster {
     }
 }
 
-/// Whether a member says of itself that it leads.
+/// Returns whether the status of a member names that member as the leader.
 fn leads(status: &str) -> bool {
     let word = |name: &str| status.split_once(&format!("\"{name}\":\""))?.1.split('"').next();
     word("leader").is_some_and(|leader| word("member_id") == Some(leader))

@@ -1,4 +1,4 @@
-//! Where the programs lie, and how they are called.
+//! Finds the servers' programs, and builds their command lines.
 
 use crate::{Durability, Kind, Options, ServerError};
 use std::net::TcpListener;
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{fs, io};
 
-/// Who the data of PostgreSQL belong to, from its point of view.
+/// The user who owns the data in PostgreSQL.
 pub(crate) const USER: &str = "firstcome";
 /// The database of MariaDB.
 pub(crate) const DATABASE: &str = "firstcome";
-/// From the port of a node to that at which other nodes find it. Version 6.2 cannot be told another.
+/// The distance from a node's port to the port for other nodes. Redis 6.2 cannot use another one.
 const BUS: u16 = 10_000;
-/// Whom PostgreSQL runs as if we are root: as root it does not.
+/// The system user that PostgreSQL runs as if this process is root: PostgreSQL refuses to run as root.
 const POSTGRES_USER: &str = "postgres";
 
-/// What a server is among others.
+/// The role of a server among others.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a> {
-    /// It is the only one.
+    /// The only server.
     Alone,
-    /// A node of a cluster of Redis.
+    /// A node of a Redis Cluster.
     Node,
-    /// A member of etcd that talks to others at this port; they were there before, and known as `NAME=URL`.
+    /// A member of etcd with this port for other members. `others` are the earlier members, each as `NAME=URL`.
     Member { peer: u16, others: &'a [String] },
-    /// One that watches over others, by these settings.
+    /// A sentinel with these settings.
     Sentinel(&'a [String]),
 }
 
 impl Part<'_> {
-    /// A port at which no process listens; of a node its second one is free too, at which nodes talk to each other.
+    /// Finds a port at which no process listens. For a node, the port for other nodes is free too.
     pub(crate) fn free_port(self) -> io::Result<u16> {
         loop {
             let port = crate::free_port()?;
@@ -43,10 +43,10 @@ impl Part<'_> {
     }
 }
 
-/// The programs of one kind.
+/// The programs of one kind of server.
 pub(crate) struct Installation {
     kind: Kind,
-    /// The server's own.
+    /// The program of the server itself.
     program: PathBuf,
 }
 
@@ -61,7 +61,7 @@ impl Installation {
         program.map(|program| Self { kind, program })
     }
 
-    /// Makes in an empty directory what the server wants to find there.
+    /// Creates the files that the server needs in an empty directory.
     pub(crate) fn prepare(&self, directory: &Path, data: &Path) -> Result<(), ServerError> {
         match self.kind {
             Kind::Postgres => self.initdb(directory, data),
@@ -90,8 +90,8 @@ impl Installation {
         Err(ServerError::Start { kind: self.kind, says })
     }
 
-    /// A directory is a database. Without tables of rights the server needs no others, and asks no client for its name. But it is
-    /// started and ended once: one that is killed during its very first run does not find its way back into its files.
+    /// Creates the database, which is only a directory. Without grant tables the server needs no other tables, and no logins.
+    /// Starts and ends the server once: a server that is killed during its first run cannot recover its files.
     fn bootstrap(&self, data: &Path) -> Result<(), ServerError> {
         fs::create_dir(data.join(DATABASE))?;
         let mut bootstrap = Command::new(&self.program);
@@ -100,7 +100,7 @@ impl Installation {
         if rustix::process::geteuid().is_root() {
             bootstrap.arg("--user=root");
         }
-        // It reads statements from its input: none.
+        // The server reads statements from its input, which is empty.
         let output = bootstrap.stdin(Stdio::null()).output()?;
         if output.status.success() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Installation {
         Ok(command)
     }
 
-    /// The call of the server.
+    /// Builds the command line of the server.
     pub(crate) fn command(
         &self,
         part: Part<'_>,
@@ -130,7 +130,7 @@ impl Installation {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
             (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), options)),
-            // Alone, it talks to no other member, at any port.
+            // A single member talks to no other member, so any port will do.
             (Kind::Etcd, _) => Ok(self.etcd(data, port, (0, &[]), options)),
             (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
             (Kind::Redis, part) => {
@@ -143,7 +143,7 @@ impl Installation {
         }
     }
 
-    /// It writes what it learns into the file of its settings, and reads it there when it starts again.
+    /// Builds the command line of a sentinel. It writes its state into its configuration file, and reads it at the next start.
     fn sentinel(&self, directory: &Path, data: &Path, port: u16, settings: &[String]) -> io::Result<Command> {
         let file = directory.join("sentinel.conf");
         let own = [format!("port {port}"), "bind 127.0.0.1".to_owned(), format!("dir \"{}\"", data.display())];
@@ -162,7 +162,7 @@ impl Installation {
             Durability::Durable => &["fsync=on", "synchronous_commit=on"],
             Durability::Quick => &["fsync=off", "shared_buffers=16MB"],
         };
-        // Of two settings of the same the later one counts.
+        // If a setting occurs twice, the later one counts.
         let settings = always.iter().chain(quick).copied().chain(options.settings.iter().map(String::as_str));
         command.args(settings.flat_map(|setting| ["-c", setting]));
         Ok(command)
@@ -194,17 +194,17 @@ impl Installation {
         command.args(["listen", "initial-advertise"].map(|which| format!("--{which}-peer-urls={peers}")));
         let all: Vec<String> = others.iter().cloned().chain([format!("{name}={peers}")]).collect();
         command.arg(format!("--initial-cluster={}", all.join(",")));
-        // One that was let in a moment ago counts before it runs: no member is kept out for that.
+        // A member that was just added counts before it runs. Without this, the cluster would refuse the next one.
         command.arg("--strict-reconfig-check=false");
         if !others.is_empty() {
             command.arg("--initial-cluster-state=existing");
         }
         if cfg!(target_arch = "aarch64") {
-            // Version 3.4 wants to be asked for it.
+            // Version 3.4 requires this variable on arm64.
             command.env("ETCD_UNSUPPORTED_ARCH", "arm64");
         }
         if options.durability == Durability::Quick {
-            // The shortest lease is one and a half times the second of them, in whole seconds.
+            // The shortest lease is one and a half times the election timeout, in whole seconds.
             command.args(["--heartbeat-interval=50", "--election-timeout=500"]);
         }
         command.args(options.settings.iter().map(|setting| format!("--{setting}")));
@@ -226,12 +226,12 @@ impl Installation {
     }
 }
 
-/// As what an etcd knows itself: by a name that no other server has.
+/// Returns the name of an etcd member, which no other server has.
 pub(crate) fn name_of(data: &Path) -> String {
     data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Where Debian has it is on no process's path.
+/// Finds the server of PostgreSQL. Debian installs it outside the path.
 fn postgres() -> Option<PathBuf> {
     let beside = |program: &Path| program.with_file_name("initdb").exists();
     if let Some(program) = on_path("postgres").filter(|program| beside(program)) {
@@ -243,21 +243,21 @@ fn postgres() -> Option<PathBuf> {
     versions.filter(|path| path.exists() && beside(path)).max_by_key(version)
 }
 
-/// A program that comes with PostgreSQL.
+/// Finds a program that comes with PostgreSQL.
 pub(crate) fn postgres_program(name: &str) -> Option<PathBuf> {
-    // The server on the path may be a link to where all of them lie.
+    // The server on the path may be a link into the directory with all programs.
     let beside = postgres().and_then(|server| fs::canonicalize(server).ok()).map(|server| server.with_file_name(name));
     beside.filter(|program| program.is_file()).or_else(|| on_path(name))
 }
 
-/// A program on the path, or where those of the system lie.
+/// Finds a program on the path, or in the system's directories.
 fn on_path(program: &str) -> Option<PathBuf> {
     let mut directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
     directories.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
     directories.into_iter().map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
-/// The number of the user, or of its group.
+/// Returns the id of the user [`POSTGRES_USER`], or of its group.
 fn number_of(what: &str) -> io::Result<u32> {
     let said = Command::new("id").args([what, POSTGRES_USER]).output()?.stdout;
     let number = String::from_utf8_lossy(&said).trim().parse().ok();

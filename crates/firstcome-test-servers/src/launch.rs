@@ -1,4 +1,4 @@
-//! Whether a server answers, and which one it is.
+//! Checks whether a server answers, and whether it is the right one.
 
 use crate::Kind;
 use crate::install::name_of;
@@ -8,18 +8,18 @@ use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Whether the server at this address is the one with these files, or this process, and takes commands.
+/// Returns whether the server at this address takes commands, and has these files or this process id.
 pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) -> bool {
     match kind {
         Kind::Postgres => postgres(url).await.is_ok_and(|there| is_same(&there, data)),
         Kind::MariaDb => mariadb(url).await.is_ok_and(|there| is_same(&there, data)),
-        // It answers also while it still reads its files. Another line ends in the same word.
+        // Redis answers while it still loads its files. The line break excludes other lines that end like `loading`.
         Kind::Redis => redis(url).await.is_ok_and(|info| {
-            // A sentinel has nothing to read.
+            // A sentinel loads nothing.
             let ready = info.contains("\nloading:0\r") || info.contains("redis_mode:sentinel\r");
             ready && info.contains(&format!("process_id:{process}\r"))
         }),
-        // Healthy is one that has a leader, and so takes commands.
+        // A healthy member has a leader, and so takes commands.
         Kind::Etcd => etcd(url).await.is_ok_and(|(health, members)| {
             health.contains("\"health\":\"true\"") && members.contains(&format!("\"name\":\"{}\"", name_of(data)))
         }),
@@ -49,12 +49,12 @@ async fn redis(url: &str) -> redis::RedisResult<String> {
     redis::cmd("INFO").query_async(&mut connection).await
 }
 
-/// What it says of its health, and of the members of its cluster.
+/// Returns the answers about the health and about the members of the cluster.
 async fn etcd(url: &str) -> io::Result<(String, String)> {
     Ok((ask_http(url, "GET /health", "").await?, ask_http(url, "POST /v3/cluster/member/list", "{}").await?))
 }
 
-/// One request over a connection of its own; the whole answer, with its head.
+/// Sends one request over its own connection. Returns the whole answer with its head.
 pub(crate) async fn ask_http(url: &str, what: &str, body: &str) -> io::Result<String> {
     let host = url.rsplit('/').next().unwrap_or_default();
     let mut connection = TcpStream::connect(host).await?;

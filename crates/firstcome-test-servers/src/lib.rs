@@ -1,17 +1,17 @@
-//! Servers of one's own, for benchmarks, drills and tests: PostgreSQL, MariaDB, Redis and etcd, each a child process with a
-//! directory and a port of its own; and several that belong together: [`Sentinels`] and [`Cluster`] of Redis, [`EtcdCluster`].
+//! Starts servers for benchmarks, drills and tests: PostgreSQL, MariaDB, Redis and etcd. Each is a child process with its own
+//! directory and port. [`Sentinels`] and [`Cluster`] of Redis and [`EtcdCluster`] consist of several servers.
 //!
 //! # Promises
-//! - What [`Server::start`] returns answers, and it is this server that answers: not one that took the port meanwhile.
-//! - A server is ended, by its id, when its value is dropped, and its directory is removed then.
-//! - [`Server::kill`] and [`Server::restart`] keep files and port: what a [`Durability::Durable`] server has acknowledged
-//!   is there again, what a [`Durability::Quick`] one has acknowledged mostly. [`Server::restart_empty`] keeps the port alone.
-//! - [`Server::keep_copy`] keeps the files of a server as they are; [`Server::restore`] starts it on them again, as after a
-//!   fail-over to a copy that was behind, or a restored backup.
+//! - When [`Server::start`] returns, this very server answers, not a process that took the port in the meantime.
+//! - The drop of a [`Server`] ends its process, by the process id, and removes its directory.
+//! - [`Server::kill`] and [`Server::restart`] keep files and port. A [`Durability::Durable`] server keeps all acknowledged
+//!   writes, a [`Durability::Quick`] one most of them. [`Server::restart_empty`] keeps only the port.
+//! - [`Server::keep_copy`] copies the files of a server. [`Server::restore`] starts it on the copy, as after a fail-over to a
+//!   replica that was behind, or after a restored backup.
 //!
 //! # Not promised
-//! - An end of the server if this process is killed: no process is left then who could end it.
-//! - Any secrecy: everybody on this machine may connect, without a password.
+//! - An end of the server if this process is killed: then no process is left to end it.
+//! - Secrecy: every user of this machine may connect, without a password.
 
 mod cluster;
 mod copies;
@@ -37,18 +37,18 @@ use std::time::Duration;
 use std::{fmt, fs, io};
 use tempfile::TempDir;
 
-/// How long a server may take until it answers, its recovery included.
+/// The longest time until a server answers, with its recovery.
 const START: Duration = Duration::from_secs(60);
-/// How long one question to it may take.
+/// The longest time of one request to a server.
 const QUESTION: Duration = Duration::from_secs(5);
-/// Between two looks whether it answers.
+/// The pause between two checks whether a server answers.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Ports that are tried: between the look at one and the start another process may take it.
+/// How many ports are tried: another process may take a port between its choice and the start.
 const PORTS: u32 = 10;
-/// How much of what a server said is repeated.
+/// How many bytes of a server's output an error repeats.
 const SAYS_BYTES_MAX: usize = 1_000;
 
-/// What kind of server.
+/// The kind of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
     /// PostgreSQL.
@@ -57,7 +57,7 @@ pub enum Kind {
     MariaDb,
     /// Redis.
     Redis,
-    /// etcd; by itself one member alone.
+    /// etcd; a single member unless it is part of a cluster.
     Etcd,
 }
 
@@ -72,37 +72,37 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What an acknowledged write is worth.
+/// Which failures an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durability {
     /// It is on the disk: it survives a crash of the machine.
     Durable,
-    /// It survives a crash of the server at most, of Redis not even that. Small and fast, for tests. (etcd cannot be told to be less
-    /// durable; it is told to have leases as short as a second.)
+    /// It survives a crash of the server at most, and for Redis not even that. Small and fast, for tests. (etcd has no such
+    /// setting; here it only allows leases as short as a second.)
     Quick,
 }
 
-/// How a server is started.
+/// The options of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// What an acknowledged write is worth.
+    /// Which failures an acknowledged write survives.
     pub durability: Durability,
-    /// Where its directory is made: a directory on a disk. That of the system for temporary files without this. As root,
-    /// PostgreSQL runs as the user postgres, who must be able to get there.
+    /// The directory in which the server's directory is created; without it, the system's directory for temporary files. If this
+    /// process is root, PostgreSQL runs as the user postgres, who needs access to it.
     pub parent: Option<PathBuf>,
-    /// More settings, after which nothing is set: `fsync=off` for PostgreSQL, `innodb-flush-log-at-trx-commit=2` for
-    /// MariaDB, `maxmemory=10mb` for Redis, `quota-backend-bytes=16777216` for etcd.
+    /// More settings, which override all others: `fsync=off` for PostgreSQL, `innodb-flush-log-at-trx-commit=2` for MariaDB,
+    /// `maxmemory=10mb` for Redis, `quota-backend-bytes=16777216` for etcd.
     pub settings: Vec<String>,
 }
 
 impl Options {
-    /// So durable, and nothing else.
+    /// Makes options with this durability and no other settings.
     pub const fn new(durability: Durability) -> Self {
         Self { durability, parent: None, settings: Vec::new() }
     }
 
-    /// With its directory in this one.
+    /// Sets the directory in which the server's directory is created.
     #[must_use]
     pub fn within(mut self, parent: &Path) -> Self {
         self.parent = Some(parent.to_owned());
@@ -110,22 +110,22 @@ impl Options {
     }
 }
 
-/// Why there is no server.
+/// Why a server did not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
     /// Its program is not on this machine.
     #[error("{0} is not installed on this machine")]
     NotInstalled(Kind),
-    /// It does not start, or does not answer.
+    /// The server does not start, or does not answer.
     #[error("{kind} does not start: {says}")]
     Start {
-        /// Which.
+        /// The kind of the server.
         kind: Kind,
-        /// The end of what it said.
+        /// The end of its output.
         says: String,
     },
-    /// Its directory cannot be made, or its program cannot be run.
+    /// The directory cannot be created, or the program cannot be run.
     #[error("{0}")]
     Io(#[from] io::Error),
 }
@@ -145,15 +145,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether one of this kind can be started here.
+    /// Returns whether this machine can start a server of this kind.
     pub fn is_installed(kind: Kind) -> bool {
         Installation::find(kind).is_some()
     }
 
-    /// Starts an empty one and returns when it answers. Within a Tokio runtime with time and IO; holds up its thread for
-    /// the second or so in which the files of a database are made.
+    /// Starts an empty server, and returns when it answers. Call it within a Tokio runtime with time and IO. Blocks its thread
+    /// for about a second while it creates the files of a database.
     ///
-    /// Cancel-safe: a future that is dropped ends what it has started.
+    /// Cancel-safe: a dropped future ends the server that it has started.
     pub async fn start(kind: Kind, options: &Options) -> Result<Self, ServerError> {
         Self::start_as(Part::Alone, kind, options).await
     }
@@ -180,32 +180,32 @@ impl Server {
         Err(ServerError::Start { kind, says })
     }
 
-    /// What kind it is.
+    /// Returns the kind of the server.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Its address, with a user and a database where there are such.
+    /// Returns the address of the server, with a user and a database if the kind has these.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The id of its process: of the first one, where there are several.
+    /// Returns the id of the server's process: of the first one, if there are several.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it: no process is told, and what is not on disk is gone. No effect if it has ended.
+    /// Kills the server without a shutdown: what is not on disk is lost. Does nothing if it has ended.
     pub fn kill(&mut self) {
-        // An error means that it has ended by itself.
+        // An error means that the server has ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Kills it if it still runs, and starts it again at the same port without anything that it had: as after the loss of its
-    /// disk. Returns when it answers.
+    /// Kills the server if it still runs, and starts it again at the same port without its files, as after the loss of its disk.
+    /// Returns when it answers.
     ///
-    /// An error may leave it ended, with its files or without.
+    /// After an error the server may have ended, with its files or without.
     pub async fn restart_empty(&mut self) -> Result<(), ServerError> {
         let installation = Installation::find(self.kind).ok_or(ServerError::NotInstalled(self.kind))?;
         self.kill();
@@ -215,13 +215,13 @@ impl Server {
         self.restart().await
     }
 
-    /// Kills it if it still runs, and starts it again on the same files and the same port. Returns when it answers.
+    /// Kills the server if it still runs, and starts it again on the same files and port. Returns when it answers.
     pub async fn restart(&mut self) -> Result<(), ServerError> {
         self.kill();
         let again = async {
             loop {
                 self.child = spawn(&mut self.command, &self.log)?;
-                // What the killed one left may still run for a moment, and hold the files: then the new one ends.
+                // Other processes of the killed server may hold the files for a moment. Then the new one ends, and starts again.
                 if self.comes_up().await? {
                     return Ok(());
                 }
@@ -232,7 +232,7 @@ impl Server {
         told.unwrap_or_else(|_| Err(ServerError::Start { kind: self.kind, says: self.said() }))
     }
 
-    /// Waits until it answers, and it is this one that answers. `false` if it ends instead.
+    /// Waits until this very server answers. Returns false if it ends instead.
     async fn comes_up(&mut self) -> Result<bool, ServerError> {
         let (kind, url, data) = (self.kind, self.url.clone(), self.data.clone());
         let process = self.child.id();
@@ -252,12 +252,12 @@ impl Server {
         }
     }
 
-    /// As what a member of etcd knows itself.
+    /// Returns the name of a member of etcd.
     fn name(&self) -> String {
         install::name_of(&self.data)
     }
 
-    /// The end of what it has said.
+    /// Returns the end of the server's output.
     fn said(&self) -> String {
         end_of(&fs::read(&self.log).unwrap_or_default())
     }
@@ -265,7 +265,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // PostgreSQL then ends at once, and takes its other processes and its shared memory along, which a kill would leave.
+        // SIGQUIT makes PostgreSQL end its other processes and its shared memory at once, which SIGKILL would leave.
         let signal = if self.kind == Kind::Postgres { Signal::QUIT } else { Signal::KILL };
         if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
             let told = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).map(|id| kill_process(id, signal));
@@ -277,7 +277,7 @@ impl Drop for Server {
     }
 }
 
-/// Removes all files of a server that was killed, whose other processes may still write for a moment.
+/// Removes all files of a killed server, whose other processes may still write for a moment.
 async fn empty(data: &Path) -> Result<(), ServerError> {
     let emptied = async {
         while fs::remove_dir_all(data).is_err_and(|error| error.kind() != io::ErrorKind::NotFound) {
@@ -298,13 +298,13 @@ fn make_directory(options: &Options) -> io::Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("firstcome-server-");
     match &options.parent {
-        // The server has its own idea of what a relative path is relative to.
+        // The server may resolve a relative path from another directory.
         Some(parent) => builder.tempdir_in(parent.canonicalize()?),
         None => builder.tempdir(),
     }
 }
 
-/// What it says goes into a file, so that it can be repeated if it does not start.
+/// Starts the server. Its output goes into a file, so that an error can repeat it.
 fn spawn(command: &mut Command, log: &Path) -> io::Result<Child> {
     let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn()
@@ -319,17 +319,17 @@ fn url(kind: Kind, port: u16) -> String {
     }
 }
 
-/// A program that comes with PostgreSQL, as `pg_receivewal`; `None` if it is not on this machine.
+/// Finds a program that comes with PostgreSQL, like `pg_receivewal`; `None` if it is not on this machine.
 pub fn postgres_program(name: &str) -> Option<PathBuf> {
     install::postgres_program(name)
 }
 
-/// A port at which no process listens.
+/// Finds a port at which no process listens.
 pub fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// What will not become of several servers that belong together.
+/// Makes the error for a group of servers that does not come up.
 fn never(says: impl Into<String>) -> ServerError {
     ServerError::Start { kind: Kind::Redis, says: says.into() }
 }

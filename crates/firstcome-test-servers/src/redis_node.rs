@@ -1,21 +1,21 @@
-//! What is asked of a server of Redis that belongs to others.
+//! Sends commands to Redis servers that belong to a group.
 
 use crate::{PAUSE, QUESTION, START, Server, ServerError, never};
 use redis::{FromRedisValue, RedisResult};
 use std::future::Future;
 
 impl Server {
-    /// Its port.
+    /// Returns the port of the server.
     pub(crate) fn port(&self) -> u16 {
         self.url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default()
     }
 
-    /// Host and port.
+    /// Returns the host and port of the server.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// Sends one command, its words parted by single spaces, over a connection of its own.
+    /// Sends one command over its own connection. Single spaces separate its words.
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: &str) -> Result<T, ServerError> {
         let mut words = command.split(' ');
         let mut packed = redis::cmd(words.next().unwrap_or_default());
@@ -31,14 +31,14 @@ impl Server {
         told.map_err(|error| never(format!("{}: {command}: {error}", self.address())))
     }
 
-    /// Whether its answer to a command has each of these lines.
+    /// Returns whether the answer to a command has each of these lines.
     pub(crate) async fn says(&self, command: &str, lines: &[&str]) -> bool {
         let told: Result<String, _> = self.ask(command).await;
         told.is_ok_and(|told| lines.iter().all(|line| told.lines().any(|told| told.trim_end() == *line)))
     }
 }
 
-/// Looks again and again until it is so.
+/// Repeats a check until it succeeds.
 pub(crate) async fn wait_until<F: Future<Output = bool>>(
     what: &str,
     mut look: impl FnMut() -> F,

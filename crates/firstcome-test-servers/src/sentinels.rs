@@ -1,31 +1,31 @@
-//! A primary, its replicas, and three sentinels that watch over them.
+//! A Redis primary, its replicas, and three sentinels.
 
 use crate::install::Part;
 use crate::redis_node::wait_until;
 use crate::{Kind, Options, Server, ServerError, never};
 use std::time::Duration;
 
-/// How long a primary says nothing before its sentinels take it for gone, where a test waits for another one.
+/// How long a primary may be silent before its sentinels replace it, in tests that wait for a new primary.
 pub const GONE_SOON: Duration = Duration::from_millis(500);
 /// The name by which the sentinels know the primary.
 pub const PRIMARY_NAME: &str = "primary";
-/// How many sentinels there are; two must agree.
+/// The number of sentinels; two must agree.
 const SENTINELS: usize = 3;
 
-/// A primary of Redis, its replicas, and three sentinels, two of which must agree that the primary is gone. A replica is
-/// made the primary a few seconds later.
+/// A Redis primary, its replicas, and three sentinels. If two of them agree that the primary is gone, a replica becomes the
+/// primary a few seconds later.
 ///
-/// No process answers under the name of the primary alone: [`Self::url`] names the sentinels.
+/// The group has no address of its own: [`Self::url`] names the sentinels.
 pub struct Sentinels {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
 }
 
 impl Sentinels {
-    /// Starts them, and returns when the replicas are in step and the sentinels know of each other. Within a Tokio runtime
-    /// with time and IO. A primary that does not answer for `down_after` is taken for gone, so that another one takes over.
+    /// Starts the servers. Returns when the replicas are in step and the sentinels know each other. If the primary does not
+    /// answer for `down_after`, a replica replaces it. Call it within a Tokio runtime with time and IO.
     ///
-    /// Cancel-safe: a future that is dropped ends what it has started.
+    /// Cancel-safe: a dropped future ends the servers that it has started.
     pub async fn start(options: &Options, replicas: usize, down_after: Duration) -> Result<Self, ServerError> {
         let mut options = options.clone();
         options.settings.extend(["repl-diskless-sync-delay=0", "repl-ping-replica-period=1"].map(str::to_owned));
@@ -48,8 +48,8 @@ impl Sentinels {
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
             let sentinel = Server::start_as(Part::Sentinel(&settings), Kind::Redis, &options).await?;
-            // They talk to each other every two seconds, and look after replicas every ten, unless told otherwise, which
-            // 6.2 does not understand.
+            // By default they talk to each other every two seconds, and examine replicas every ten. Redis 6.2 does not know this
+            // command.
             let _ = sentinel.ask::<()>("SENTINEL DEBUG info-period 200 publish-period 100 ping-period 100").await;
             sentinels.push(sentinel);
         }
@@ -70,28 +70,28 @@ impl Sentinels {
         has("num-slaves", replicas) && has("num-other-sentinels", others)
     }
 
-    /// The address by which a client finds whichever is the primary: `redis+sentinel://HOST:PORT,…/NAME`.
+    /// Returns the address by which a client finds the present primary: `redis+sentinel://HOST:PORT,…/NAME`.
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.sentinels.iter().map(Server::address).collect();
         format!("redis+sentinel://{}/{PRIMARY_NAME}", hosts.join(","))
     }
 
-    /// The servers: first the one that was the primary at the start, then its replicas.
+    /// Returns the servers: first the primary of the start, then its replicas.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&self) -> &[Server] {
         &self.sentinels
     }
 
-    /// To kill sentinels, and start them again.
+    /// Returns the sentinels, to kill and restart them.
     pub fn sentinels_mut(&mut self) -> &mut [Server] {
         &mut self.sentinels
     }
 
-    /// Which of the servers is the primary, as the first sentinel sees it that answers.
+    /// Returns which server is the primary, by the first sentinel that answers.
     pub async fn primary(&self) -> Result<usize, ServerError> {
         let mut last = never("there is no sentinel");
         for sentinel in &self.sentinels {
@@ -108,14 +108,14 @@ impl Sentinels {
         Err(last)
     }
 
-    /// Kills the primary; returns which of the servers that was.
+    /// Kills the primary, and returns which server it was.
     pub async fn kill_primary(&mut self) -> Result<usize, ServerError> {
         let primary = self.primary().await?;
         self.servers[primary].kill();
         Ok(primary)
     }
 
-    /// Waits until all sentinels that run name another primary than this; returns which.
+    /// Waits until all running sentinels name another primary than this one, and returns which server it is.
     pub async fn wait_for_another(&self, than: usize) -> Result<usize, ServerError> {
         for sentinel in &self.sentinels {
             let asked = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {PRIMARY_NAME}");
@@ -130,8 +130,8 @@ impl Sentinels {
         self.primary().await
     }
 
-    /// Starts a server again, on its files and its port. One that was the primary believes that it is, until the sentinels
-    /// tell it otherwise, some seconds later.
+    /// Starts a server again, on its files and its port. A former primary acts as one until the sentinels correct it, seconds
+    /// later.
     pub async fn restart(&mut self, server: usize) -> Result<(), ServerError> {
         self.servers[server].restart().await
     }

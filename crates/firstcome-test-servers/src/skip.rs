@@ -1,17 +1,17 @@
-//! Tests that cannot run where they are.
+//! Skips tests that this machine cannot run.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// The variable that names the file to which each skipped test appends its line. `cargo xtask test` sets it, and counts the lines.
+/// The variable with the file to which each skipped test appends a line. `cargo xtask test` sets it, and counts the lines.
 pub const SKIPPED_FILE: &str = "FIRSTCOME_SKIPPED";
 
-/// Whether a test can run that needs something of the machine. With `CI=true` everything must be there.
+/// Returns whether the machine has what a test needs. With `CI=true` it must have everything.
 ///
-/// A test that is skipped passes, so it says so: on standard error, around the test harness, and in [`SKIPPED_FILE`].
+/// A skipped test passes. So this reports it, directly on standard error and in [`SKIPPED_FILE`].
 ///
 /// # Panics
-/// If it is not there and `CI` is `true`.
+/// Panics if it is missing and `CI` is `true`.
 #[track_caller]
 pub fn machine_has(what: &str, there: bool) -> bool {
     if there {
@@ -22,7 +22,7 @@ pub fn machine_has(what: &str, there: bool) -> bool {
     assert!(setting("CI").as_deref() != Some("true"), "CI needs {what}");
     let thread = std::thread::current();
     let line = format!("skipped: {}, because {what} is missing\n", thread.name().unwrap_or("a test"));
-    // The harness keeps what a test prints, and shows nothing of one that passes. A word that cannot be said is not worth a failure.
+    // The harness captures the output of a test, and hides it for one that passes. A failed write is not worth a failed test.
     let _ = std::io::stderr().write_all(line.as_bytes());
     if let Some(file) = setting(SKIPPED_FILE) {
         let file = OpenOptions::new().create(true).append(true).open(file);

@@ -1,4 +1,4 @@
-//! Auctions and sales at a fixed price over any store.
+//! Auctions and sales at a fixed price, on any store.
 
 use crate::request::{checked_key, request_id};
 use crate::{Error, Points};
@@ -11,7 +11,7 @@ use firstcome_store::core::points::Amount;
 use firstcome_store::{AuctionStore, Closings, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
 use std::sync::Arc;
 
-/// Things that are sold once: to the member that bids most in time, or to the member that comes first at a fixed price. Cheap to clone.
+/// Things that are sold once: to the highest bidder, or to the first buyer at a fixed price. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// assert_eq!(placed.bid.number, 2);
 /// assert_eq!(lamp.bid("ann", 150)?.send().await?, Err(Rejection::BidTooLow(151)));
 ///
-/// // Bob's points back the bid, ann has hers again.
+/// // Bob's points back the highest bid, and ann's are free again.
 /// assert_eq!(points.member("ann")?.balance().await?.available(), 1_000);
 /// assert_eq!(points.member("bob")?.balance().await?.available(), 850);
 /// let view = lamp.view().await?.unwrap();
@@ -46,25 +46,27 @@ use std::sync::Arc;
 /// ```
 ///
 /// # What it promises
-/// - Bids count in the order in which they were accepted, numbered 1, 2, 3 … without gaps; each is higher than the one
-///   before it.
-/// - The highest bid, and no other one, is backed by points, which are held when it is accepted and free again in the very
-///   step that accepts a higher one.
-/// - A thing is sold once, and what its buyer pays its owner gets, in the same step.
-/// - Time decides: after the end no bid counts, whether or not the auction was closed. It is closed without anybody's call.
-/// - Told means durable, refusals included: of the embedded store as its [`crate::Durability`] says, of a database always.
+/// - Bids count in the order in which the store accepted them, numbered 1, 2, 3 … without gaps. Each is higher than the
+///   one before it.
+/// - The highest bid is backed by points, and no other bid is. The step that accepts a bid holds its points. The step
+///   that accepts a higher bid frees them.
+/// - A thing is sold at most once. The same step takes the points of its buyer and pays its owner.
+/// - Time decides: after the end no bid counts, even before the auction is closed. The store closes auctions by itself.
+/// - Every reply is durable, refusals included: in the embedded store as its [`crate::Durability`] says, in a database
+///   always.
 ///
 /// # What it does not promise
-/// - Order between bids that overlap in time. If one was answered before the other was sent, it is first.
-/// - That a view is still true when it is read.
+/// - Order between bids that overlap in time. A bid that was answered before another was sent comes first.
+/// - A view that is still true when the caller reads it.
 ///
 /// # Errors and refusals
-/// The outer result of every call is [`Error`]: a name or a value that is none, or a store that gave no answer. The
-/// inner one is what a rule says. After [`crate::StoreError::Unknown`] send the same request with the same idempotency key
-/// again. So give every bid a key: without one, a bid that did happen is refused as `already_highest_bidder` or `bid_too_low`,
-/// or after the end as `not_in_progress`, which says nothing of the first one; a purchase is refused as `already_sold`.
+/// The outer result of every call is [`Error`]: an invalid name or value, or a store that did not reply. The inner
+/// result is the decision of a rule. After [`crate::StoreError::Unknown`] send the same request with the same
+/// idempotency key again. So give every bid a key. Without one, the repeat of a bid that did happen is refused as
+/// `already_highest_bidder` or `bid_too_low`, or after the end as `not_in_progress`, which says nothing about the first
+/// try. The repeat of a purchase is refused as `already_sold`.
 ///
-/// Every future may be dropped: what it asked for is then done or not done, never half done.
+/// Dropping a future leaves its request done or not done, never half done.
 pub struct Auctions<S = Embedded> {
     store: Arc<S>,
 }
@@ -76,15 +78,16 @@ impl<S> Clone for Auctions<S> {
 }
 
 impl Auctions {
-    /// Auctions in memory, gone with the process.
+    /// Opens auctions in memory, which end with the process.
     pub fn memory() -> Self {
         Self::over(Embedded::memory())
     }
 
-    /// Auctions in a directory, which is made if it is absent. Durable: told means synced to disk.
+    /// Opens auctions in a directory, which is created if it is absent. A reply means that the change is synced to
+    /// disk.
     ///
-    /// Blocks while it loads. Only one process can have it open; refused with a [`Fault`] that says what to do. To have
-    /// coupons in the same directory, open [`crate::Coupons`] and ask it for its [`crate::Coupons::auctions`].
+    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
+    /// do. To have coupons in the same directory, open [`crate::Coupons`] and call [`crate::Coupons::auctions`].
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
@@ -93,7 +96,7 @@ impl Auctions {
 }
 
 impl<S: AuctionStore> Auctions<S> {
-    /// Auctions over a store of one's own choice, such as the tables of a database:
+    /// Opens auctions on a custom store, such as the tables of a database:
     ///
     /// ```no_run
     /// # #[cfg(feature = "sql")] async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -110,34 +113,34 @@ impl<S: AuctionStore> Auctions<S> {
         Self { store }
     }
 
-    /// The points of the same store, which bids are backed by and purchases are paid with.
+    /// Returns the points of the same store, which back bids and pay for purchases.
     pub fn points(&self) -> Points<S> {
         Points::sharing(Arc::clone(&self.store))
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// A listing by its name. It need not exist yet.
+    /// Returns a listing by its name. It need not exist yet.
     pub fn listing(&self, name: &str) -> Result<ListingHandle<S>, Error> {
         let name = ListingName::parse(name).map_err(|error| Error::Name { field: "listing", error })?;
         Ok(ListingHandle { store: Arc::clone(&self.store), name })
     }
 
-    /// Closes now what time has made due, and returns when it is durable. [`Embedded`] does it by itself.
+    /// Closes all auctions that are due, and returns when that is durable. [`Embedded`] does this by itself.
     pub async fn close_due(&self) -> Result<(), Error> {
         Ok(self.store.close_due().await?)
     }
 
-    /// What was closed since the store was opened.
+    /// Returns how many auctions were closed since the store was opened.
     pub fn closings(&self) -> Closings {
         self.store.closings()
     }
 }
 
-/// One thing that is sold once.
+/// One listing of a store: a thing that is sold at most once.
 pub struct ListingHandle<S = Embedded> {
     store: Arc<S>,
     name: ListingName,
@@ -158,13 +161,13 @@ pub(crate) fn amount(field: &'static str, points: u64) -> Result<Amount, Error> 
 }
 
 impl<S: AuctionStore> ListingHandle<S> {
-    /// Its name.
+    /// The name of the listing.
     pub const fn name(&self) -> &ListingName {
         &self.name
     }
 
-    /// Creates the listing or replaces its settings. Before its start everything may change; while it runs an auction may
-    /// get a later end. The same settings again have no effect. One step of the store.
+    /// Creates the listing or replaces its settings. Before its start every setting may change. While it runs, an
+    /// auction may only get a later end. The same settings again have no effect. One step of the store.
     ///
     /// Refused: `ends_before_start`, `listing_running`, `listing_ended`.
     pub async fn put(&self, settings: ListingSettings) -> Result<Result<Put, Rejection>, Error> {
@@ -172,14 +175,14 @@ impl<S: AuctionStore> ListingHandle<S> {
         Ok(self.store.put_listing(&self.name, settings).await?)
     }
 
-    /// Settings, highest bid, end, outcome. Of the embedded store no file access, of a database one question.
-    /// Refused: `unknown_listing`.
+    /// Shows the settings, the highest bid, the end and the outcome. The embedded store needs no file access for it, a
+    /// database one query. Refused: `unknown_listing`.
     pub async fn view(&self) -> Result<Result<ListingView, Rejection>, Error> {
         Ok(self.store.listing(&self.name).await?)
     }
 
-    /// Accepted bids in their order, at most `count`, from the one after `after`. Beside a member that writes. Refused:
-    /// `unknown_listing`.
+    /// Returns accepted bids in order: at most `count`, beginning after number `after`. The read runs beside the
+    /// writer. Refused: `unknown_listing`.
     pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Result<Numbered<Bid>, Rejection>, Error> {
         Ok(self.store.bids(&self.name, after, count).await?)
     }
@@ -190,8 +193,7 @@ impl<S: AuctionStore> ListingHandle<S> {
         Ok(BidRequest { listing: self, bidder, price, key: None })
     }
 
-    /// Begins to buy at the fixed price, or to settle an auction that was won; nothing happens before
-    /// [`PurchaseRequest::send`].
+    /// Begins to buy at the fixed price, or to settle a won auction; nothing happens before [`PurchaseRequest::send`].
     pub fn purchase(&self, buyer: &str) -> Result<PurchaseRequest<'_, S>, Error> {
         Ok(PurchaseRequest { listing: self, buyer: member("buyer", buyer)?, key: None })
     }
@@ -201,10 +203,10 @@ impl<S: AuctionStore> ListingHandle<S> {
     }
 }
 
-/// A bid that is about to be sent.
+/// A bid, before it is sent.
 ///
-/// Dropping the future of [`Self::send`] leaves it done or not done, never half done: with an idempotency key send the
-/// same one again to learn which.
+/// Dropping the future of [`Self::send`] leaves the bid done or not done, never half done. To learn which, send the
+/// same bid with the same idempotency key again.
 pub struct BidRequest<'a, S = Embedded> {
     listing: &'a ListingHandle<S>,
     bidder: MemberName,
@@ -213,14 +215,15 @@ pub struct BidRequest<'a, S = Embedded> {
 }
 
 impl<S: AuctionStore> BidRequest<'_, S> {
-    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, also when a member has bid more
-    /// since, and the key with another bidder or price is refused as `idempotency_key_reused`.
+    /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply, even if another
+    /// member has bid more since. The same key with another bidder or price is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Places the bid. One step of the store; one sync, or one transaction of a database, shared with everything else that has arrived.
+    /// Places the bid. One step of the store: one disk sync or one transaction, shared with all other requests that
+    /// have arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
     /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
@@ -233,9 +236,9 @@ impl<S: AuctionStore> BidRequest<'_, S> {
     }
 }
 
-/// A purchase that is about to be sent.
+/// A purchase, before it is sent.
 ///
-/// Dropping the future of [`Self::send`] leaves it done or not done, never half done.
+/// Dropping the future of [`Self::send`] leaves the purchase done or not done, never half done.
 pub struct PurchaseRequest<'a, S = Embedded> {
     listing: &'a ListingHandle<S>,
     buyer: MemberName,
@@ -243,14 +246,15 @@ pub struct PurchaseRequest<'a, S = Embedded> {
 }
 
 impl<S: AuctionStore> PurchaseRequest<'_, S> {
-    /// Makes a repeat of this very request recognisable for ever: it is answered as it was, and the key with another buyer
-    /// is refused as `idempotency_key_reused`.
+    /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply. The same key with
+    /// another buyer is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Buys. One step of the store; one sync, or one transaction of a database, shared with everything else that has arrived.
+    /// Buys the thing. One step of the store: one disk sync or one transaction, shared with all other requests that
+    /// have arrived.
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`; an auction: `auction_not_ended`, `not_winner`,
     /// `already_sold`, `settlement_expired`; a fixed price: `own_listing`, `not_in_progress`, `already_sold`,

@@ -1,4 +1,4 @@
-//! Limited coupons over any store.
+//! Limited coupons, on any store.
 
 use crate::request::{checked_key, request_id};
 use crate::{Auctions, Points, WaitingRooms};
@@ -12,20 +12,20 @@ use firstcome_store::{
 };
 use std::sync::Arc;
 
-/// Coupons that are handed out first come, first served. Cheap to clone.
+/// Coupons that are issued first come, first served. Cheap to clone.
 #[derive(Clone)]
 pub struct Coupons<S = Embedded> {
     store: Arc<S>,
 }
 
-/// Why there was no answer. A refusal by a rule is not an error: see [`Outcome::Refused`].
+/// Why a request got no reply. A refusal by a rule is not an error: see [`Outcome::Refused`].
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Invalid name.
     #[error("{field} {error}")]
     Name {
-        /// Which of them.
+        /// The field with the name.
         field: &'static str,
         /// What is wrong with it.
         error: NameError,
@@ -41,7 +41,7 @@ pub enum Error {
     /// Settings of a room or a listing are outside their limits.
     #[error("{says}")]
     Settings {
-        /// Which of them.
+        /// The setting.
         field: &'static str,
         /// What it must be.
         says: String,
@@ -54,24 +54,24 @@ pub enum Error {
 /// What became of a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The user has one, from this request or from the same one before.
+    /// The user has a claim, from this request or from an earlier one with the same idempotency key.
     Issued(Claimed),
-    /// The user has one, from another request.
+    /// The user has a claim from another request.
     AlreadyIssued(Claimed),
-    /// The user has none, for this reason.
+    /// The user has no claim, for this reason.
     Refused(Rejection),
 }
 
 impl Coupons {
-    /// Coupons in memory, gone with the process.
+    /// Opens coupons in memory, which end with the process.
     pub fn memory() -> Self {
         Self::over(Embedded::memory())
     }
 
-    /// Coupons in a directory, which is made if it is absent. Durable: told means synced to disk.
+    /// Opens coupons in a directory, which is created if it is absent. A reply means that the change is synced to disk.
     ///
-    /// Blocks while it loads, about half a second per million claims. Only one process can have it open; refused with
-    /// a [`Fault`] that says what to do.
+    /// Blocks while it loads, about half a second per million claims. Only one process can have the directory open.
+    /// Fails with a [`Fault`] that says what to do.
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
@@ -80,12 +80,12 @@ impl Coupons {
 }
 
 impl<S: CouponStore> Coupons<S> {
-    /// Coupons over a store of one's own choice.
+    /// Opens coupons on a custom store.
     pub fn over(store: S) -> Self {
         Self { store: Arc::new(store) }
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &S {
         &self.store
     }
@@ -95,7 +95,7 @@ impl<S: CouponStore> Coupons<S> {
         self.store.durability()
     }
 
-    /// A coupon by its name. It need not exist yet.
+    /// Returns a coupon by its name. It need not exist yet.
     pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, Error> {
         let name = CouponName::parse(name).map_err(|error| Error::Name { field: "coupon", error })?;
         Ok(CouponHandle { store: Arc::clone(&self.store), name })
@@ -103,19 +103,19 @@ impl<S: CouponStore> Coupons<S> {
 }
 
 impl<S: CouponStore + RoomStore> Coupons<S> {
-    /// The waiting rooms of the same store.
+    /// Returns the waiting rooms of the same store.
     pub fn rooms(&self) -> WaitingRooms<S> {
         WaitingRooms::sharing(Arc::clone(&self.store))
     }
 }
 
 impl<S: CouponStore + AuctionStore> Coupons<S> {
-    /// The auctions of the same store.
+    /// Returns the auctions of the same store.
     pub fn auctions(&self) -> Auctions<S> {
         Auctions::sharing(Arc::clone(&self.store))
     }
 
-    /// The points of the same store.
+    /// Returns the points of the same store.
     pub fn points(&self) -> Points<S> {
         Points::sharing(Arc::clone(&self.store))
     }
@@ -134,7 +134,7 @@ impl<S: CouponStore> CouponHandle<S> {
         Ok(self.store.put_coupon(&self.name, settings).await?.map_err(|refused| refused.rejection))
     }
 
-    /// [`Self::put`] with a limit and nothing else.
+    /// Calls [`Self::put`] with a limit and no other settings.
     pub async fn put_limit(&self, limit: u32) -> Result<Result<Put, Rejection>, Error> {
         let wanted = "1 to 100 000 000";
         let limit = CouponLimit::new(limit).ok_or(Error::Invalid { field: "limit", wanted })?;
@@ -146,7 +146,7 @@ impl<S: CouponStore> CouponHandle<S> {
         Ok(self.store.delete_coupon(&self.name).await?.map_err(|refused| refused.rejection))
     }
 
-    /// Settings, number of claims, state. Refused: `unknown_coupon`.
+    /// Shows the settings, the number of claims, and the state. Refused: `unknown_coupon`.
     pub async fn view(&self) -> Result<Result<CouponView, Rejection>, Error> {
         Ok(self.store.coupon(&self.name).await?.map_err(|refused| refused.rejection))
     }
@@ -157,12 +157,13 @@ impl<S: CouponStore> CouponHandle<S> {
         Ok(ClaimRequest { coupon: self, claim: Claim { user, attributes: None, request: None }, key: None })
     }
 
-    /// The claim of a user, if there is one. Refused: `unknown_coupon`.
+    /// Returns the claim of a user, if there is one. Refused: `unknown_coupon`.
     pub async fn claim_of(&self, user: &str) -> Result<Result<Option<ClaimRecord>, Rejection>, Error> {
         Ok(self.store.claim_of(&self.name, user).await?.map_err(|refused| refused.rejection))
     }
 
-    /// Claims in serial order, at most `count`, from the one after `after`. Refused: `unknown_coupon`.
+    /// Returns claims in the order of serials: at most `count`, beginning after serial `after`. Refused:
+    /// `unknown_coupon`.
     pub async fn claims(
         &self,
         after: Option<Serial>,
@@ -171,7 +172,7 @@ impl<S: CouponStore> CouponHandle<S> {
         Ok(self.store.claims(&self.name, after, count).await?.map_err(|refused| refused.rejection))
     }
 
-    /// Uses up a coupon by its code; `user`, if given, must be the claimant. Refused, in this order: `unknown_coupon`,
+    /// Redeems a claim by its code. The claimant must be `user`, if given. Refused, in this order: `unknown_coupon`,
     /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
     pub async fn redeem(&self, code: &str, user: Option<&str>) -> Result<Result<ClaimRecord, Rejection>, Error> {
         let user = user.map(UserId::parse).transpose().map_err(|error| Error::Name { field: "user", error })?;
@@ -181,9 +182,9 @@ impl<S: CouponStore> CouponHandle<S> {
     }
 }
 
-/// A claim that is about to be sent.
+/// A claim, before it is sent.
 ///
-/// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done: send the same one again
+/// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done. Send the same claim again
 /// to learn which.
 pub struct ClaimRequest<'a, S = Embedded> {
     coupon: &'a CouponHandle<S>,
@@ -192,7 +193,7 @@ pub struct ClaimRequest<'a, S = Embedded> {
 }
 
 impl<S: CouponStore> ClaimRequest<'_, S> {
-    /// Lets JSON travel with the claim, at most 1 KiB. It is stored as it is and never judged.
+    /// Attaches JSON to the claim, at most 1 KiB. The store keeps it unchanged, and checks nothing but its length.
     pub fn attributes(mut self, json: &str) -> Result<Self, Error> {
         let wanted = "at most 1024 bytes";
         let attributes = Attributes::new(json).ok_or(Error::Invalid { field: "attributes", wanted })?;
@@ -200,14 +201,14 @@ impl<S: CouponStore> ClaimRequest<'_, S> {
         Ok(self)
     }
 
-    /// Makes a repeat of this very request recognisable: it is answered [`Outcome::Issued`] again, and the key with
+    /// Makes a repeat of this request recognisable. The repeat returns [`Outcome::Issued`] again. The same key with
     /// another user or other attributes is refused as `idempotency_key_reused`.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Sends the claim. One step of the store; on disk, one sync shared with everything else that has arrived.
+    /// Sends the claim. One step of the store; on disk, one sync shared with all other requests that have arrived.
     pub async fn send(self) -> Result<Outcome, Error> {
         let Self { coupon, mut claim, key } = self;
         claim.request = key.map(|key| request_of(&claim, &key));

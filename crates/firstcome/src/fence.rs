@@ -1,35 +1,37 @@
 //! Ready-made checks for what a lock protects.
 //!
-//! A holder that stands still for longer than its lease (a long pause, a machine that sleeps, a write that is stuck in the
-//! network) does not notice that the lock is another process's by now. No lock can keep its late write away; only what is
-//! written to can, if it refuses a smaller fence than it has seen. A process that writes shows a [`FenceToken`], and one of these
-//! compares it with what is remembered, in the same atomic step as the write or as the beginning of its transaction:
+//! A holder may stand still for longer than its lease: a long pause, a machine that sleeps, a write that is stuck in
+//! the network. It does not notice that another process has the lock by now. No lock can prevent its late write. Only
+//! the store that it writes to can, if it refuses a smaller fence than it has seen. The writer shows a [`FenceToken`].
+//! One of these checks compares it with the remembered token, in the same atomic step as the write or as the beginning
+//! of its transaction:
 //!
 //! | what is protected | check | where the fence is remembered | cost |
 //! |---|---|---|---|
 //! | rows that a transaction writes | [`sqlx::check`] (PostgreSQL, MySQL, MariaDB), [`sqlite::check`] | a table `fences`, a row per lock | one statement, the first of the transaction |
 //! | one row | [`sql::Columns`] in the one `UPDATE` | two columns of that row | none |
-//! | one key of Redis or Valkey | [`redis::GuardedKey`]; [`redis::FENCE_LUA`] in a script of one's own | a hash beside the key, in its slot | none |
-//! | what another service does | the header [`HEADER`], then one of the above behind it | as there | none |
+//! | one key of Redis or Valkey | [`redis::GuardedKey`]; [`redis::FENCE_LUA`] in a custom script | a hash beside the key, in its slot | none |
+//! | the work of another service | the header [`HEADER`], then one of these checks in that service | as in that check | none |
 //!
-//! `#[distributed_lock(…, transaction(tx = self.pool.begin()))]` does the first by itself: a transaction of sqlx implements
-//! [`lock::Transaction`](crate::lock::Transaction). The features `sqlx` (0.9), `redis`, `axum` and, by default, `sqlite` switch
-//! the checks on; the rule, the token and the statements as texts are always there.
+//! `#[distributed_lock(…, transaction(tx = self.pool.begin()))]` does the first check by itself: a transaction of sqlx
+//! implements [`lock::Transaction`](crate::lock::Transaction). The features `sqlx` (0.9), `redis`, `axum` and, by
+//! default, `sqlite` enable the checks. The rule, the token and the texts of the statements are always available.
 //!
 //! # The rule
-//! It is the same everywhere, and stated once in [`accepts`]: a token is accepted if nothing is remembered for its lock, if
-//! its fence is larger than the remembered one, or if fence and owner are the remembered ones. An older one is refused, and
-//! so is an equal one of another owner, which only a store of locks can show that lost its memory.
+//! All checks follow one rule, which [`accepts`] states. A token is accepted if nothing is remembered for its lock, if
+//! its fence is larger than the remembered one, or if fence and owner equal the remembered ones. A smaller fence is
+//! refused. So is an equal fence of another owner, which can only come from a lock store that lost its memory.
 //!
 //! # Three outcomes
 //! `Ok(())`: accepted, and remembered. [`FenceError::Stale`]: refused, nothing was written. [`FenceError::Failed`]: the
-//! database gave no answer or an error, and each check says what may have happened then. None is ever told as another.
+//! database failed or did not answer; each check says what may have happened then. A check never reports one of these
+//! as another.
 //!
 //! # Not promised
-//! - Anything after the store of the fences forgets: a table that is emptied, a Redis that fails over to a replica that had
-//!   not heard of the last write.
-//! - Protection from the process that lies. A fence is a number, and who shows a large one is believed, and shuts the others out:
-//!   take tokens only from callers that may write anyway.
+//! - Anything after the store of the fences forgets: a table that is emptied, or a Redis that fails over to a replica
+//!   without the last write.
+//! - Protection from a client that lies. A fence is a number. A client that shows a large one is believed, and shuts
+//!   the others out: accept tokens only from callers that may write anyway.
 
 mod header;
 #[cfg(feature = "redis")]
@@ -52,13 +54,14 @@ use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-/// Bytes of the owner in a token. Room for an owner's name and the tag of its hold; protects the size of rows and headers.
+/// The most bytes of the owner in a token: an owner's name and the tag of its hold. Limits the size of rows and
+/// headers.
 pub const OWNER_BYTES_MAX: usize = 160;
 
-/// What a writer shows: which lock it holds, the fence of that hold, and whose hold it is.
+/// What a writer shows to a guarded store: its lock, the fence of its hold, and the owner of that hold.
 ///
-/// [`Guard::token`](crate::Guard::token) and [`Lease::token`](crate::Lease::token) make it; over HTTP it is the header
-/// [`HEADER`]. It is no secret: it allows neither to renew the hold nor to give it back.
+/// [`Guard::token`](crate::Guard::token) and [`Lease::token`](crate::Lease::token) make it. Over HTTP it is the header
+/// [`HEADER`]. It is not a secret: it allows neither a renewal nor a release of the hold.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,23 +82,23 @@ pub struct FenceToken {
     owner: Arc<str>,
 }
 
-/// Why something is not a token.
+/// Why the parts do not make a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The name of the lock is not one.
+    /// The name of the lock is invalid.
     #[error("lock {0}")]
     Lock(NameError),
-    /// The owner is empty, too long, or holds what it must not.
+    /// The owner is empty, too long, or has a character that it must not have.
     #[error("owner must be 1 to 160 visible ASCII characters without \" and \\")]
     Owner,
 }
 
 impl FenceToken {
-    /// A token from its parts, as when it comes from another language or from a row.
+    /// Makes a token from its parts, for example from another language or from a row.
     ///
-    /// The owner must be 1 to 160 bytes of visible ASCII without quote and backslash, and must name one hold: two holds that
-    /// are given the same name and the same fence are taken for one.
+    /// The owner must be 1 to 160 bytes of visible ASCII without quote and backslash. It must identify one hold: a
+    /// check cannot tell apart two holds with the same owner and the same fence.
     pub fn new(lock: &str, fence: Fence, owner: &str) -> Result<Self, TokenError> {
         let lock = LockName::parse(lock).map_err(TokenError::Lock)?;
         let allowed = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
@@ -105,15 +108,15 @@ impl FenceToken {
         Ok(Self { lock, fence, owner: owner.into() })
     }
 
-    /// The token of a hold. The owner's name may be shared by many; the tag tells the holds apart, and no process can make the
-    /// request, which allows to give the lock back, out of it.
+    /// Makes the token of a hold. Many holds may share an owner's name; the tag tells them apart. The tag is a digest,
+    /// so no client can derive the request, which would allow a release, from it.
     pub(crate) fn of_hold(lock: &LockName, fence: Fence, owner: &OwnerName, request: Request) -> Self {
         let digest = Sha256::new()
             .chain_update(b"firstcome fence owner\0")
             .chain_update(request.client.0.to_be_bytes())
             .chain_update(request.number.to_be_bytes())
             .finalize();
-        // A name has no `#`, so no name is another one with a tag.
+        // A name has no `#`, so a name with a tag never equals another name.
         let mut tagged = format!("{owner}#");
         for byte in digest.iter().take(8) {
             // Writing to a `String` cannot fail.
@@ -132,12 +135,12 @@ impl FenceToken {
         self.fence
     }
 
-    /// Which hold it is.
+    /// The owner of the hold, which identifies it.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The fence as databases count. It is below 2^53, so it is the same number.
+    /// The fence as a signed number, as databases count. It is below 2^53, so it does not change.
     #[cfg(any(feature = "sqlite", feature = "sqlx"))]
     fn fence_i64(&self) -> i64 {
         self.fence.get().cast_signed()
@@ -150,7 +153,7 @@ impl fmt::Debug for FenceToken {
     }
 }
 
-/// Whether a token is accepted after what is remembered for its lock. Pure: this is what every check means.
+/// Whether a token is accepted, given what is remembered for its lock. Pure: this is the rule of every check.
 ///
 /// ```
 /// use firstcome::Fence;
@@ -161,7 +164,7 @@ impl fmt::Debug for FenceToken {
 /// assert!(accepts(Some(&token(5, "ann")), &token(6, "bob"))); // newer
 /// assert!(accepts(Some(&token(5, "ann")), &token(5, "ann"))); // the same once more
 /// assert!(!accepts(Some(&token(5, "ann")), &token(4, "ann"))); // older
-/// assert!(!accepts(Some(&token(5, "ann")), &token(5, "bob"))); // of two holds
+/// assert!(!accepts(Some(&token(5, "ann")), &token(5, "bob"))); // the same fence of another hold
 /// ```
 pub fn accepts(remembered: Option<&FenceToken>, shown: &FenceToken) -> bool {
     match remembered.filter(|remembered| remembered.lock == shown.lock) {
@@ -171,11 +174,11 @@ pub fn accepts(remembered: Option<&FenceToken>, shown: &FenceToken) -> bool {
     }
 }
 
-/// A token was refused: another holder has written since, and nothing was written now.
+/// A refusal: another holder has written since, and nothing was written now.
 ///
-/// To ask for the lock again and to begin from the start is right; to send the same again is not: it never succeeds.
+/// Ask for the lock again and begin from the start. Sending the same request again never succeeds.
 ///
-/// With the feature `axum` it is an answer: 409 with the code `stale_fence`, see [`HeaderRejection`] for the shape.
+/// With the feature `axum` this is a response: 409 with the code `stale_fence`, see [`HeaderRejection`] for its shape.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("fence {} of lock {} is stale: a newer holder has written", shown.fence, shown.lock)]
 pub struct StaleFence {
@@ -183,7 +186,7 @@ pub struct StaleFence {
 }
 
 impl StaleFence {
-    /// For checks of one's own that refuse by [`accepts`].
+    /// For custom checks that refuse by [`accepts`].
     pub const fn new(shown: FenceToken) -> Self {
         Self { shown }
     }
@@ -193,7 +196,7 @@ impl StaleFence {
         &self.shown
     }
 
-    /// Stable code, as over HTTP.
+    /// The stable code, as over HTTP.
     pub const fn code(&self) -> &'static str {
         "stale_fence"
     }
@@ -202,10 +205,10 @@ impl StaleFence {
 /// Why a check did not accept a token.
 #[derive(Debug, thiserror::Error)]
 pub enum FenceError<E> {
-    /// Refused. An expected answer: not to be repeated, and no fault of the database.
+    /// Refused. This is an expected answer and no fault of the database: do not repeat the request.
     #[error(transparent)]
     Stale(StaleFence),
-    /// No answer, or an error of the database: neither accepted for certain nor refused.
+    /// The database failed or did not answer, so the token was neither accepted for certain nor refused.
     #[error("the fence was neither accepted for certain nor refused")]
     Failed(#[source] E),
 }

@@ -1,7 +1,7 @@
 //! First come, first served, at scale.
 //!
-//! People arrive faster than you can serve them, and what they want is limited. firstcome decides the order of arrival
-//! in one atomic step and makes it durable before it is told.
+//! Visitors arrive faster than you can serve them, and what they want is limited. firstcome decides the order of
+//! arrival in one atomic step, and makes it durable before it replies.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,8 +22,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Before the counter there may be a line: [`WaitingRooms`] let in as many people as what is behind can carry, in the
-//! order of their arrival. [`Coupons::rooms`] are those of the same store.
+//! A line can stand before the counter: [`WaitingRooms`] admit visitors in the order of arrival, at the rate that the
+//! services behind them can carry. [`Coupons::rooms`] returns the rooms of the same store.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,25 +44,25 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What there is once goes to the caller that bids most in time, or comes first at a fixed price, and is paid in points of members:
-//! [`Auctions`] and [`Points`]. [`Coupons::auctions`] and [`Coupons::points`] are those of the same store.
+//! [`Auctions`] sell each thing once: to the highest bidder, or to the first buyer at a fixed price. Members pay with
+//! [`Points`]. [`Coupons::auctions`] and [`Coupons::points`] return those of the same store.
 //!
 //! # What it promises
-//! - Exactly N: never one too many, and no caller is told "sold out" before all N are durably issued.
-//! - One each, and the same claim again for the caller that asks again.
-//! - Serials 1..N without a gap, in the order in which claims were accepted.
-//! - Numbers of a room in the order in which joins were accepted, each once; admission in the order of numbers among
-//!   those present, within the rate and the slots that the room has.
-//! - The highest bid, and no other one, is backed by points; one sale per listing; no caller owes points, and none are lost.
-//! - Told means durable, as far as [`Durability`] says.
+//! - Exactly N claims: never one too many, and no caller reads "sold out" before all N are durably issued.
+//! - One claim per user. A repeat by the same user returns the same claim.
+//! - Serials 1..N without a gap, in the order in which the store accepted the claims.
+//! - Each number of a room is given once, in the order in which the store accepted the joins. Admission follows the
+//!   order of numbers among the visitors who are present, within the room's rate and slots.
+//! - The highest bid is backed by points, and no other bid is. Each listing is sold at most once. No member ever owes
+//!   points, and no points are lost.
+//! - Every reply is durable, as far as [`Durability`] says.
 //!
 //! # What it does not promise
-//! - An answer to everybody: an [`Error::Store`] of kind `Unknown` means that the claim may or may not have happened.
-//!   Send the same one again: it has no second effect.
-//! - Order between requests that overlap in time. If one was answered before the other was sent, it is first.
+//! - A reply to every request: an [`Error::Store`] of kind `Unknown` means that the claim may or may not have happened.
+//!   Send the same claim again: it has no second effect.
+//! - Order between requests that overlap in time. A request that was answered before another was sent comes first.
 //!
-//! [`Coupons::open`] needs a Tokio runtime around it only for reading pages of claims; everything else works under
-//! any executor.
+//! [`Coupons::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
 
 mod auction;
 mod coupon;
@@ -72,7 +72,7 @@ mod points;
 pub mod request;
 mod room;
 
-/// Runs an async function within a lock whose name is made of its arguments.
+/// Runs an async function under a lock whose name is built from its arguments.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -105,7 +105,7 @@ mod room;
 ///         if command.price < 100 {
 ///             return Err(BidError::TooLow);
 ///         }
-///         Ok(held.fence()) // to be written beside the bid: a caller that comes later has a larger one
+///         Ok(held.fence()) // store it beside the bid: every later grant has a larger fence
 ///     }
 /// }
 ///
@@ -114,36 +114,38 @@ mod room;
 /// # }
 /// ```
 ///
-/// The function must return a `Result` whose error implements `From<LockError>`. It may be free or a method, generic, and
-/// in an `impl` of a trait, but not under `#[async_trait]`, which takes its `async` away.
+/// The function must return a `Result` whose error implements `From<LockError>`. It may be a free function or a method,
+/// generic, and part of an `impl` of a trait. It must not be under `#[async_trait]`, which removes the `async`.
 ///
 /// # What happens
-/// - The name is made, the lock is waited for, the body runs, the lock is given back, and then the function returns. This
-///   is awaited on every way out: the end, `return`, `?`. A panic and a dropped future cannot await: there the guard is
-///   dropped, which gives the lock back in the background.
-/// - When the lock is lost the body is dropped at its next await point, and the function fails with [`LockError::Lost`].
-///   So it does if a success comes after the lock was lost, or if the lock cannot be given back for certain. An error of
-///   the body's own is returned as it is.
-/// - A name that is made wrong, a wait that is over, or a store that gives no answer is an error before the body runs.
+/// - The function builds the name, waits for the lock, runs the body, releases the lock, and then returns. It awaits
+///   the release on every way out: the end, `return`, `?`. A panic and a dropped future cannot await: they drop the
+///   guard, which releases the lock in the background.
+/// - When the lock is lost, the body is dropped at its next await point, and the function fails with
+///   [`LockError::Lost`]. It also fails so if the body succeeds after the lock was lost, or if the release is not
+///   certain. An error of the body is returned unchanged.
+/// - An invalid name, a wait that ran out, or a store that does not reply is an error before the body runs.
 ///
 /// # Options
-/// - `key = "AUCTION:{command.auction_id}"`: the name. In braces an argument or `self`, or fields and methods without
-///   arguments in it, each by its `Display`. Anything but `A–Z a–z 0–9 . _ : @ -` that comes out is
+/// - `key = "AUCTION:{command.auction_id}"`: the name of the lock. Braces hold an argument or `self`, or its fields and
+///   its methods without arguments, each formatted by `Display`. A result with anything but `A–Z a–z 0–9 . _ : @ -` is
 ///   [`LockError::Name`].
-/// - `locks = self.locks`: the [`Locks`], or anything that a `&` makes one; `self.locks` without this.
-/// - `wait = "5s"`, at most `1h`, 5 s without this; `"0s"` takes the lock only if it is free. `lease = "3s"`, `100ms` to
-///   `24h`, 30 s without this: how long the lock outlasts this process. It is renewed as long as the body runs.
-/// - `owner = "{command.bidder}"`: as what others see the holder; see [`LockRequest::owner`].
-/// - `guard = held`: the body has the [`Guard`] under this name.
-/// - `retry = 3`: when the body returns an error that [is a conflict](lock::Retry), it is run again from its start, up to so
-///   many times (at most 100), under the same hold, with clones of the arguments as they came in, and never after the
-///   lock was lost. Before each run there is a `pause = "100ms"`, at most `1m`, give or take a quarter.
+/// - `locks = self.locks`: the [`Locks`], or any expression whose `&` coerces to `&Locks`. The default is `self.locks`.
+/// - `wait = "5s"`: how long to wait, at most `1h`; 5 s by default. `"0s"` takes the lock only if it is free.
+/// - `lease = "3s"`: how long the lock outlasts this process, `100ms` to `24h`; 30 s by default. The lock is renewed as
+///   long as the body runs.
+/// - `owner = "{command.bidder}"`: the holder's name as other clients see it; see [`LockRequest::owner`].
+/// - `guard = held`: the name under which the body sees the [`Guard`].
+/// - `retry = 3`: runs the body again from its start when it returns an error that [is a conflict](lock::Retry), at
+///   most this often (up to 100). All runs share one hold and get clones of the original arguments. No run begins after
+///   the lock was lost. Before each retry there is a `pause = "100ms"`, at most `1m`, plus or minus a quarter.
 /// - `transaction(tx = self.database.begin())`: a future of a `Result` of a [`Transaction`](lock::Transaction). It
-///   begins after the grant and checks the fence; the body has `&mut` it under this name; it is committed before the lock
-///   is given back, and rolled back on an error and on a lost lock. Dropped in a panic or with the future, it must undo
-///   itself. The function's error must be made from its errors too. What is committed stays a success even if the lock
-///   was lost meanwhile, since the fence was checked in it. Each retry has a transaction of its own; a conflict may also
-///   come from the commit. Those of sqlx are ready to be used, see [`fence`].
+///   begins after the grant and checks the fence. The body sees it under this name as `&mut`. It is committed before
+///   the lock is released, and rolled back on an error or a lost lock. If it is dropped, by a panic or with the future,
+///   it must undo itself. The function's error must implement `From` for the transaction's errors too. A committed
+///   transaction stays a success even if the lock was lost meanwhile, because the transaction checked the fence. Each
+///   retry has its own transaction, and a conflict may also come from the commit. Transactions of sqlx work as they
+///   are, see [`fence`].
 pub use firstcome_macros::distributed_lock;
 
 pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
@@ -163,7 +165,7 @@ pub use firstcome_store::Check;
 #[doc(hidden)]
 pub use firstcome_store::Shared;
 pub use firstcome_store::archive;
-/// For stores of one's own, and for the simulator.
+/// For custom stores, and for the simulator.
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,

@@ -1,4 +1,4 @@
-//! Locks that hand over in the order of arrival, with a fence on every grant.
+//! Locks that grant in the order of arrival, with a fence on every grant.
 
 #[doc(hidden)]
 pub mod attribute_support;
@@ -72,13 +72,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a lock is asked for unless a lease is named.
+/// The lease of a request that sets none.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Passes in one cohort at most.
+/// The most passes that one cohort can have.
 const COHORT_MAX: u32 = 1_000_000;
 
-/// The locks of one store, as this process sees them. Cheap to clone; all clones are one process to the store.
+/// The locks of one store, as this process sees them. Cheap to clone. The store counts all clones as one process.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -93,30 +93,31 @@ const COHORT_MAX: u32 = 1_000_000;
 /// ```
 ///
 /// # Promises
-/// - Grants in the order in which the store accepted the requests; who gave up or died is passed over.
-/// - A fence with every grant, above every one before it. Let the guarded store refuse a smaller one, for
-///   which [`fence`](crate::fence) has the checks: then not even a holder that was stopped for hours does harm.
-/// - A hold is renewed three times per lease as long as its guard lives; [`Guard::lost`] resolves before anybody else can
-///   have the lock, as long as this process runs and the store's clock does not jump.
+/// - The store grants a lock in the order in which it accepted the requests. It passes over waiters that gave up or
+///   died.
+/// - Every grant has a fence above that of every grant before it. Let the guarded store refuse a smaller one: then even
+///   a holder that was stopped for hours does no harm. [`fence`](crate::fence) has ready-made checks.
+/// - A hold is renewed three times per lease as long as its guard lives. [`Guard::lost`] resolves before another holder
+///   can have the lock, as long as this process runs and the store's clock does not jump.
 ///
 /// # Not promised
-/// - That a hold lasts. It ends when the store cannot be reached for a lease, or this process stands still for one.
+/// - That a hold lasts. It ends when this process cannot reach the store for a lease, or stands still for one.
 #[derive(Clone)]
 pub struct Locks {
     shared: Arc<Shared>,
 }
 
 impl Locks {
-    /// Locks between the tasks of this process.
+    /// Opens locks between the tasks of this process.
     pub fn memory() -> Self {
         Self { shared: Shared::memory(Arc::new(MemoryLocks::default())) }
     }
 
-    /// Locks between the processes of this machine that open the same directory, which is made if it is absent. A grant is
-    /// synced to disk before it is told: a hand-over costs about one sync.
+    /// Opens locks between the processes of this machine that open the same directory. Creates the directory if it is
+    /// absent. A grant is synced to disk before it is acknowledged: a hand-over costs about one sync.
     ///
-    /// Blocks for a few syncs if the directory is new. Refused with a [`Fault`] that says what to do. Call within a Tokio
-    /// runtime, which then carries heartbeats and renewals; without one a thread does.
+    /// Blocks for a few syncs if the directory is new. Fails with a [`Fault`] that says what to do. Call it within a
+    /// Tokio runtime, which then runs heartbeats and renewals; without a runtime a thread runs them.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -127,21 +128,22 @@ impl Locks {
     /// # Ok(()) }
     /// ```
     ///
-    /// A process that is killed gives its locks up with their leases, and its places in line after a claim window (2 s).
+    /// The locks of a killed process end with their leases. Its places in line end after a claim window (2 s).
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<Path>) -> Result<Self, Fault> {
         Self::open_with(directory, LockDurability::Durable)
     }
 
-    /// As [`Self::open`], with less durability for more speed. Processes with either may share a directory.
+    /// Opens locks as [`Self::open`] does, with less durability for more speed. Processes may share a directory with
+    /// different durabilities.
     #[cfg(feature = "sqlite")]
     pub fn open_with(directory: impl AsRef<Path>, durability: LockDurability) -> Result<Self, Fault> {
         let store = SqliteLocks::open(directory.as_ref(), durability)?;
         Ok(Self { shared: Shared::over(store)? })
     }
 
-    /// As [`Self::open`], with the key of the handles under which a service gives holds to others. It is kept with the
-    /// locks, so that a handle outlives the service as its hold does.
+    /// Opens locks as [`Self::open`] does, and returns the key that signs handles. A service gives holds to its clients
+    /// under such handles. The key is stored with the locks, so a handle outlives the service as its hold does.
     #[cfg(feature = "sqlite")]
     pub fn open_with_handles(directory: impl AsRef<Path>) -> Result<(Self, HandleKey), Fault> {
         let store = SqliteLocks::open(directory.as_ref(), LockDurability::Durable)?;
@@ -149,7 +151,7 @@ impl Locks {
         Ok((Self { shared: Shared::over(store)? }, key))
     }
 
-    /// Locks of any store. Call within a Tokio runtime, which then carries heartbeats and renewals.
+    /// Opens locks on any store. Call it within a Tokio runtime, which then runs heartbeats and renewals.
     ///
     /// Fails if the operating system gives no random bytes.
     pub fn over(store: impl LockStore) -> Result<Self, StoreError> {
@@ -157,21 +159,21 @@ impl Locks {
         Ok(Self { shared })
     }
 
-    /// The same with a store that is already opened for this process: no other may have the same id.
+    /// Opens locks on a store that was opened for this client id. No other process may have the same id.
     pub fn over_as(client: ClientId, store: impl LockStore) -> Self {
         Self { shared: Shared::of_client(client, store) }
     }
 
-    /// Locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:
-    /// `redis://[user:password@]host[:port][/database]`. Two connections, for any number of locks and waiters: one carries the
-    /// requests, the other the signs of life and the grants. Call within
-    /// a Tokio runtime.
+    /// Opens locks on a Redis or Valkey server, from version 6.2, whose `maxmemory-policy` is `noeviction`:
+    /// `redis://[user:password@]host[:port][/database]`. It uses two connections for any number of locks and waiters:
+    /// one carries requests, the other heartbeats and grants. Call it within a Tokio runtime.
     ///
-    /// Or on the primary that sentinels name, `redis+sentinel://[user:password@]host[:port],…/primary`, or in a cluster,
-    /// `redis+cluster://[user:password@]host[:port],…`; there a primary that is replaced may take grants with it.
+    /// The server may also be the primary that sentinels name,
+    /// `redis+sentinel://[user:password@]host[:port],…/primary`, or a cluster,
+    /// `redis+cluster://[user:password@]host[:port],…`. There, the failover of a primary may lose grants.
     ///
-    /// What is awaited may be told more before: [`OpenRedis::options`], and with [`OpenRedis::layout`] that the locks are
-    /// shared with other libraries.
+    /// Await the returned value to connect. Before that, [`OpenRedis::options`] sets time-outs, and
+    /// [`OpenRedis::layout`] shares the locks with other libraries.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -187,24 +189,24 @@ impl Locks {
         OpenRedis::new(url)
     }
 
-    /// The same with time-outs of one's own, or on a server that may forget keys.
+    /// Opens locks as [`Self::redis`] does, with custom time-outs, or on a server that may evict keys.
     #[cfg(feature = "redis")]
     pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         Self::redis(url).options(options).await
     }
 
-    /// Locks over 3 to 9 servers that know nothing of each other, each `redis://[user:password@]host[:port][/database]`:
-    /// they last while a majority of these does. They are of a kind of their own, without an order; see [`QuorumLocks`]. Call
-    /// within a Tokio runtime.
+    /// Opens locks over 3 to 9 independent servers, each `redis://[user:password@]host[:port][/database]`. The locks
+    /// last while a majority of the servers does. They are another kind of lock, without an order; see [`QuorumLocks`].
+    /// Call it within a Tokio runtime.
     ///
-    /// Servers that were never used for this, and any that was started again, wait for a minute before they vote; the first
-    /// ones need not, with [`QuorumOptions::new_set`].
+    /// A server that is new to this use, or that was restarted, waits for a minute before it votes. For the first
+    /// servers, [`QuorumOptions::new_set`] skips that wait.
     #[cfg(feature = "redis")]
     pub async fn quorum(urls: impl IntoIterator<Item = impl AsRef<str>>) -> Result<QuorumLocks, OpenError> {
         Self::quorum_with(urls, QuorumOptions::default()).await
     }
 
-    /// The same with times of one's own, or on servers that are used for the first time.
+    /// Opens locks as [`Self::quorum`] does, with custom times, or on servers that are used for the first time.
     #[cfg(feature = "redis")]
     pub async fn quorum_with(
         urls: impl IntoIterator<Item = impl AsRef<str>>,
@@ -214,47 +216,50 @@ impl Locks {
         Ok(KeyLocks::over(QuorumStore::open(&urls, options).await?))
     }
 
-    /// Locks of a PostgreSQL server's own (advisory locks, from version 14): `postgres://[user:password@]host[:port]/database`.
-    /// They are of a kind of their own, without leases and without an order; see [`SessionLocks`]. Call within a Tokio runtime.
+    /// Opens the built-in locks of a PostgreSQL server (advisory locks, from version 14):
+    /// `postgres://[user:password@]host[:port]/database`. They are another kind of lock, without leases and without an
+    /// order; see [`SessionLocks`]. Call it within a Tokio runtime.
     #[cfg(feature = "sql")]
     pub async fn postgres(url: &str) -> Result<SessionLocks, SqlError> {
         SessionLocks::postgres_with(url, SqlOptions::default()).await
     }
 
-    /// Locks of a MySQL or MariaDB server's own (`GET_LOCK`): `mysql://[user:password@]host[:port]/database`. See
-    /// [`Self::postgres`].
+    /// Opens the built-in locks of a MySQL or MariaDB server (`GET_LOCK`):
+    /// `mysql://[user:password@]host[:port]/database`. See [`Self::postgres`].
     #[cfg(feature = "sql")]
     pub async fn mysql(url: &str) -> Result<SessionLocks, SqlError> {
         SessionLocks::mysql_with(url, SqlOptions::default()).await
     }
 
-    /// Locks as rows with leases in a PostgreSQL database, which come with every promise above: in the order of arrival,
-    /// renewed, and told by `NOTIFY`. Two connections, for any number of locks and waiters, and two round trips for what this process
-    /// asks at a time. The tables `firstcome_lock_…` are made if they are absent. Call within a Tokio runtime.
+    /// Opens locks that are rows with leases in a PostgreSQL database. They keep every promise above: the order of
+    /// arrival, renewals, and grants that `NOTIFY` pushes. They use two connections for any number of locks and
+    /// waiters, and two round trips for all requests that this process has at a time. The tables `firstcome_lock_…` are
+    /// created if they are absent. Call it within a Tokio runtime.
     ///
-    /// Behind a pooler in transaction mode the locks are right, but grants are found by heartbeats only: connect past it.
+    /// Behind a pooler in transaction mode the locks are correct, but only heartbeats find grants: connect past the
+    /// pooler.
     #[cfg(feature = "sql")]
     pub async fn postgres_leases(url: &str) -> Result<Self, SqlError> {
         Self::postgres_leases_with(url, SqlOptions::default()).await
     }
 
-    /// The same with time-outs of one's own.
+    /// Opens locks as [`Self::postgres_leases`] does, with custom time-outs.
     #[cfg(feature = "sql")]
     pub async fn postgres_leases_with(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
         let store = PostgresLocks::open(url, options).await?;
-        // Without random bytes there is no id that no other process has.
+        // Without random bytes there is no id that is surely unique.
         Self::over(store).map_err(|error| SqlError::Broken { says: error.to_string() })
     }
 
-    /// Locks on etcd, from version 3.4: `etcd://[user:password@]host[:port][,host[:port]…]`, all of one cluster. In the order of
-    /// arrival and with fences as here, and of a kind of their own, whose holds rest on one lease per process; see [`EtcdLocks`].
-    /// Call within a Tokio runtime.
+    /// Opens locks on etcd, from version 3.4: `etcd://[user:password@]host[:port][,host[:port]…]`, all of one cluster.
+    /// They have the order of arrival and fences as here. They are another kind of lock: all holds of a process rest on
+    /// one lease, see [`EtcdLocks`]. Call it within a Tokio runtime.
     #[cfg(feature = "etcd")]
     pub async fn etcd(url: &str) -> Result<EtcdLocks, EtcdError> {
         EtcdLocks::open_with(url, EtcdOptions::default()).await
     }
 
-    /// A lock by its name; see [`LockRequest`] for what can be said before it is asked for. Nothing is sent yet.
+    /// Returns a request for the lock of this name; see [`LockRequest`] for its settings. Sends nothing yet.
     pub fn lock(&self, name: &str) -> LockRequest {
         LockRequest {
             shared: Arc::clone(&self.shared),
@@ -272,17 +277,17 @@ impl Locks {
         self.shared.view(&parse_name(name)?).await
     }
 
-    /// Resolves when this process holds and wants nothing any more, and the store knows it: what was dropped is undone. For
-    /// the end of a program. No request.
+    /// Resolves when this process neither holds nor waits for a lock, and the store knows it: everything that was
+    /// dropped is undone. For the end of a program. No request.
     pub async fn quiet(&self) {
         self.shared.quiet().await;
     }
 
-    /// Lets a hold that was [handed out](Guard::hand_out) last `lease` from now on, and never shorter than before; returns
-    /// how long it certainly lasts. One request. Fails with [`LockError::Lost`] if it is over.
+    /// Lets a hold that was [handed out](Guard::hand_out) last for `lease` from now on; it never ends earlier than
+    /// before. Returns how long it certainly lasts. One request. Fails with [`LockError::Lost`] if it is over.
     pub async fn renew_lease(&self, name: &str, request: Request, lease: Duration) -> Result<Duration, LockError> {
         let (name, lease_ms) = (parse_name(name)?, lease_ms(lease)?);
-        // It lasts from when the store took the step, which is not before this and not after the answer.
+        // The new lease counts from when the store took the step: not before this instant, and not after its answer.
         let sent = Stopwatch::start();
         let renewals = vec![Renewal { name: name.clone(), request, lease_ms }];
         let answer = self.shared.take(Step::Renew { bucket: bucket_of(&name), renewals }).await?;
@@ -297,8 +302,8 @@ impl Locks {
         }
     }
 
-    /// Gives back a hold that was [handed out](Guard::hand_out). One request. Fails with [`LockError::Lost`] if it was
-    /// over: after an unknown outcome that may be this very call's doing.
+    /// Releases a hold that was [handed out](Guard::hand_out). One request. Fails with [`LockError::Lost`] if the hold
+    /// was over. After [`LockError::Unknown`] an earlier call may have ended it.
     pub async fn release_lease(&self, name: &str, request: Request) -> Result<(), LockError> {
         let step = Step::Release { name: parse_name(name)?, request, copies: Copies::One };
         match self.shared.take(step).await?.said {
@@ -308,13 +313,13 @@ impl Locks {
         }
     }
 
-    /// Several locks at once, all or none.
+    /// Returns a request for several locks at once: all of them or none.
     pub fn all<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)).collect())
     }
 }
 
-/// A lock that is about to be asked for.
+/// A request for a lock, before it is sent.
 #[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
 pub struct LockRequest {
@@ -328,35 +333,36 @@ pub struct LockRequest {
 }
 
 impl LockRequest {
-    /// How long to wait in line: up to an hour, which is also the time without this.
+    /// Sets how long to wait in line: at most one hour, which is also the default.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// How long the hold lasts after the last sign of life: 100 ms to 24 h; 30 s without this. It is renewed as long as
-    /// the guard lives.
+    /// Sets how long the hold lasts after its last renewal: 100 ms to 24 h; 30 s by default. The client renews it as
+    /// long as the guard lives.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The hold ends with its lease, and is not renewed. (One that was waited for counts its lease from a confirmation
-    /// that is sent shortly after the grant.)
+    /// Lets the hold end with its lease, without renewals. For a request that waited, the lease counts from a
+    /// confirmation that the client sends shortly after the grant.
     pub const fn fixed(mut self) -> Self {
         self.watch = Watch::Fixed;
         self
     }
 
-    /// Lets up to `passes` tasks of this process that ask for this lock in the same way be served by one grant of the
-    /// store, one after the other, each with a fence of its own, for no longer than one lease. Much faster in a busy line;
-    /// tasks of other processes may be overtaken by up to a cohort. Has no effect on [`Self::try_acquire`].
+    /// Lets one grant of the store serve up to `passes` tasks of this process that ask for this lock in the same way.
+    /// They have it one after the other, each with its own fence, for at most one lease together. This is much faster
+    /// in a busy line, but up to a cohort of tasks may overtake tasks of other processes. Has no effect on
+    /// [`Self::try_acquire`].
     pub const fn cohort(mut self, passes: u32) -> Self {
         self.passes = passes;
         self
     }
 
-    /// The holder's name as other clients see it; the process otherwise.
+    /// Sets the holder's name as other clients see it; by default it names the process.
     pub fn owner(mut self, owner: &str) -> Self {
         self.owner = Some(owner.into());
         self
@@ -377,10 +383,11 @@ impl LockRequest {
         Ok(Ask { name, owner, wait_ms, lease_ms, passes: self.passes, watch: self.watch })
     }
 
-    /// Gets in line and waits for the lock. One request if it is free; in a busy line one more for the release of the process that
-    /// is before, which is not this process's.
+    /// Gets in line and waits for the lock. One request if the lock is free. In a busy line the release of the holder
+    /// before grants the lock, and the client confirms that grant with one more request.
     ///
-    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that no process takes.
+    /// Dropping the future leaves nothing behind: the client gives up the place in line, and releases a grant that
+    /// arrives too late.
     ///
     /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does; with `Contended` only if the wait is zero.
     pub async fn acquire(self) -> Result<Guard, LockError> {
@@ -389,17 +396,18 @@ impl LockRequest {
         self.shared.acquire(ask).await
     }
 
-    /// Takes the lock if it is free. One request. Cancel-safe as [`Self::acquire`].
+    /// Takes the lock if it is free. One request. Cancel-safe like [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if a process has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if the
-    /// store gives no answer, [`LockError::Name`] and [`LockError::Invalid`] before it is asked.
+    /// Fails with [`LockError::Contended`] if another request has it. Fails with [`LockError::Unavailable`] or
+    /// [`LockError::Unknown`] if the store does not answer. Fails with [`LockError::Name`] or [`LockError::Invalid`]
+    /// before anything is sent.
     pub async fn try_acquire(self) -> Result<Guard, LockError> {
         let ask = self.ask(Duration::ZERO)?;
         self.shared.acquire(ask).await
     }
 
-    /// Runs `body` under the lock, and gives the lock back. `body` is dropped at its next await point when the lock is
-    /// lost; then, and if it was lost before it could be given back, this is [`LockError::Lost`].
+    /// Runs `body` under the lock, and releases the lock. When the lock is lost, `body` is dropped at its next await
+    /// point, and the call fails with [`LockError::Lost`]. It also fails so if the lock was lost before the release.
     pub async fn with<T>(self, body: impl AsyncFnOnce(&Guard) -> T) -> Result<T, LockError> {
         let guard = self.acquire().await?;
         let value = guard.run(body(&guard)).await?;

@@ -1,4 +1,4 @@
-//! Points of members over any store.
+//! The points of members, on any store.
 
 use crate::auction::{amount, member};
 use crate::request::{checked_key, request_id};
@@ -34,16 +34,17 @@ use std::sync::Arc;
 ///
 /// # What it promises
 /// - No member ever owes points: `0 ≤ held ≤ total`.
-/// - Every movement has a record that is never changed, and a balance is the sum of its records, which are a chain of
+/// - Every movement has a record that never changes. A balance is the sum of the member's records, which are a chain of
 ///   hashes.
-/// - All totals together are what was charged less what was refunded: a sale only moves points.
-/// - Told means durable, refusals included: of the embedded store as its [`crate::Durability`] says, of a database always.
+/// - The sum of all totals is what was charged less what was refunded: a sale only moves points.
+/// - Every reply is durable, refusals included: in the embedded store as its [`crate::Durability`] says, in a database
+///   always.
 ///
 /// # Errors and refusals
-/// As with [`Auctions`]. After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and a
-/// repeat would charge again: give every charge a key.
+/// As for [`Auctions`]. After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and
+/// a repeat would charge again: give every charge a key.
 ///
-/// Every future may be dropped: what it asked for is then done or not done, never half done.
+/// Dropping a future leaves its request done or not done, never half done.
 pub struct Points<S = Embedded> {
     store: Arc<S>,
 }
@@ -55,14 +56,15 @@ impl<S> Clone for Points<S> {
 }
 
 impl Points {
-    /// Points in memory, gone with the process.
+    /// Opens points in memory, which end with the process.
     pub fn memory() -> Self {
         Self::over(Embedded::memory())
     }
 
-    /// Points in a directory, which is made if it is absent. Durable: told means synced to disk.
+    /// Opens points in a directory, which is created if it is absent. A reply means that the change is synced to disk.
     ///
-    /// Blocks while it loads. Only one process can have it open; refused with a [`Fault`] that says what to do.
+    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
+    /// do.
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
@@ -71,7 +73,7 @@ impl Points {
 }
 
 impl<S: AuctionStore> Points<S> {
-    /// Points over a store of one's own choice.
+    /// Opens points on a custom store.
     pub fn over(store: S) -> Self {
         Self::sharing(Arc::new(store))
     }
@@ -80,17 +82,17 @@ impl<S: AuctionStore> Points<S> {
         Self { store }
     }
 
-    /// The auctions of the same store.
+    /// Returns the auctions of the same store.
     pub fn auctions(&self) -> Auctions<S> {
         Auctions::sharing(Arc::clone(&self.store))
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// A member by name. No member needs to be made: who was never charged has nothing.
+    /// Returns a member by name. Members need not be created: a member that was never charged has no points.
     pub fn member(&self, name: &str) -> Result<MemberHandle<S>, Error> {
         Ok(MemberHandle { store: Arc::clone(&self.store), name: member("member", name)? })
     }
@@ -109,24 +111,24 @@ impl<S> Clone for MemberHandle<S> {
 }
 
 impl<S: AuctionStore> MemberHandle<S> {
-    /// Its name.
+    /// The name of the member.
     pub const fn name(&self) -> &MemberName {
         &self.name
     }
 
-    /// What there is, and what of it backs bids; nothing of a member unknown. Of the embedded store no file
-    /// access, of a database one question.
+    /// Returns the member's points, and how many of them back bids. An unknown member has none. The embedded store
+    /// needs no file access for it, a database one query.
     pub async fn balance(&self) -> Result<Balance, Error> {
         Ok(self.store.balance(&self.name).await?)
     }
 
-    /// Movements in their order, at most `count`, from the one after `after`; none of a member unknown. Reads the file beside
-    /// the writer.
+    /// Returns the member's records in order: at most `count`, beginning after number `after`. An unknown member has
+    /// none. The read runs beside the writer.
     pub async fn records(&self, after: Option<u64>, count: usize) -> Result<Numbered<Record>, Error> {
         Ok(self.store.records(&self.name, after, count).await?)
     }
 
-    /// Begins to add points that come in from outside; nothing happens before [`MovementRequest::send`].
+    /// Begins to add points that come from outside; nothing happens before [`MovementRequest::send`].
     pub fn charge(&self, points: u64) -> Result<MovementRequest<'_, S>, Error> {
         self.movement(Transfer::Charge, points)
     }
@@ -141,10 +143,10 @@ impl<S: AuctionStore> MemberHandle<S> {
     }
 }
 
-/// A charge or a refund that is about to be sent.
+/// A charge or a refund, before it is sent.
 ///
-/// Dropping the future of [`Self::send`] leaves it done or not done, never half done: with an idempotency key send the
-/// same one again to learn which.
+/// Dropping the future of [`Self::send`] leaves it done or not done, never half done. To learn which, send the same
+/// request with the same idempotency key again.
 pub struct MovementRequest<'a, S = Embedded> {
     member: &'a MemberHandle<S>,
     transfer: Transfer,
@@ -153,15 +155,16 @@ pub struct MovementRequest<'a, S = Embedded> {
 }
 
 impl<S: AuctionStore> MovementRequest<'_, S> {
-    /// Makes a repeat of this very request recognisable for 30 days: it is answered with the balance that it led to, and
-    /// the key with another amount is refused as `idempotency_key_reused`. A charge and a refund have keys of their own.
+    /// Makes a repeat of this request recognisable for 30 days. The repeat returns the balance after the original
+    /// request. The same key with another amount is refused as `idempotency_key_reused`. Charges and refunds have
+    /// separate keys.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Moves the points, and tells the balance after it. One step of the store; one sync, or one transaction, shared with everything else that
-    /// has arrived.
+    /// Moves the points, and returns the balance after it. One step of the store: one disk sync or one transaction,
+    /// shared with all other requests that have arrived.
     ///
     /// Refused, in this order: `idempotency_key_reused`, `insufficient_points`, `balance_too_large`.
     pub async fn send(self) -> Result<Result<Balance, Rejection>, Error> {

@@ -5,7 +5,7 @@ use firstcome_store::core::id::RequestId;
 use firstcome_store::core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use sha2::{Digest, Sha256};
 
-/// A digest of parts that cannot be confused: every part goes in with its length.
+/// Digests parts unambiguously: each part goes in with its length.
 fn digest(parts: &[&[u8]]) -> [u8; 32] {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -15,9 +15,10 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The id of a request: `scope` says whose key it is and for what (credential, method, path), `body` what was asked.
+/// Returns the id of a request. `scope` says who owns the key and for which operation (credential, method, path);
+/// `body` is the content of the request.
 ///
-/// Two requests have the same id exactly if scope, key and body are the same, up to a chance of 2^-64.
+/// Two requests have the same id exactly if scope, key and body are equal, except with probability 2^-64.
 pub fn request_id(scope: &[&[u8]], key: &str, body: &[&[u8]]) -> RequestId {
     let mut parts = Vec::with_capacity(scope.len() + 1);
     parts.push(key.as_bytes());
@@ -30,7 +31,7 @@ pub fn request_id(scope: &[&[u8]], key: &str, body: &[&[u8]]) -> RequestId {
     RequestId { key: u128::from_be_bytes(high), body: u64::from_be_bytes(low) }
 }
 
-/// An idempotency key that a caller has chosen, if it can be one.
+/// Returns an idempotency key that a caller chose, if it is valid.
 pub(crate) fn checked_key(key: &str) -> Result<String, Error> {
     if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(key.into());

@@ -1,4 +1,4 @@
-//! Waiting rooms over any store.
+//! Waiting rooms, on any store.
 
 use crate::Error;
 use crate::request::{checked_key, request_id};
@@ -39,27 +39,27 @@ use std::sync::Arc;
 /// ```
 ///
 /// # What it promises
-/// - Numbers 1, 2, 3 … in the order in which joins were accepted, each once, for ever: also across crashes, and when a
-///   closed room opens again.
-/// - Admission in the order of numbers among those who are present. A visitor that was silent too long is passed over, keeps
-///   the number, and is next on coming back.
+/// - Numbers 1, 2, 3 … in the order in which the store accepted the joins. Each number is given once, also across
+///   crashes, and when a closed room opens again.
+/// - Admission in the order of numbers among the visitors who are present. A visitor that is silent for too long is
+///   passed over, keeps the number, and is next on coming back.
 /// - Never more than [`RoomSettings::max_active`] slots at once, and never faster than [`RoomSettings::admit`].
-/// - A position never rises from one answer to the next.
-/// - Told means durable, for numbers, slots and departures, as far as the store's [`crate::Durability`] says.
+/// - A position never rises from one reply to the next.
+/// - Numbers, slots and departures are durable before the reply, as far as the store's [`crate::Durability`] says.
 ///
 /// # What it does not promise
-/// - A position across a restart: then all tickets count as just seen, and those who were passed over may stand before
-///   you again.
-/// - The time that an answer estimates.
-/// - Order between joins that overlap in time. If one was answered before the other was sent, it is first.
+/// - A position across a restart: all tickets then count as just seen, so visitors who were passed over may be ahead
+///   again.
+/// - The time that a reply estimates.
+/// - Order between joins that overlap in time. A join that was answered before another was sent comes first.
 ///
 /// # Errors and refusals
-/// The outer result of every call is [`Error`]: a name or a value that is none, or a store that gave no answer. The
-/// inner one is what a rule says. After [`crate::StoreError::Unknown`] send the same request again: with a user or an
-/// idempotency key it has no second effect. An anonymous join without a key may then hold a second number, which no visitor
-/// polls for and which is passed over.
+/// The outer result of every call is [`Error`]: an invalid name or value, or a store that did not reply. The inner
+/// result is the decision of a rule. After [`crate::StoreError::Unknown`] send the same request again: with a user or
+/// an idempotency key it has no second effect. A repeated anonymous join without a key may draw a second number. No
+/// visitor polls for it, so the room passes it over.
 ///
-/// Every future may be dropped: what it asked for is then done or not done, never half done.
+/// Dropping a future leaves its request done or not done, never half done.
 pub struct WaitingRooms<S = Embedded> {
     store: Arc<S>,
 }
@@ -71,15 +71,15 @@ impl<S> Clone for WaitingRooms<S> {
 }
 
 impl WaitingRooms {
-    /// Rooms in memory, gone with the process.
+    /// Opens rooms in memory, which end with the process.
     pub fn memory() -> Self {
         Self::over(Embedded::memory())
     }
 
-    /// Rooms in a directory, which is made if it is absent. Durable: told means synced to disk.
+    /// Opens rooms in a directory, which is created if it is absent. A reply means that the change is synced to disk.
     ///
-    /// Blocks while it loads. Only one process can have it open; refused with a [`Fault`] that says what to do. To have
-    /// coupons in the same directory, open [`crate::Coupons`] and ask it for its [`crate::Coupons::rooms`].
+    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
+    /// do. To have coupons in the same directory, open [`crate::Coupons`] and call [`crate::Coupons::rooms`].
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
@@ -88,7 +88,7 @@ impl WaitingRooms {
 }
 
 impl<S: RoomStore> WaitingRooms<S> {
-    /// Rooms over a store of one's own choice.
+    /// Opens rooms on a custom store.
     pub fn over(store: S) -> Self {
         Self::sharing(Arc::new(store))
     }
@@ -97,18 +97,18 @@ impl<S: RoomStore> WaitingRooms<S> {
         Self { store }
     }
 
-    /// The store itself.
+    /// Returns the store itself.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// A room by its name. It need not exist yet.
+    /// Returns a room by its name. It need not exist yet.
     pub fn room(&self, name: &str) -> Result<WaitingRoom<S>, Error> {
         let name = RoomName::parse(name).map_err(|error| Error::Name { field: "room", error })?;
         Ok(WaitingRoom { store: Arc::clone(&self.store), name })
     }
 
-    /// Does now what time has made due in all rooms, and returns when it is durable. [`Embedded`] does it by itself.
+    /// Does everything that is due now in all rooms, and returns when it is durable. [`Embedded`] does this by itself.
     pub async fn tick(&self) -> Result<(), Error> {
         Ok(self.store.tick().await?)
     }
@@ -126,7 +126,7 @@ impl<S> Clone for WaitingRoom<S> {
     }
 }
 
-/// One admission of one ticket: what a pass stands for over HTTP. Good until its slot ends, and for no other slot.
+/// One admission of one ticket, which over HTTP is a pass. Valid until its slot ends, and for no other slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Admission {
     /// The ticket's number.
@@ -136,7 +136,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// That of a ticket which has taken its slot; `None` while it waits, and once it is over.
+    /// Returns the admission of a ticket that has taken its slot; `None` while the ticket waits, and once it is over.
     pub const fn of(answer: &TicketAnswer) -> Option<Self> {
         match answer.state {
             TicketState::Admitted { slot, .. } => Some(Self { number: answer.number, admission: slot.admission }),
@@ -146,73 +146,76 @@ impl Admission {
 }
 
 impl<S: RoomStore> WaitingRoom<S> {
-    /// Its name.
+    /// The name of the room.
     pub const fn name(&self) -> &RoomName {
         &self.name
     }
 
-    /// Creates the room, replaces its settings, or opens it again after [`Self::close`]: numbers go on, earlier tickets
-    /// stay void. Slots that were given keep their ends. One step of the store.
+    /// Creates the room, replaces its settings, or opens it again after [`Self::close`]. A room that opens again
+    /// continues its numbers, and earlier tickets stay void. Slots that are taken keep their ends. One step of the
+    /// store.
     pub async fn put(&self, settings: RoomSettings) -> Result<Result<Put, Rejection>, Error> {
         settings.check().map_err(|(field, says)| Error::Settings { field, says })?;
         Ok(self.store.put_room(&self.name, settings).await?)
     }
 
-    /// Closes the room: all its tickets and slots are void. A second time has no effect. Refused: `unknown_room`.
+    /// Closes the room: all its tickets and slots become void. Closing it again has no effect. Refused: `unknown_room`.
     pub async fn close(&self) -> Result<Result<(), Rejection>, Error> {
         Ok(self.store.close_room(&self.name).await?)
     }
 
-    /// Settings, people in line, slots in use, state. No file access. Refused: `unknown_room`.
+    /// Shows the settings, the length of the line, the slots in use, and the state. No file access. Refused:
+    /// `unknown_room`.
     pub async fn view(&self) -> Result<Result<RoomSummary, Rejection>, Error> {
         Ok(self.store.room(&self.name).await?)
     }
 
-    /// Begins to join for the visitor that will have the ticket; nothing happens before [`JoinRequest::send`].
+    /// Begins to join without a user: the visitor with the ticket has the place. Nothing happens before
+    /// [`JoinRequest::send`].
     pub const fn join(&self) -> JoinRequest<'_, S> {
         JoinRequest { room: self, user: None, key: None }
     }
 
-    /// Begins to join for a user, who has at most one living place.
+    /// Begins to join for a user, who has at most one live place.
     pub fn join_user(&self, user: &str) -> Result<JoinRequest<'_, S>, Error> {
         let user = UserId::parse(user).map_err(|error: NameError| Error::Name { field: "user", error })?;
         Ok(JoinRequest { room: self, user: Some(user), key: None })
     }
 
-    /// Where a ticket stands; takes the slot that is offered to it. To be asked again after
-    /// [`TicketAnswer::poll_after_ms`]: who is silent for three times that (at least 30 s) is passed over.
+    /// Shows where a ticket stands, and takes the slot that is offered to it. Call it again after
+    /// [`TicketAnswer::poll_after_ms`]: a visitor that is silent for three times that (at least 30 s) is passed over.
     ///
     /// No file access while the ticket waits, or once it has its slot. Refused: `unknown_room`, `unknown_ticket` (also
-    /// for a ticket that was forged or is another room's).
+    /// for a forged ticket, or one of another room).
     pub async fn poll(&self, ticket: &str) -> Result<Result<TicketAnswer, Rejection>, Error> {
         Ok(self.store.poll(&self.name, ticket).await?)
     }
 
-    /// Gives up a ticket: its place in line or its slot, which is free at once. A second time has no effect. One step
+    /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect. One step
     /// of the store. Refused: `unknown_room`, `unknown_ticket`.
     pub async fn leave(&self, ticket: &str) -> Result<Result<(), Rejection>, Error> {
         Ok(self.store.leave(&self.name, ticket).await?)
     }
 
-    /// Whether an admission is good now, and until when; counts as a contact for the idle time-out. No file access.
-    /// Refused: `unknown_room`.
+    /// Returns until when an admission is valid, or `None` if it is not. Counts as a contact for the idle time-out. No
+    /// file access. Refused: `unknown_room`.
     pub async fn check(&self, admission: Admission) -> Result<Result<Option<PassCheck>, Rejection>, Error> {
         let Admission { number, admission } = admission;
         Ok(self.store.check_pass(&self.name, number, admission).await?)
     }
 
-    /// Gives a slot back: the visit is over. Nothing happens if it is over already. One step of the store. Refused:
-    /// `unknown_room`.
+    /// Gives a slot back at the end of a visit. Has no effect if the visit is over already. One step of the store.
+    /// Refused: `unknown_room`.
     pub async fn release(&self, admission: Admission) -> Result<Result<(), Rejection>, Error> {
         let Admission { number, admission } = admission;
         Ok(self.store.release(&self.name, number, admission).await?)
     }
 }
 
-/// A join that is about to be sent.
+/// A join, before it is sent.
 ///
-/// Dropping the future of [`Self::send`] leaves it done or not done, never half done. With a user or a key send the
-/// same one again to learn which.
+/// Dropping the future of [`Self::send`] leaves the join done or not done, never half done. To learn which, send the
+/// same join with the same user or idempotency key again.
 pub struct JoinRequest<'a, S = Embedded> {
     room: &'a WaitingRoom<S>,
     user: Option<UserId>,
@@ -220,17 +223,17 @@ pub struct JoinRequest<'a, S = Embedded> {
 }
 
 impl<S: RoomStore> JoinRequest<'_, S> {
-    /// Makes a repeat of this very request recognisable as long as its ticket lives: it leads to the same place, and
-    /// the key with another user is refused as `idempotency_key_reused`.
+    /// Makes a repeat of this request recognisable as long as its ticket lives. The repeat returns the same place. The
+    /// same key with another user is refused as `idempotency_key_reused`.
     ///
-    /// A visitor that knows the key of an anonymous join gets its ticket: let strangers choose none that can be guessed.
+    /// A client that knows the key of an anonymous join gets its ticket, so make keys hard to guess.
     pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
-    /// Draws the next number, or finds the living place of the same user or the same request. One step of the store;
-    /// on disk, one sync shared with everything else that has arrived. The ticket is a secret of its holder.
+    /// Draws the next number, or finds the live place of the same user or the same request. One step of the store; on
+    /// disk, one sync shared with all other requests that have arrived. The ticket is a secret of its holder.
     ///
     /// Refused, in this order: `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
     pub async fn send(self) -> Result<Result<(Joining, TicketAnswer), Rejection>, Error> {
@@ -310,7 +313,7 @@ mod tests {
         let (joining, again) = place(sale.join_user("ann").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameUser, &ann.ticket));
         assert_eq!(keyed("bob").await.unwrap().unwrap_err(), Rejection::KeyReused(ann.number));
-        // Without a user a visitor that has the key has the ticket; in another room the key is another one.
+        // Without a user, the key alone leads to the ticket. In another room the same key is a different one.
         let (_, first) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         let (joining, again) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameRequest, &first.ticket));
@@ -350,7 +353,7 @@ mod tests {
             assert_eq!(sale.check(slot).await.unwrap(), Ok(None));
         }
         assert_eq!(before, 0);
-        // A visitor that does not take the slot in its window is next again.
+        // A visitor that misses its claim window is next again.
         rooms.tick().await.unwrap();
         clock.pass_ms(1_000);
         let answer = sale.poll(&tickets[3]).await.unwrap().unwrap();

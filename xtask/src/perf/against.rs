@@ -1,9 +1,9 @@
-//! The wall clock: this tree beside another commit, on this machine, at the same time.
+//! Compares the wall clock of this tree and another commit, on this machine, at the same time.
 //!
-//! The other commit is checked out under `target/against` and built in a directory of its own, which stays for the next time.
-//! `firstcome-bench beside` of this tree then puts both services under the same load, a round each in turn: so the machine's drift,
-//! its disk and the load generator are the same for both, and only a ratio is told. Another process that uses a processor
-//! would be in the ratio too: on a busy machine nothing is measured, unless `--anyway` asks for it.
+//! It checks the other commit out under `target/against`, and builds it in its own directory, which stays for the next time.
+//! `firstcome-bench beside` of this tree then puts both services under the same load, in alternate rounds. So the machine's
+//! drift, its disk and the load generator are the same for both, and the result is only a ratio. Another process that uses a
+//! processor would distort the ratio. So it refuses to measure on a busy machine, unless `--anyway` is given.
 
 use crate::shell::{self, Outcome};
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The directory where other commits are checked out and built. `git worktree prune` forgets trees that were removed here.
+/// The directory where other commits are checked out and built. `git worktree prune` forgets trees that a user removed.
 const DIRECTORY: &str = "target/against";
-/// So much of the processors may be in use beforehand.
+/// The percentage of the processors that may be in use before a measurement.
 const BUSY_PERCENT_MAX: u64 = 20;
 const ROUNDS: &str = "7";
 const ROUNDS_MIN: u32 = 5;
@@ -21,7 +21,7 @@ const SECONDS: &str = "2";
 
 const USAGE: &str = "usage: cargo xtask perf --against COMMIT [--rounds N] [--seconds N] [--anyway]";
 
-/// What to do on a machine with other work on it.
+/// What to do on a busy machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum OnBusy {
     Refuse,
@@ -69,13 +69,13 @@ impl<'a> Options<'a> {
 
 pub(super) fn run(commit: &str, arguments: &[&str]) -> Outcome {
     let options = Options::parse(arguments)?;
-    // Before the builds too: they take minutes.
+    // Checked before the builds too, because they take minutes.
     refuse_if_busy(options.on_busy)?;
     let wanted = format!("{commit}^{{commit}}");
     let sha = shell::output("git", &["rev-parse", "--verify", "--short=12", &wanted])?.trim().to_owned();
     let other = build_other(&sha)?;
     shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-cli"])?;
-    // Alone: together with the benchmarks the product could be built with features that they need.
+    // Built alone: together with the benchmarks, the product could get features that only they need.
     shell::run("cargo", &["build", "--release", "--quiet", "-p", "firstcome-bench"])?;
     refuse_if_busy(options.on_busy)?;
     let seconds = format!("{}s", options.seconds);
@@ -86,7 +86,7 @@ pub(super) fn run(commit: &str, arguments: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Builds the program of a commit, and says where it is.
+/// Builds the program of a commit, and returns its path.
 fn build_other(sha: &str) -> Result<String, String> {
     let program = format!("{DIRECTORY}/firstcome-{sha}");
     if shell::root().join(&program).exists() {
@@ -96,7 +96,7 @@ fn build_other(sha: &str) -> Result<String, String> {
     if shell::root().join(&tree).join(".git").exists() {
         shell::run("git", &["-C", &tree, "checkout", "--quiet", "--force", "--detach", sha])?;
     } else {
-        // One that was removed by hand is still on git's list.
+        // Git still lists a tree that a user removed.
         shell::run("git", &["worktree", "prune"])?;
         shell::run("git", &["worktree", "add", "--quiet", "--detach", &tree, sha])?;
     }
@@ -106,7 +106,7 @@ fn build_other(sha: &str) -> Result<String, String> {
     Ok(program)
 }
 
-/// Builds as that commit says, from its own directory.
+/// Builds the commit from its own directory.
 fn build_in(tree: &Path) -> Outcome {
     let build = ["build", "--release", "--quiet", "-p", "firstcome-cli", "--target-dir", "../build"];
     println!("\n— cargo {} (in {DIRECTORY}/tree)", build.join(" "));
@@ -137,7 +137,7 @@ fn refuse_if_busy(on_busy: OnBusy) -> Outcome {
     }
 }
 
-/// What the processors have done since the start, in ticks.
+/// The processors' time since the boot, in ticks.
 #[derive(Clone, Copy)]
 struct ProcessorTime {
     idle: u64,
@@ -149,8 +149,8 @@ fn processor_time() -> Result<ProcessorTime, String> {
     read_stat(&stat).ok_or("/proc/stat has no line cpu".into())
 }
 
-/// `cpu user nice system idle iowait irq softirq steal …`. A processor that waits for a disk is idle; one that another guest of
-/// the host has is not.
+/// Reads the line `cpu user nice system idle iowait irq softirq steal …`. A processor that waits for a disk counts as idle;
+/// one that another guest of the host uses does not.
 fn read_stat(stat: &str) -> Option<ProcessorTime> {
     let ticks = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = ticks.split_whitespace().take(8).map(|tick| tick.parse().ok()).collect::<Option<_>>()?;

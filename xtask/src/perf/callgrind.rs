@@ -1,4 +1,4 @@
-//! Runs the benchmark under callgrind and reads what it counted.
+//! Runs the benchmark under callgrind and reads its counts.
 
 use super::counts::Cost;
 use crate::shell;
@@ -9,28 +9,28 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 const BINARY: &str = "target/release/examples/perf";
-/// Where callgrind writes.
+/// The directory for callgrind's output.
 const OUTPUT: &str = "target/perf";
-/// Operations in the shorter and in the longer run. No table and no vector doubles between them: hash tables of 2 048 places hold
-/// 1 792, and vectors grow at powers of two.
+/// The operations in the shorter and in the longer run. No table and no vector grows between them: a hash table of 2 048
+/// places holds 1 792 entries, and vectors grow at powers of two.
 const COUNTS: [u64; 2] = [1_100, 1_700];
-/// The C library chooses copying and comparing by the processor; so it takes the same ones everywhere.
+/// Makes the C library use the same copy and compare functions on every processor.
 const TUNABLES: &str =
     "glibc.cpu.hwcaps=-AVX,-AVX2,-AVX512F,-AVX512VL,-AVX_Fast_Unaligned_Load,-ERMS,-FSRM,-BMI2,-EVEX";
 const ALLOCATORS: [&str; 5] = ["malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign"];
 
-/// What stands in for clocks and chance, and where it is built.
+/// The library that replaces clocks and randomness, and the path of its build.
 const STILL_SOURCE: &str = "xtask/src/perf/still.c";
 const STILL: &str = "target/perf/still.so";
 
-/// What one run came to.
+/// The totals of one run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Totals {
     instructions: u64,
     allocations: u64,
 }
 
-/// The program that does the operations.
+/// The program with the operations.
 pub(super) struct Benchmark {
     operations: Vec<String>,
 }
@@ -44,7 +44,7 @@ impl Benchmark {
         Ok(Self { operations: names.lines().map(str::to_owned).collect() })
     }
 
-    /// Counts each operation, with as many runs at once as there are processors: a count does not depend on time.
+    /// Measures every operation. Runs as many processes at once as there are processors: a count does not depend on time.
     pub(super) fn measure_all(&self) -> Result<Vec<(String, Cost)>, String> {
         let runs: Vec<(&str, u64)> =
             self.operations.iter().flat_map(|name| COUNTS.map(|count| (name.as_str(), count))).collect();
@@ -71,12 +71,12 @@ impl Benchmark {
     }
 }
 
-/// The cost of one operation from a shorter and a longer run.
+/// Computes the cost of one operation from a shorter and a longer run.
 fn cost(name: &str, fewer: Totals, more: Totals) -> Result<Cost, String> {
     let operations = COUNTS[1] - COUNTS[0];
     let between = |fewer: u64, more: u64| more.checked_sub(fewer).ok_or(format!("{name}: more cost less"));
     let instructions = between(fewer.instructions, more.instructions)? / operations;
-    // The preparation allocates: if none of that is seen, none of the operation's is seen either.
+    // The preparation allocates. So zero allocations mean that callgrind has missed the allocator.
     if instructions == 0 || fewer.allocations == 0 {
         return Err(format!("{name}: callgrind saw nothing: {fewer:?}, {more:?}"));
     }
@@ -90,7 +90,7 @@ fn run(name: &str, count: u64) -> Result<Totals, String> {
     command.args(["--tool=callgrind", "--compress-strings=no", "--dump-line=no"]);
     command.arg(format!("--callgrind-out-file={}", file.display()));
     command.args([BINARY, name, &count.to_string()]).current_dir(shell::root());
-    // A variable more on the stack moves what lies below it.
+    // Every environment variable moves the stack, and so changes the counts.
     command.env_clear().env("PATH", "/usr/bin:/bin").env("GLIBC_TUNABLES", TUNABLES);
     command.env("LD_PRELOAD", shell::root().join(STILL));
     command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -102,7 +102,7 @@ fn run(name: &str, count: u64) -> Result<Totals, String> {
     read(&written).ok_or(format!("{}: no totals", file.display()))
 }
 
-/// Reads the total, and how often an allocator was called.
+/// Reads the total, and the number of calls of an allocator.
 fn read(written: &str) -> Option<Totals> {
     let total = written.lines().find_map(|line| line.strip_prefix("totals:").or(line.strip_prefix("summary:")))?;
     let mut allocations = 0;

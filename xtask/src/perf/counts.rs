@@ -1,16 +1,15 @@
-//! The accepted counts: how they are written, read and compared.
+//! Writes, reads and compares the accepted counts.
 
 use std::fmt::Write as _;
 
-/// An operation may take so many percent more instructions than was accepted: code that is moved around is compiled a little
-/// differently.
+/// How many percent more instructions than accepted an operation may take: moved code compiles a little differently.
 pub(super) const PERCENT_MAX: u64 = 3;
-/// The same on another ground, where the counts compare only roughly.
+/// The same limit on another ground, where counts are only roughly comparable.
 pub(super) const PERCENT_ELSEWHERE: u64 = 25;
-/// A rounding more is no allocation more.
+/// How many hundredths of an allocation rounding may add.
 const HUNDREDTHS_SLACK: u64 = 2;
 
-/// What one operation costs.
+/// The cost of one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cost {
     pub(super) instructions: u64,
@@ -18,7 +17,7 @@ pub(super) struct Cost {
     pub(super) allocation_hundredths: u64,
 }
 
-/// What counts depend on beside the code.
+/// What counts depend on, apart from the code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Ground {
     pub(super) rustc: String,
@@ -34,7 +33,7 @@ impl Ground {
     }
 }
 
-/// What all operations cost.
+/// The costs of all operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Counts {
     /// Why they were accepted.
@@ -43,7 +42,7 @@ pub(super) struct Counts {
     pub(super) costs: Vec<(String, Cost)>,
 }
 
-/// A reason to accept, as it can be written.
+/// Checks the reason for accepting counts.
 pub(super) fn reason(why: &str) -> Result<String, String> {
     let why = why.trim();
     if why.is_empty() || why.contains(['"', '\\']) || why.chars().any(char::is_control) {
@@ -58,7 +57,7 @@ const HEAD: &str = "\
 ";
 
 impl Counts {
-    /// The file's text: one line per operation, so that a diff shows what changed.
+    /// Returns the text of the file: one line per operation, so that a diff shows what changed.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{HEAD}why = \"{}\"\n\n[ground]\n", self.why);
         for (name, value) in self.ground.parts() {
@@ -98,7 +97,7 @@ fn quoted(value: &str) -> Option<String> {
     Some(value.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
-/// `{ instructions = 1234, allocations = 1.50 }`.
+/// Parses `{ instructions = 1234, allocations = 1.50 }`.
 fn parse_cost(value: &str) -> Option<Cost> {
     let inner = value.strip_prefix("{ instructions = ")?.strip_suffix(" }")?;
     let (instructions, allocations) = inner.split_once(", allocations = ")?;
@@ -111,13 +110,13 @@ fn hundredths(count: u64) -> String {
     format!("{}.{:02}", count / 100, count % 100)
 }
 
-/// What became different.
+/// The differences between accepted and present costs.
 pub(super) struct Comparison {
     /// Each operation, before and now.
     pub(super) table: String,
-    /// What must not be.
+    /// The differences that fail the gate.
     pub(super) findings: Vec<String>,
-    /// What a reader should know.
+    /// Notes for the reader, which do not fail the gate.
     pub(super) words: Vec<String>,
     percent_max: u64,
 }
@@ -177,7 +176,7 @@ impl Comparison {
         }
     }
 
-    /// What the gate says at its end when nothing was found.
+    /// Returns the line that the gate prints at its end if it found nothing.
     pub(super) fn summary(&self) -> String {
         let rough = self.percent_max != PERCENT_MAX;
         let roughly = if rough { ", on another toolchain than the accepted counts; see above" } else { "" };

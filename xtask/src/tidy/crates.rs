@@ -1,9 +1,9 @@
-//! Arrows between crates point down only.
+//! Checks that crates depend only on crates below them.
 
 use crate::shell;
 use std::collections::BTreeMap;
 
-/// Each crate with the crates of ours that it may name, apart from tests. The map of ARCHITECTURE.md shows the same.
+/// The project's own crates that each crate may depend on, apart from tests. The map of ARCHITECTURE.md shows the same.
 const ARROWS: [(&str, &[&str]); 16] = [
     ("firstcome-core", &[]),
     ("firstcome-store", &["core"]),
@@ -26,7 +26,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("xtask", &[]),
 ];
 
-/// Finds dependencies that point up, and crates that no line above names.
+/// Finds dependencies that point up, and crates that are missing above.
 pub(super) fn check(findings: &mut Vec<String>) -> shell::Outcome {
     for (name, dependencies) in workspace()? {
         let Some((_, allowed)) = ARROWS.iter().find(|(known, _)| *known == name) else {
@@ -43,7 +43,7 @@ pub(super) fn check(findings: &mut Vec<String>) -> shell::Outcome {
     Ok(())
 }
 
-/// The crates of this workspace, each with those of its dependencies that are ours, without those of tests.
+/// Returns the crates of this workspace, each with its dependencies in the project, without those of tests.
 fn workspace() -> Result<BTreeMap<String, Vec<String>>, String> {
     let text = shell::output("cargo", &["metadata", "--no-deps", "--format-version", "1"])?;
     let metadata: serde_json::Value =

@@ -1,4 +1,4 @@
-//! Documents name only files, items and places that exist.
+//! Checks that documents name only files, items and places that exist.
 
 use crate::shell;
 use std::fs;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 /// Reports are history: they name the code of their day.
 const HISTORY: [&str; 2] = ["docs/full/", "CHANGELOG.md"];
-/// Words of the README, of ARCHITECTURE.md and of the glossary.
+/// The longest README (lines), ARCHITECTURE.md (words) and glossary (entries).
 const README_LINES_MAX: usize = 150;
 const ARCHITECTURE_WORDS_MAX: usize = 2_500;
 const GLOSSARY_WORDS_MAX: usize = 40;
 
-/// Finds links and paths that lead nowhere, pages that the book lacks, and documents that grew too long.
+/// Finds links and paths that lead nowhere, pages that are missing in the book, and documents that are too long.
 pub(super) fn check(tracked: &str, findings: &mut Vec<String>) {
     let pages: Vec<&str> = tracked.lines().filter(|name| name.ends_with(".md")).collect();
     for name in pages.iter().filter(|name| !HISTORY.iter().any(|history| name.starts_with(history))) {
@@ -33,12 +33,12 @@ pub(super) fn check(tracked: &str, findings: &mut Vec<String>) {
     lengths(findings);
 }
 
-/// Targets of the links of a line.
+/// Returns the targets of the links of a line.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)).filter(|link| !link.is_empty())
 }
 
-/// Paths of this repository that a line names as code.
+/// Returns the paths of this repository that a line names as code.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let spans = line.split('`').skip(1).step_by(2);
     spans.filter(|span| {
@@ -47,7 +47,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a link of this page leads to a file, and to a heading if it names one.
+/// Returns whether a link of this page leads to a file, and to a heading if it names one.
 fn leads_somewhere(page: &str, link: &str) -> bool {
     if link.starts_with("https://") || link.starts_with("http://") {
         return true;
@@ -60,13 +60,13 @@ fn leads_somewhere(page: &str, link: &str) -> bool {
     anchor.is_empty() || headings.map(|line| anchor_of(line.trim_start_matches('#'))).any(|heading| heading == anchor)
 }
 
-/// The anchor of a heading, as GitHub and mdbook make it.
+/// Returns the anchor of a heading, as GitHub and mdbook make it.
 fn anchor_of(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
     kept.map(|letter| if letter == ' ' { '-' } else { letter.to_ascii_lowercase() }).collect()
 }
 
-/// Every page of `docs/` is in the book.
+/// Checks that every page of `docs/` is in the book.
 fn book_has_all_pages(pages: &[&str], findings: &mut Vec<String>) {
     let summary = fs::read_to_string(shell::root().join("docs/SUMMARY.md")).unwrap_or_default();
     for page in pages.iter().filter_map(|name| name.strip_prefix("docs/")).filter(|page| *page != "SUMMARY.md") {
@@ -76,7 +76,7 @@ fn book_has_all_pages(pages: &[&str], findings: &mut Vec<String>) {
     }
 }
 
-/// What a reader may be asked to read at once.
+/// Checks the lengths of the documents that readers read at one time.
 fn lengths(findings: &mut Vec<String>) {
     let read = |name: &str| fs::read_to_string(shell::root().join(name)).unwrap_or_default();
     let glossary = read("docs/glossary.md").lines().filter(|line| line.starts_with("| ")).count().saturating_sub(1);

@@ -1,18 +1,18 @@
-//! Words that the code no longer uses, and riddles in its comments.
+//! Finds words that the code no longer uses, and counts riddles in its comments.
 
-/// Names that say nothing of what they hold. docs/glossary.md has the words that replaced them.
+/// Names that say nothing about what they stand for. docs/glossary.md has the words that replaced them.
 const RETIRED: [&str; 37] = [
     "Told", "Seen", "Held", "Said", "Asked", "Given", "Word", "Heard", "Look", "Looks", "Fleet", "Truth", "Mend",
     "Drain", "Scribe", "Tongue", "Shop", "Desk", "Lot", "Purse", "Tally", "Crew", "Shelf", "Ear", "Hearing", "Beating",
     "Market", "Lane", "Lanes", "Combine", "Cell", "Survey", "Wire", "Door", "Sweep", "Who", "What",
 ];
-/// Files that are named by what they hold.
+/// A file name that says nothing about what the file holds.
 const FORBIDDEN_FILE: &str = "mod.rs";
-/// Words of a sentence without an actor.
+/// Words that mark a sentence without an actor.
 const RIDDLES: [&str; 8] =
     ["whoever", "whatever", "whomever", "nobody", "somebody", "but for", "is to be", "are to be"];
 
-/// Names of types, traits and modules in this line.
+/// Returns the name that this line defines, if it defines a type, a trait or a module.
 fn defined(line: &str) -> Option<&str> {
     let mut words = line
         .split_whitespace()
@@ -25,7 +25,7 @@ fn defined(line: &str) -> Option<&str> {
     Some(name.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or_default())
 }
 
-/// Whether a name is a retired word, as a type writes it or as a module does.
+/// Returns whether a name is a retired word, in the spelling of a type or of a module.
 fn is_retired(name: &str) -> bool {
     RETIRED
         .iter()
@@ -44,7 +44,7 @@ pub(super) fn check(name: &str, text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// How many comment lines of a source have a riddle.
+/// Counts the comment lines of a source that have a riddle.
 pub(super) fn riddles(text: &str) -> usize {
     let comments = text.lines().filter_map(|line| line.trim_start().strip_prefix("//"));
     comments.filter(|comment| has_riddle(&comment.to_lowercase())).count()

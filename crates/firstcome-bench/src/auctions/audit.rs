@@ -1,29 +1,29 @@
-//! Whether an auction went right: judged from its rows, and from what the bidders were told.
+//! Audits an auction by its rows and by the answers that the bidders got.
 
 use super::hot::PlacedOnHot;
 use firstcome::core::points::Kind;
 use std::collections::BTreeMap;
 
-/// What is in the store after a run. Numbers as they are stored: one that went below 0 must be seen.
+/// The content of the store after a run. Numbers are signed, so that one below 0 is seen.
 pub(super) struct Facts {
-    /// What everybody had at first.
+    /// The points of every bidder at first.
     pub(super) points: i64,
-    /// How many bids were answered with a yes.
+    /// How many bids were accepted by an answer.
     pub(super) accepted: u64,
-    /// Those of them whose answers were kept.
+    /// The accepted bids whose answers were kept.
     pub(super) told: Vec<PlacedOnHot>,
     /// How many bids had no answer.
     pub(super) may_be_done: u64,
-    /// What the listing says: how many bids there are, and the highest one.
+    /// The listing's own number of bids, and its highest one.
     pub(super) bids: i64,
     pub(super) highest: Option<(usize, i64)>,
     /// All bids in the order of their numbers.
     pub(super) placed: Vec<PlacedOnHot>,
-    /// Of each bidder.
+    /// The wallet of each bidder.
     pub(super) wallets: Vec<AuditedWallet>,
 }
 
-/// What one bidder has, and all its records in their order.
+/// The points of one bidder, and all its records in order.
 #[derive(Clone, Default)]
 pub(super) struct AuditedWallet {
     pub(super) total: i64,
@@ -42,12 +42,12 @@ pub(super) struct Entry {
     pub(super) held: i64,
 }
 
-/// What is wrong, if anything is: the first finding.
+/// Returns the first finding, if anything is wrong.
 pub(super) fn finding(facts: &Facts) -> Option<String> {
     bids(facts).or_else(|| told(facts)).or_else(|| points(facts))
 }
 
-/// They are 1..count, rise, and no task outbids himself; the listing shows the last one.
+/// Checks that the bids are 1..count and rise, that no bidder outbids itself, and that the listing shows the last one.
 fn bids(facts: &Facts) -> Option<String> {
     let placed = &facts.placed;
     if let Some((at, bid)) = placed.iter().enumerate().find(|(at, bid)| bid.number as usize != at + 1) {
@@ -66,7 +66,7 @@ fn bids(facts: &Facts) -> Option<String> {
     differs.then(|| format!("the listing says {:?} after {} bids, its bids {last:?}", facts.highest, facts.bids))
 }
 
-/// Everything that was told is there, once, as it was told; and nothing else but what had no answer.
+/// Checks that every acknowledged bid is there once, unchanged, and no other bid except those without an answer.
 fn told(facts: &Facts) -> Option<String> {
     let mut numbers = vec![false; facts.placed.len()];
     for told in &facts.told {
@@ -83,7 +83,8 @@ fn told(facts: &Facts) -> Option<String> {
     (!sound).then(|| format!("{there} bids are there, {} were told", facts.accepted))
 }
 
-/// Each bid is held once and given back once, except for the highest; balances follow from records, and none is negative.
+/// Checks that each bid is held once and released once, except for the highest; balances follow from records, and none
+/// is negative.
 fn points(facts: &Facts) -> Option<String> {
     let mut holds: BTreeMap<u32, [u32; 2]> = BTreeMap::new();
     for (bidder, wallets) in facts.wallets.iter().enumerate() {
@@ -141,7 +142,7 @@ mod tests {
         Entry { number, kind: Some(kind), amount, bid, total: 100, held }
     }
 
-    /// Two bidders and three bids: 1, 2, 3 points, in turns.
+    /// Returns a correct auction of two bidders and three bids: 1, 2, 3 points, in turns.
     fn sound() -> Facts {
         let placed: Vec<PlacedOnHot> = (1..=3)
             .map(|number| PlacedOnHot { number, bidder: (number as usize - 1) % 2, price: number.into() })

@@ -1,7 +1,8 @@
-//! The other ways: one transaction per bid, written by hand as careful teams write it, on tables of its own.
+//! The strategies beside firstcome: one transaction per bid, written by hand as careful teams write it, on separate
+//! tables.
 //!
-//! To their advantage these rows have no chain of hashes, no idempotency keys, and wallets that no other task touches. The rules
-//! are the same: the core judges.
+//! Some things are in their favour: their rows have no hash chain and no idempotency keys, and nothing else uses their
+//! wallets. The rules are the same: the core judges.
 
 mod mysql;
 mod postgres;
@@ -23,52 +24,52 @@ use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How long a lock is waited for, and how long it lasts unless it is given back: as in many services.
+/// How long a strategy waits for a lock, and the lock's lease: usual values of services.
 const WAIT: Duration = Duration::from_secs(5);
 const LEASE: Duration = Duration::from_secs(3);
-/// Between two tries of a lock that spins, and before the next try after a conflict of versions.
+/// The pause between two tries of a spin lock, and before the next try after a version conflict.
 const PAUSE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// How often a lock that spins is tried, and a transaction after a conflict: once, and three times more.
+/// How often a spin lock is tried, and a transaction after a conflict: once, and three times more.
 const TRIES: NonZeroU32 = NonZeroU32::new(4).unwrap();
-/// The lock's name, for all ways.
+/// The lock's name, for all strategies.
 const LOCK: &str = "AUCTION:1";
 
-/// What keeps two bids apart.
+/// The mutual exclusion of two bids.
 pub(super) enum BidWay {
-    /// Rows: the listing and both wallets, for update.
+    /// Row locks: the listing and both wallets, for update.
     Rows,
-    /// A lock of the database's own, by name.
+    /// A named lock of the database.
     Named,
-    /// Our lock, in the order of arrival; then the version of the listing.
+    /// A lock of firstcome, in order of arrival; then the version of the listing.
     Ours(Locks),
-    /// A lock that is tried again and again; then the version of the listing.
+    /// A spin lock; then the version of the listing.
     Spin(SpinLocks),
 }
 
-/// A database on which bids are placed by hand.
+/// A database on which the hand-written strategies place bids.
 pub(super) trait HandDatabase: Send + Sync + 'static {
     type Session: Session;
 
-    /// Takes a connection, or waits for one.
+    /// Takes a connection from the pool, or waits for one.
     fn session(&self) -> impl Future<Output = anyhow::Result<Self::Session>> + Send;
 
-    /// Makes the tables afresh, with so many bidders.
+    /// Recreates the tables, with so many bidders.
     fn lay_out(&self, bidders: usize) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// All that is stored, beside what was told.
+    /// Reads the stored rows, together with the answers of the run.
     fn facts(&self, run: &Run) -> impl Future<Output = anyhow::Result<Facts>> + Send;
 
-    /// How many transactions that write the server has seen.
+    /// Returns how many writing transactions the server has seen.
     fn commits(&self) -> impl Future<Output = anyhow::Result<u64>> + Send;
 
-    /// What the server says it is.
+    /// Returns the product and version of the server.
     fn version(&self) -> impl Future<Output = anyhow::Result<String>> + Send;
 
-    /// A statement without an answer.
+    /// Runs a statement that returns nothing.
     fn say(&self, statement: String) -> impl Future<Output = anyhow::Result<()>> + Send;
 }
 
-/// A connection. Each method is one round trip, but where it says otherwise.
+/// A connection. Each method is one round trip, unless it says otherwise.
 pub(super) trait Session: Send {
     fn begin(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 
@@ -76,23 +77,23 @@ pub(super) trait Session: Send {
 
     fn rollback(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// Takes the named lock and begins: two round trips. False if it was not to be had in time.
+    /// Takes the named lock and begins: two round trips. Returns false if the lock was not obtained in time.
     fn begin_named(&mut self) -> impl Future<Output = anyhow::Result<bool>> + Send;
 
-    /// Gives the named lock back, if the end of the transaction does not.
+    /// Releases the named lock, if the end of the transaction does not.
     fn end_named(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
 
-    /// The listing, and the server's clock.
+    /// Reads the listing and the server's clock.
     fn listing(&mut self, lock: bool) -> impl Future<Output = anyhow::Result<HandListing>> + Send;
 
-    /// The wallets of two members, or of one named twice, in the order of their numbers.
+    /// Reads the wallets of two members, in the order of their numbers. Both may be the same member.
     fn wallets(&mut self, members: [i64; 2], lock: bool) -> impl Future<Output = anyhow::Result<Vec<Wallet>>> + Send;
 
-    /// Writes the listing if it is as it was read, the wallets, the records and the bid: four round trips. False, and nothing
-    /// but the transaction to be rolled back, if the listing is not.
+    /// Writes the listing if its version is unchanged, the wallets, the records and the bid: four round trips.
+    /// Otherwise returns false, and the transaction must be rolled back.
     fn write(&mut self, change: &Change) -> impl Future<Output = anyhow::Result<bool>> + Send;
 
-    /// Closes the connection: its keys go with it.
+    /// Closes the connection, which releases its locks.
     fn discard(self);
 }
 
@@ -113,18 +114,18 @@ pub(super) struct Wallet {
     pub(super) records: i64,
 }
 
-/// What an accepted bid changes.
+/// The changes of an accepted bid.
 pub(super) struct Change {
     pub(super) version: i64,
     pub(super) number: i64,
     pub(super) price: i64,
     pub(super) now_us: i64,
     pub(super) bidder: Wallet,
-    /// Whose hold ends, which bid it backed, and its price.
+    /// The wallet whose hold ends, the bid that it backed, and its price.
     pub(super) outbid: Option<(Wallet, i64, i64)>,
 }
 
-/// One record to be written.
+/// One record to write.
 pub(super) struct Written {
     pub(super) wallet: Wallet,
     pub(super) kind: i64,
@@ -133,7 +134,7 @@ pub(super) struct Written {
 }
 
 impl Change {
-    /// The records, with the wallets as they are after them.
+    /// Returns the records, with the wallets after them.
     pub(super) fn records(&self) -> Vec<Written> {
         let after =
             |wallet: &Wallet, by: i64| Wallet { held: wallet.held + by, records: wallet.records + 1, ..*wallet };
@@ -149,12 +150,12 @@ impl Change {
     }
 }
 
-/// Numbers of kinds of records: those of the core.
+/// The numbers of the record kinds, as in the core.
 pub(super) const CHARGE: i64 = Kind::Charge.number() as i64;
 const HOLD: i64 = firstcome::core::points::Kind::Hold.number() as i64;
 const RELEASE: i64 = firstcome::core::points::Kind::Release.number() as i64;
 
-/// One way on one database.
+/// One strategy on one database.
 pub(super) struct HandAuction<H> {
     pub(super) hand: H,
     way: BidWay,
@@ -163,16 +164,16 @@ pub(super) struct HandAuction<H> {
     bidders: Vec<MemberName>,
 }
 
-/// What one transaction came to.
+/// The outcome of one transaction.
 enum Attempt {
     Accepted(i64),
     Refused,
-    /// Another task was first: it may be tried again.
+    /// Another bid was first: a retry may succeed.
     Conflict,
     NoLock,
 }
 
-/// Where it broke.
+/// An error, and whether it occurred in the commit.
 struct Broken {
     in_commit: bool,
     error: anyhow::Error,
@@ -194,7 +195,7 @@ impl<H: HandDatabase> HandAuction<H> {
         Ok(Self { hand, way, listing, seller: member("seller")?, bidders: super::engine::bidders("hot", bidders)? })
     }
 
-    /// Whether the rules take the bid: the same rules as everywhere.
+    /// Whether the rules of the core accept the bid.
     fn takes(&self, listing: &HandListing, bidder: usize, price: u64, available: i64) -> anyhow::Result<bool> {
         let terms = AuctionTerms { ends_at: Timestamp::MAX, min_increment: None, extend: None, settle_within_ms: None };
         let now = Timestamp::clamped_us(listing.now_us);
@@ -227,7 +228,7 @@ impl<H: HandDatabase> HandAuction<H> {
         Ok(listing.judge_bid(&self.bidders[bidder], price, || available.max(0).cast_unsigned(), now).is_ok())
     }
 
-    /// Reads, judges and writes within a transaction that has begun.
+    /// Reads, judges and writes within an open transaction.
     async fn judge(&self, session: &mut H::Session, bidder: usize, price: u64) -> Result<Attempt, Broken> {
         let lock = matches!(self.way, BidWay::Rows);
         let listing = session.listing(lock).await?;
@@ -265,7 +266,7 @@ impl<H: HandDatabase> HandAuction<H> {
             session.rollback().await?;
         }
         if named {
-            // An error here says nothing about the bid: the lock ends with the connection then.
+            // An error here does not affect the bid: the lock then ends with the connection.
             session.end_named().await.map_err(|error| Broken { in_commit: true, error })?;
         }
         Ok(attempt)
@@ -280,7 +281,7 @@ impl<H: HandDatabase> HandAuction<H> {
         told
     }
 
-    /// With so many tries more after conflicts.
+    /// Tries so many times, again after each conflict.
     async fn attempts(&self, bidder: usize, price: u64, tries: u32) -> BidOutcome {
         for left in (0..tries).rev() {
             match self.attempt(bidder, price).await {
@@ -304,7 +305,7 @@ impl<H: HandDatabase> HandAuction<H> {
     }
 }
 
-/// The bid counts no matter what became of the lock: the version has kept it apart from others.
+/// Returns the outcome of a bid whose lock was not obtained.
 fn without_lock(error: &LockError) -> BidOutcome {
     match error {
         LockError::TimedOut { .. } | LockError::Contended { .. } => no_lock(),
@@ -320,7 +321,7 @@ impl<H: HandDatabase> Bidding for HandAuction<H> {
                 Err(error) => without_lock(&error),
                 Ok(guard) => {
                     let told = self.attempts(bidder, price, TRIES.get()).await;
-                    // What is committed stays; a lock that was lost meanwhile is what the version is for.
+                    // The commit stands even if the lock was lost meanwhile: the version guards against that.
                     let _ = guard.release().await;
                     told
                 }
@@ -343,7 +344,7 @@ impl<H: HandDatabase> Bidding for HandAuction<H> {
 /// Member, number, kind, amount, bid, total and held after it.
 type RecordRow = (i64, i64, i64, i64, Option<i64>, i64, i64);
 
-/// Rows as facts, on both kinds of databases.
+/// Converts rows of either kind of database to facts.
 fn facts(
     run: &Run,
     (bids, highest): (i64, Option<(i64, i64)>),

@@ -1,4 +1,4 @@
-//! Databases: combining, and the other ways beside it.
+//! Auctions on databases: combining, and the hand-written strategies beside it.
 
 use super::by_hand::{BidWay, ByMySql, ByPostgres, HandAuction, HandDatabase};
 use super::engine::Auction;
@@ -13,7 +13,8 @@ use firstcome::{Locks, SpinLocks};
 use firstcome_test_servers::{Durability, Kind, Options, Server, ServerError};
 use std::sync::Arc;
 
-/// Refuses what is neither a database nor a Redis, or is not on this machine: it would be loaded.
+/// Refuses addresses that are neither a database nor a Redis, or are not on this machine: the benchmark would load
+/// them.
 pub(super) fn check(stores: &[String]) -> anyhow::Result<()> {
     for store in stores {
         let host = match store.split_once("://").map(|(scheme, _)| scheme) {
@@ -38,14 +39,14 @@ fn redis_host(store: &str) -> anyhow::Result<String> {
     Ok(client.get_connection_info().addr().to_string())
 }
 
-/// A server, ours or a task's.
+/// A database server: started by the benchmark, or named by the caller.
 struct Database {
     url: String,
-    /// Ended with this value.
+    /// The started server, which ends with this value.
     _server: Option<Server>,
 }
 
-/// All databases, and the Redis for locks.
+/// Measures all databases, with the Redis for locks.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let (redis, databases): (Vec<&String>, Vec<&String>) = bench.args.stores.iter().partition(|store| is_redis(store));
     let redis = match redis.first() {
@@ -70,7 +71,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a server; a note if it is not installed.
+/// Starts a server. Adds a note if it is not installed.
 async fn start(bench: &mut Bench<'_>, kind: Kind, durability: Durability) -> anyhow::Result<Option<Database>> {
     let options = Options::new(durability).within(&bench.scratch);
     match Server::start(kind, &options).await {
@@ -93,7 +94,7 @@ async fn of_kind(bench: &mut Bench<'_>, url: &str, redis: Option<&str>) -> anyho
     }
 }
 
-/// What differs in words: the lock by name, and the two targets.
+/// Returns the names that depend on the database: the named lock, and the two targets.
 fn words(version: &str) -> [&'static str; 3] {
     match version.split(' ').next() {
         Some("PostgreSQL") => [
@@ -159,11 +160,11 @@ async fn by_hand<H: HandDatabase>(
     let (way, turns) = (Arc::new(HandAuction::new(hand, way, bidders)?), Arc::new(BidderTurns::new(bidders)));
     let run = closed_loop(&way, &turns, bench.args.tasks as usize, bench.args.time).await?;
     let facts = way.hand.facts(&run).await?;
-    // One transaction each, by the way it works.
+    // Each accepted bid is one transaction.
     Ok(AuctionRow::new(store, strategy, false, &run).judged(&facts).commits(run.accepted))
 }
 
-/// At full load, or at a rate.
+/// Measures combining at full load, or at a rate.
 async fn combining<H: HandDatabase>(
     bench: &Bench<'_>,
     store: &str,

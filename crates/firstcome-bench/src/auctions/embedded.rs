@@ -1,4 +1,4 @@
-//! The embedded store, in process.
+//! Auctions on the embedded store, in process.
 
 use super::engine::Auction;
 use super::hot::{BidderTurns, closed_loop, open_loop};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 const STORE: &str = "embedded";
 
-/// At full load and at half of it. All bids are durable.
+/// Measures full load and half load. All bids are durable.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.scratch.join("embedded");
     std::fs::create_dir(&directory)?;

@@ -1,4 +1,4 @@
-//! Bids through the port: the embedded store, and the adapter that combines on a database.
+//! Bids through [`AuctionStore`]: on the embedded store, and on the database adapter that combines bids.
 
 use super::audit::{AuditedWallet, Entry, Facts};
 use super::hot::{BidOutcome, Bidding, PlacedOnHot, Run};
@@ -11,12 +11,12 @@ use firstcome::core::time::Timestamp;
 use firstcome::{AuctionStore, MovePoints, Numbered, PlaceBid, StoreError, Transfer};
 use std::future::Future;
 
-/// What every bidder has at first: more than any price of a run.
+/// The points of every bidder at first: more than any price of a run.
 pub(super) const POINTS: u64 = 1_000_000_000_000;
-/// Rows that are read at a time.
+/// How many rows are read at a time.
 const PAGE: usize = 10_000;
 
-/// One auction of a store.
+/// One auction in a store.
 pub(super) struct Auction<S> {
     pub(super) store: S,
     listing: ListingName,
@@ -27,13 +27,13 @@ pub(super) fn member(text: &str) -> anyhow::Result<MemberName> {
     MemberName::parse(text).map_err(|error| anyhow!("{error}"))
 }
 
-/// Bidders of this auction, who have nothing to do with others.
+/// Returns the names of this auction's bidders, which bid in no other auction.
 pub(super) fn bidders(listing: &str, count: usize) -> anyhow::Result<Vec<MemberName>> {
     (0..count).map(|bidder| member(&format!("{listing}-{bidder:05}"))).collect()
 }
 
 impl<S: AuctionStore> Auction<S> {
-    /// Makes an auction that goes on for ever, and bidders with enough points.
+    /// Creates an auction that never ends, and bidders with enough points.
     pub(super) async fn open(store: S, listing: &str, count: usize) -> anyhow::Result<Self> {
         let bidders = bidders(listing, count)?;
         let listing = ListingName::parse(listing).map_err(|error| anyhow!("{error}"))?;
@@ -49,7 +49,7 @@ impl<S: AuctionStore> Auction<S> {
         Ok(Self { store, listing, bidders })
     }
 
-    /// An auction that is there already.
+    /// Returns an existing auction.
     pub(super) fn at(store: S, listing: &str, count: usize) -> anyhow::Result<Self> {
         let bidders = bidders(listing, count)?;
         let listing = ListingName::parse(listing).map_err(|error| anyhow!("{error}"))?;
@@ -57,12 +57,12 @@ impl<S: AuctionStore> Auction<S> {
     }
 
     fn placed(&self, bid: &Bid) -> PlacedOnHot {
-        // A bidder of no task's is one more than there are: no audit takes it for one of these.
+        // An unknown bidder gets an index beyond all others, so that the audit notices it.
         let bidder = self.bidders.binary_search(&bid.bidder).unwrap_or(self.bidders.len());
         PlacedOnHot { number: bid.number, bidder, price: bid.price.get() }
     }
 
-    /// All that is stored, beside what was told.
+    /// Reads the stored bids and wallets, together with the answers of the run.
     pub(super) async fn facts(&self, run: &Run) -> anyhow::Result<Facts> {
         let view = self.store.listing(&self.listing).await?.map_err(|rejection| anyhow!("{}", rejection.code()))?;
         let highest = view.standing.highest.as_ref().map(|bid| self.placed(bid));

@@ -1,4 +1,4 @@
-//! One hot auction: everybody bids, as fast as answers come or at a fixed rate.
+//! One hot auction: all tasks bid, as fast as answers come or at a fixed rate.
 
 use crate::conditions::micros;
 use crate::report::{Latencies, latencies};
@@ -8,47 +8,47 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// One bid that was accepted.
+/// An accepted bid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PlacedOnHot {
-    /// Its place among the accepted bids, from 1.
+    /// Its number among the accepted bids, from 1.
     pub(super) number: u32,
-    /// Whose, as a number from 0.
+    /// The index of the bidder, from 0.
     pub(super) bidder: usize,
     pub(super) price: u64,
 }
 
-/// What came of a bid.
+/// The outcome of a bid.
 #[derive(Debug)]
 pub(super) enum BidOutcome {
     Accepted(PlacedOnHot),
-    /// By a rule.
+    /// Refused by a rule.
     Refused,
-    /// By no rule: the way gave up, or broke.
+    /// Failed otherwise: the strategy gave up, or an error occurred.
     Failed {
         may_be_done: bool,
         says: String,
     },
 }
 
-/// One way to place bids, on one auction.
+/// A strategy to place bids, on one auction.
 pub(super) trait Bidding: Send + Sync + 'static {
     fn place(&self, bidder: usize, price: u64) -> impl Future<Output = BidOutcome> + Send;
 }
 
-/// What everybody together found.
+/// The results of a run.
 pub(super) struct Run {
     pub(super) elapsed: Duration,
-    /// Of all bids that got an answer, a refusal included.
+    /// The latencies of all bids that got an answer, a refusal included.
     pub(super) times: Latencies,
     pub(super) accepted: u64,
-    /// Those of them whose answers were kept.
+    /// The accepted bids whose answers were kept.
     pub(super) placed: Vec<PlacedOnHot>,
     pub(super) refused: u64,
     pub(super) failed: u64,
-    /// Of these, those that may have been accepted all the same.
+    /// The failed bids that may have been accepted all the same.
     pub(super) may_be_done: u64,
-    /// What the first of them said.
+    /// The message of the first failure.
     pub(super) says: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Run {
     }
 }
 
-/// Who bids next, and how much: prices rise in the order in which bids are sent, and no task outbids himself.
+/// Chooses the next bidder and price: prices rise in the order of sending, and no bidder outbids itself.
 pub(super) struct BidderTurns {
     next: AtomicU64,
     bidders: usize,
@@ -108,7 +108,7 @@ impl BidderTurns {
     }
 }
 
-/// Every caller bids again as soon as it is answered. A task that waits when the time is over is waited for.
+/// Runs tasks that bid again after each answer. When the time is over, waits for the bids under way.
 pub(super) async fn closed_loop<B: Bidding>(
     way: &Arc<B>,
     turns: &Arc<BidderTurns>,
@@ -139,7 +139,7 @@ pub(super) async fn closed_loop<B: Bidding>(
     Ok(all)
 }
 
-/// Bids arrive at a fixed rate, no matter what became of those before; each is timed from when it should have been sent.
+/// Sends bids at a fixed rate, whether or not earlier ones are answered. Each latency counts from the planned instant.
 pub(super) async fn open_loop<B: Bidding>(
     way: &Arc<B>,
     turns: &Arc<BidderTurns>,

@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const LISTING: &str = "http";
-/// Enough that no task outbids himself, however many connections there are.
+/// Enough bidders that none outbids itself, with all connections.
 const BIDDERS: usize = 2_048;
 
-/// Each with one request under way: so many that a commit of some hundred bids leaves none of them out.
+/// The number of connections, each with one request under way: enough to fill commits of some hundred bids.
 const CONNECTIONS: usize = 256;
 
-/// The next price, and whose turn it is. One thread sends all, so prices rise in the order of sending, and a bid that is taken
-/// up after a later one is refused; one counter for the process, since there is one auction.
+/// The next price, which also selects the bidder. One thread sends all requests, so prices rise in the order of
+/// sending. A bid that the service judges after a later one is refused. One counter is enough, since there is one
+/// auction.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 fn bid(_: usize, _: usize) -> String {
@@ -27,11 +28,11 @@ fn bid(_: usize, _: usize) -> String {
     format!(r#"{{"bidder":"{LISTING}-{:05}","price":{}}}"#, turn as usize % BIDDERS, turn + 1)
 }
 
-/// A round of each kind, several times, so that the machine's drift is in both.
+/// Measures rounds of both kinds in turn, so that the machine's drift affects both.
 pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let directory = bench.scratch.join("http");
     std::fs::create_dir(&directory)?;
-    // The auction is there before the service is.
+    // Creates the auction before the service starts.
     let store = disk(&directory)?;
     Auction::open(store.clone(), LISTING, BIDDERS).await?;
     store.close();
@@ -45,7 +46,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     ratios.sort_by(f64::total_cmp);
     bench.targets.push(Target::at_least("HTTP: accepted bids ÷ /healthz", ratios[ratios.len() / 2], 0.2));
     let (health, bids) = (together(&health)?, together(&bids)?);
-    // The service is gone: what it has left is judged.
+    // The service has ended: audits the store that it has left.
     let auction = Auction::at(disk(&directory)?, LISTING, BIDDERS)?;
     let row = AuctionRow::new("HTTP", "combining (ours)", true, &bids).judged(&auction.facts(&bids).await?);
     auction.store.close();
@@ -81,7 +82,7 @@ fn accepted_per_second(load: &Load) -> f64 {
     count(load, 201) as f64 / load.elapsed.as_secs_f64()
 }
 
-/// All rounds as one run.
+/// Combines all rounds to one run.
 fn together(loads: &[Load]) -> anyhow::Result<Run> {
     let mut run = Run::new();
     for load in loads {

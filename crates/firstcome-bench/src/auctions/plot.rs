@@ -1,13 +1,13 @@
-//! The strategies, drawn.
+//! Draws the strategies of the auction benchmark.
 
 use super::{AuctionRow, Report, ms};
 use crate::output::grouped;
 use crate::plot::{self, Bar, Chart, Drawing};
 use std::path::Path;
 
-/// The drawing, or a page with it.
+/// Renders the drawing, or a page with it.
 pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
-    // Half load has a rate that was chosen, and /healthz places no bids: only what is judged at full load is compared.
+    // The rate at half load was chosen, and /healthz places no bids: only audited rows at full load are compared.
     let at_full_load = |row: &&AuctionRow| row.correct.is_some() && !row.strategy.contains("half load");
     let rows: Vec<&AuctionRow> = report.rows.iter().filter(at_full_load).collect();
     let chart = |title, reading, value: fn(&AuctionRow) -> (f64, String)| {

@@ -1,11 +1,11 @@
-//! A clock that all processes of this machine read alike.
+//! A clock that all processes of this machine share.
 
 use firstcome_store::edge::{Clock as _, Stopwatch, SystemClock};
 
-/// Looks at both clocks in search of two that fall into one microsecond.
+/// How many pairs of readings are taken to find one within a microsecond.
 const LOOKS: usize = 10_000;
 
-/// The wall clock as it was when this was started, and since then one that no operator sets. Processes that start theirs within
+/// The wall clock at the start of this value, advanced by a monotonic clock. Processes that start theirs within
 /// seconds agree to about a microsecond.
 #[derive(Clone, Copy)]
 pub struct MachineClock {
@@ -14,7 +14,7 @@ pub struct MachineClock {
 }
 
 impl MachineClock {
-    /// Looks at both clocks.
+    /// Reads both clocks, and starts.
     pub fn start() -> Self {
         let (wall, watch) = (SystemClock::default(), Stopwatch::start());
         let mut start_us = wall.now().as_us();
@@ -30,7 +30,7 @@ impl MachineClock {
         Self { watch, start_ns: start_us.unsigned_abs() * 1_000 }
     }
 
-    /// The time, in nanoseconds since 1970.
+    /// Returns the time, in nanoseconds since 1970.
     pub fn now_ns(&self) -> u64 {
         self.start_ns + self.watch.elapsed().as_nanos() as u64
     }

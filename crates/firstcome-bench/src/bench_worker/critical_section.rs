@@ -1,4 +1,4 @@
-//! The critical section: a counter in a file that all processes share, read, and written after a tiny pause.
+//! The critical section: reads a counter in a shared file, and writes it after a tiny pause.
 
 use super::clock::MachineClock;
 use anyhow::Context;
@@ -6,13 +6,13 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The counter, and when its last holder began to give the lock back.
+/// The counter, and when its last holder began to release the lock.
 pub struct CriticalSection {
     file: File,
 }
 
 impl CriticalSection {
-    /// Makes the counter unless there is one.
+    /// Creates the counter if it is absent.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
@@ -22,7 +22,7 @@ impl CriticalSection {
         Ok(Self { file })
     }
 
-    /// The counter, and when the lock was last given back.
+    /// Returns the counter, and when the last holder began to release the lock.
     pub fn read(&self) -> anyhow::Result<(u64, u64)> {
         let mut bytes = [0; 16];
         self.file.read_exact_at(&mut bytes, 0)?;
@@ -30,7 +30,8 @@ impl CriticalSection {
         Ok((u64::from_le_bytes(count.try_into()?), u64::from_le_bytes(released.try_into()?)))
     }
 
-    /// Counts one up, as a caller would who trusts the lock. Returns when the lock was last given back.
+    /// Increments the counter without any protection of its own. Returns when the last holder began to release the
+    /// lock.
     pub async fn pass(&self, clock: MachineClock) -> anyhow::Result<u64> {
         let (count, released_ns) = self.read()?;
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What a process writes down about each acquisition, six words each.
+//! The record of each acquisition, six 64-bit words each.
 
 use anyhow::Context;
 use std::fs::File;
@@ -8,17 +8,17 @@ use std::path::Path;
 /// One acquisition, or a wait that ended without one.
 #[derive(Clone, Copy)]
 pub struct Pass {
-    /// When the lock was asked for, on the clock that all processes read alike.
+    /// When the task asked for the lock, on the shared clock.
     pub asked_ns: u64,
-    /// When it was granted, or given up.
+    /// When the lock was granted, or the wait was given up.
     pub ended_ns: u64,
-    /// Whether it was granted.
+    /// Whether the lock was granted.
     pub served: bool,
-    /// Since the holder before began to give the lock back; `u64::MAX` if no caller waited then.
+    /// The time since the last holder began to release the lock; `u64::MAX` if this task did not wait at that moment.
     pub handed_over_ns: u64,
-    /// The place in line that the store gave, 0 if it knows none.
+    /// The place in line that the store gave, or 0 if it has none.
     pub place: u64,
-    /// The fence, 0 if there is none.
+    /// The fence, or 0 if there is none.
     pub fence: u64,
 }
 
@@ -33,7 +33,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Writes down all of a process.
+    /// Writes all records of a process.
     pub fn write_all(passes: &[Self], path: &Path) -> anyhow::Result<()> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
         let mut file = BufWriter::new(file);
@@ -41,7 +41,7 @@ impl Pass {
         Ok(file.flush()?)
     }
 
-    /// All that a process wrote down.
+    /// Reads all records of a process.
     pub fn read_all(path: &Path) -> anyhow::Result<Vec<Self>> {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Coupons over Redis and a database, as a cluster has them, beside a bare script and beside the usual way, a script and an insert per claim.
+//! Coupons over Redis and a database, as on a cluster. Beside them: a bare script, and the usual way, a script and an
+//! insert per claim.
 
 use super::{CouponsArgs, Scratch, claim_by, closed_loop, contest, name, open_loop, put};
 use crate::conditions::micros;
@@ -23,31 +24,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections of the usual way, a script and an insert: as many as ours has at most.
+/// The connections of the usual way: as many as a node has at most.
 const CONNECTIONS: u32 = 32;
-/// How fast SQL durability must be on each kind.
+/// The required rate with `durability: database` on PostgreSQL.
 const POSTGRES_PER_SECOND: f64 = 20_000.0;
-/// See [`POSTGRES_PER_SECOND`].
+/// The required rate on MariaDB; see [`POSTGRES_PER_SECOND`].
 const MARIADB_PER_SECOND: f64 = 15_000.0;
 const HALF_LOAD_P99_MS: f64 = 25.0;
 const BY_HAND_TIMES: f64 = 5.0;
-/// Of the rate of a bare script.
+/// As a share of the bare script's rate.
 const GATE_SHARE: f64 = 0.7;
-/// Tickets that may wait for SQL while the sequencer alone is measured: all of them.
+/// The most outbox entries while the sequencer alone is measured: enough for all of them.
 const BACKLOG: u64 = 100_000_000;
 
-/// The secret of a benchmark's own deployment.
+/// The secret of the benchmark's deployment.
 const SECRET: &str = "a benchmark's own, a benchmark's own, a benchmark's own";
 
 pub(crate) fn secret() -> anyhow::Result<DeploymentSecret> {
     DeploymentSecret::new(SECRET).context("a secret")
 }
 
-/// Where the claims of one measurement go.
+/// The servers of one measurement.
 struct ClusterServers<'a> {
     redis: &'a str,
     sql: &'a str,
-    /// What the database is.
+    /// The product and version of the database.
     store: String,
     scratch: &'a Path,
 }
@@ -62,7 +63,7 @@ impl ClusterServers<'_> {
     }
 }
 
-/// The strategies on one database.
+/// Measures the strategies on one database.
 pub(super) async fn measure(
     args: &CouponsArgs,
     named: &Named,
@@ -71,8 +72,8 @@ pub(super) async fn measure(
 ) -> Result<(), Failure> {
     let scratch = Scratch::new(&args.data, "many")?;
     let mut options = Options::new(Durability::Durable).within(&scratch.0);
-    // It rewrites its log each time that has doubled, which holds all up for a tenth of a second: whichever strategy happens to
-    // be measured then would look slow.
+    // Redis rewrites its log each time that it has doubled, which blocks all clients for a tenth of a second. That
+    // would make one strategy look slow by chance.
     options.settings.push("auto-aof-rewrite-percentage=0".to_owned());
     let redis = Server::start(Kind::Redis, &options).await.map_err(|error| Failure::Unreachable(error.into()))?;
     let database = OwnDatabase::open(named, &scratch.0).await.map_err(Failure::Unreachable)?;
@@ -99,8 +100,8 @@ pub(super) async fn measure(
     Ok(())
 }
 
-/// Gives a PostgreSQL that we have started the files for its log that one has which has run for a while. It makes them one by
-/// one, of 16 MB, and no task commits meanwhile: that is a tenth of a second each time, and not what is measured here.
+/// Gives a started PostgreSQL the log files of one that has run for a while. PostgreSQL creates files of 16 MB one by
+/// one, and no transaction commits meanwhile. That takes a tenth of a second each time, and is not measured here.
 async fn run_in(url: &str) -> anyhow::Result<()> {
     let pool = PgPoolOptions::new().max_connections(1).connect(url).await?;
     for _ in 0..LOG_FILES {
@@ -108,13 +109,13 @@ async fn run_in(url: &str) -> anyhow::Result<()> {
             sqlx::query(step).execute(&pool).await?;
         }
     }
-    // Those behind it are used again.
+    // The checkpoint recycles the older files.
     sqlx::query("CHECKPOINT").execute(&pool).await?;
     pool.close().await;
     Ok(())
 }
 
-/// As many as all strategies fill.
+/// As many files as all strategies fill.
 const LOG_FILES: u32 = 128;
 
 async fn strategies(
@@ -172,13 +173,13 @@ const MARIADB: [&str; 5] = [
     "MariaDB: durability redis ÷ bare script",
     "MariaDB: Redis killed and back empty, all claims in SQL: open again, s",
 ];
-/// How long a million claims may keep a sequencer shut.
+/// The longest time in which a sequencer with a million claims may be closed.
 const REOPENED_S: f64 = 5.0;
 
-/// The three over HTTP: what a service does that only runs the bare script, and a node with either durability.
+/// Measures three services over HTTP: one that only runs the bare script, and a node with either durability.
 async fn over_http(args: &CouponsArgs, place: &ClusterServers<'_>) -> anyhow::Result<Vec<ReportRow>> {
     let (store, secret) = (&place.store, place.scratch.join("secret"));
-    // A service serves members and listings too.
+    // A service also serves members and listings.
     migrate(place.sql, DatabaseOptions::default()).await?;
     std::fs::write(&secret, SECRET)?;
     let secret = secret.to_str().context("the directory's name is not text")?;
@@ -208,9 +209,9 @@ async fn over_http(args: &CouponsArgs, place: &ClusterServers<'_>) -> anyhow::Re
     Ok(rows)
 }
 
-/// How long a coupon with so many claims is shut when Redis is killed and comes back with nothing.
+/// Measures how long a coupon with so many claims is closed when Redis is killed and comes back empty.
 async fn reopened(args: &CouponsArgs, sql: &str, scratch: &Path) -> anyhow::Result<Duration> {
-    // What it has is in memory alone.
+    // This Redis keeps its data in memory only.
     let options = Options::new(Durability::Quick).within(scratch);
     let mut server = Server::start(Kind::Redis, &options).await?;
     let node = Cluster::open(server.url(), sql, secret()?, ClusterOptions::default()).await?;
@@ -253,11 +254,11 @@ async fn reopened(args: &CouponsArgs, sql: &str, scratch: &Path) -> anyhow::Resu
     bail!("it does not open again")
 }
 
-/// Claims that are acknowledged by Redis, while SQL takes over what it can; and waits until it has all of them.
+/// Measures claims that Redis acknowledges while SQL takes over what it can. Then waits until SQL has all of them.
 async fn placed(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let mut options = ClusterOptions::default();
     options.backlog_max = BACKLOG;
-    // It measures whby Redis costs, on whichever Redis was named.
+    // It measures what Redis costs, on any Redis that was named.
     options.allow_forgetful = true;
     let node = place.node_with(options).await?;
     let coupon = name("placed")?;
@@ -298,10 +299,10 @@ async fn placed(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> any
     Ok(row.correct(issued == times.len()))
 }
 
-/// How long SQL may take to take over what was acknowledged.
+/// The longest time for SQL to take over acknowledged claims.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A table as the usual way has it.
+/// The table of the usual way.
 #[derive(Clone)]
 enum Table {
     Postgres(PgPool),
@@ -338,7 +339,8 @@ impl Table {
     }
 }
 
-/// The usual way: the script decides, then one row is inserted. A task that dies in between has a claim that no task knows of.
+/// The usual way: the script decides, then the task inserts one row. A crash in between leaves a claim that SQL does
+/// not have.
 async fn by_hand(place: &ClusterServers<'_>, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let table = Table::make(place.sql).await?;
     let set = Arc::new(redis_set::Set::open(place.redis, "firstcome:bench:o5").await?);

@@ -1,4 +1,4 @@
-//! Locks that no other process wants: what the ordinary case costs, against the least that it could cost.
+//! Uncontended locks: the cost of the ordinary case, against the least that it could cost.
 
 use super::traced::{Keep, Watched};
 use super::{Bench, Figure, Target};
@@ -8,21 +8,21 @@ use firstcome::edge::Stopwatch;
 use firstcome::redis::{Link, Script};
 use std::time::Duration;
 
-/// Tasks, each with a lock of its own.
+/// The number of tasks, each with a lock of its own.
 const TASKS: usize = 64;
-/// Rounds, in each of which every kind has its turn.
+/// The number of rounds, each with every kind in turn.
 const ROUNDS: usize = 5;
 
-/// The same writes as a lock of ours: who holds it, and the number that was given.
+/// The same writes as a native lock: the holder, and the counter.
 static HOLD: Script =
     Script::new("redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) redis.call('SET', KEYS[2], ARGV[3]) return 1");
 static DROP: Script = Script::new("return redis.call('DEL', KEYS[1])");
-/// The recipe of the shared layout.
+/// The usual recipe of the single-key layout.
 static TAKE: Script = Script::new("return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])");
 static GIVE: Script =
     Script::new("if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end");
 
-/// What is done again and again.
+/// The kind of a repeated pair of acquire and release.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Ours,
@@ -44,7 +44,7 @@ const KINDS: [Kind; 3] = [Kind::Ours, Kind::SameWrites, Kind::Recipe];
 
 async fn pairs(kind: Kind, locks: Locks, link: Link, task: usize, time: Duration) -> anyhow::Result<u64> {
     let (name, hold, counter) = (format!("alone-{task}"), format!("fc:bench:h:{task}"), format!("fc:bench:n:{task}"));
-    // As long as the values that a lock of ours keeps.
+    // As long as the values of a native lock.
     let value = "0123456789abcdef:12345 30000 1763740800000000 1 1763740830000000 1 process-12345-0123456789abcdef";
     let (hold, counter, value) = (hold.as_bytes(), counter.as_bytes(), value.as_bytes());
     let watch = Stopwatch::start();
@@ -66,17 +66,17 @@ async fn pairs(kind: Kind, locks: Locks, link: Link, task: usize, time: Duration
     Ok(done)
 }
 
-/// What one round found.
+/// The results of one round.
 #[derive(Clone, Copy, Default)]
 struct Round {
     per_second: f64,
-    /// These are per pair.
+    /// The following are per pair.
     requests: f64,
     server_us: f64,
     own_us: f64,
 }
 
-/// Processor time of this thread, which carries everything here, in µs.
+/// Returns the processor time of this thread, which runs all tasks, in µs.
 fn own_cpu_us() -> f64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
@@ -120,7 +120,7 @@ async fn in_memory(time: Duration) -> anyhow::Result<f64> {
 pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     let watched = Watched::open(&bench.server.url, Keep::Counts).await?;
     let time = bench.time / 4;
-    // Once beforehand, so that scripts are known and connections are warm.
+    // A first round loads scripts and opens connections.
     for kind in KINDS {
         round(bench, kind, &watched, time / 10).await?;
     }

@@ -1,4 +1,4 @@
-//! Many who wait in one process, many locks held by one, many names used once.
+//! Many waiters in one process, many locks held by one process, many names used once.
 
 use super::traced::{Keep, LOOK, Steps, Watched};
 use super::{Bench, Figure, Target};
@@ -10,18 +10,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hand-overs that a short line is measured over, by letting it stand again and again.
+/// The least number of hand-overs to measure. A short line is formed repeatedly to reach it.
 const HAND_OVERS: u32 = 1_000;
 /// The longest lease of held locks.
 const LEASE_MAX: Duration = Duration::from_secs(6);
-/// How often a hold is renewed in the time of its lease.
+/// How often a hold is renewed during its lease.
 const RENEWALS: u64 = 3;
-/// Tasks that use names once.
+/// The number of tasks that use names once.
 const TASKS: u64 = 64;
-/// How long anything is waited for.
+/// The longest wait of any step.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What one hand-over costs.
+/// The cost of hand-overs.
 #[derive(Default, Clone, Copy)]
 struct Cost {
     hand_overs: u64,
@@ -31,7 +31,7 @@ struct Cost {
     time: Duration,
 }
 
-/// Lets so many wait in line, and then the lock go from the first to the last.
+/// Lets so many waiters form a line, and then passes the lock from the first to the last.
 async fn drain(bench: &Bench, watched: &Watched, waiters: u32, cost: &mut Cost) -> anyhow::Result<()> {
     let name = "line";
     let held = watched.locks.lock(name).acquire().await?;
@@ -51,7 +51,7 @@ async fn drain(bench: &Bench, watched: &Watched, waiters: u32, cost: &mut Cost) 
     cost.time += watch.elapsed();
     let (after, beats) = (watched.counts(), watched.steps().beats - steps.beats);
     cost.hand_overs += u64::from(waiters);
-    // The one who held it first and the one who holds it last make one release more than there are hand-overs.
+    // The first and the last holder make one release more than there are hand-overs.
     cost.requests += (after.requests - before.requests).saturating_sub(beats + 1);
     cost.pushes += after.pushes - before.pushes;
     cost.server_us += bench.server.figures().await?.cpu_us - cpu_us;
@@ -69,7 +69,7 @@ async fn lines(bench: &mut Bench) -> anyhow::Result<()> {
         }
         found.push((waiters, cost));
     }
-    // Those that were made since, no matter what became of older ones.
+    // Counts the new connections only, even if older ones have closed.
     let connections = bench.server.connections().await?.difference(&before).count();
     let each = |cost: &Cost, total: u64| total as f64 / cost.hand_overs as f64;
     for (waiters, cost) in &found {
@@ -96,7 +96,7 @@ async fn lines(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until as many holds have been renewed as so many locks are renewed in the time of a lease.
+/// Waits until as many holds have been renewed as so many locks renew during a lease.
 async fn renewed(watched: &Watched, locks: usize) -> anyhow::Result<Steps> {
     let (enough, watch) = (watched.steps().renewed + RENEWALS * locks as u64, Stopwatch::start());
     loop {
@@ -111,7 +111,7 @@ async fn renewed(watched: &Watched, locks: usize) -> anyhow::Result<Steps> {
     }
 }
 
-/// Holds so many locks, and counts the requests by which they are renewed.
+/// Holds so many locks, and counts the requests that renew them.
 async fn held(bench: &mut Bench) -> anyhow::Result<()> {
     let watched = Arc::new(Watched::open(&bench.server.url, Keep::Counts).await?);
     let lease = bench.time.clamp(Duration::from_secs(1), LEASE_MAX);
@@ -125,7 +125,7 @@ async fn held(bench: &mut Bench) -> anyhow::Result<()> {
             guards.push(guard.await??);
         }
     }
-    // Everything is renewed before it is counted, so that renewals of a bucket have found together.
+    // Waits for all renewals once before counting, so that holds of a bucket renew together.
     let before = renewed(&watched, guards.len()).await?;
     let after = renewed(&watched, guards.len()).await?;
     let renewed = (after.renewed - before.renewed).max(1) as f64;
@@ -143,7 +143,7 @@ async fn held(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Uses every name once, and looks at what stays.
+/// Uses every name once, and counts the keys that stay.
 async fn names(bench: &mut Bench) -> anyhow::Result<()> {
     let before = bench.server.figures().await?.keys;
     let watched = Watched::open(&bench.server.url, Keep::Counts).await?;
@@ -164,7 +164,7 @@ async fn names(bench: &mut Bench) -> anyhow::Result<()> {
     let rate = count as f64 / watch.elapsed().as_secs_f64();
     let keys = bench.server.figures().await?.keys.saturating_sub(before);
     bench.figures.push(Figure::new("names used once: acquire and release per second", rate));
-    // A counter for each bucket, for any number of names.
+    // One counter per bucket, for any number of names.
     bench.targets.push(Target::at_most("names used once: keys that stay", keys as f64, 256.0));
     Ok(())
 }

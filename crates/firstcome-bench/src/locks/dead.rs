@@ -1,4 +1,4 @@
-//! Processes that die: how long do the others wait?
+//! Measures how long others wait when processes die.
 
 use super::processes::Worker;
 use super::traced::{Keep, Watched};
@@ -8,9 +8,9 @@ use firstcome::core::limits::CLAIM_WINDOW_MS;
 use firstcome::edge::Stopwatch;
 
 const LEASE_MS: u64 = 1_000;
-/// Holders that are killed.
+/// The number of holders that are killed.
 const HOLDERS: u32 = 3;
-/// What scheduling and the network may add.
+/// The time that scheduling and the network may add.
 const GRACE_MS: f64 = 50.0;
 
 async fn holder(bench: &Bench, watched: &Watched, number: u32) -> anyhow::Result<f64> {

@@ -1,4 +1,4 @@
-//! Locks on etcd, against the least that they could cost: the same two transactions, bare, over the same connection.
+//! Locks on etcd, against their least cost: the same two transactions, bare, over the same connection.
 
 use super::super::conditions::Conditions;
 use super::super::coupons::Scratch;
@@ -14,17 +14,17 @@ use firstcome_test_servers::{Durability, Kind, Options, Server};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Rounds, in each of which every kind has its turn.
+/// The number of rounds, each with every kind in turn.
 const ROUNDS: usize = 5;
-/// Tasks that work at once, each with a lock of its own.
+/// The numbers of concurrent tasks, each with a lock of its own.
 const CROWDS: [usize; 2] = [1, 16];
 
-/// What is done in pairs.
+/// The kind of a repeated pair.
 #[derive(Clone, Copy)]
 enum Pair {
-    /// Acquires and releases.
+    /// Acquires and releases a lock.
     Lock,
-    /// Makes a key if it is absent, and deletes it if it is the same.
+    /// Creates a key if it is absent, and deletes it if it is unchanged.
     Bare,
 }
 
@@ -60,13 +60,13 @@ pub(super) async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) 
     Ok(())
 }
 
-/// How many pairs a crowd gets done in a second.
+/// Returns how many pairs so many tasks complete per second.
 async fn pairs(locks: &EtcdLocks, pair: Pair, tasks: usize, time: Duration) -> anyhow::Result<f64> {
     let watch = Stopwatch::start();
     let tasks = (0..tasks).map(|task| {
         let locks = locks.clone();
         tokio::spawn(async move {
-            // As long as the key and the value of a lock of ours.
+            // As long as the key and the value of a lock.
             let (name, key) = (format!("alone-{task}"), format!("firstcome/bare/alone-{task}/0123456789abcdef-12345"));
             let mut done = 0_u64;
             while watch.elapsed() < time {
@@ -91,7 +91,7 @@ async fn pairs(locks: &EtcdLocks, pair: Pair, tasks: usize, time: Duration) -> a
 }
 
 async fn alone(report: &mut Report<'_>, locks: &EtcdLocks, tasks: usize, time: Duration) -> anyhow::Result<()> {
-    // Once beforehand, so that connections and files are warm.
+    // A first round warms connections and files.
     for pair in [Pair::Lock, Pair::Bare] {
         pairs(locks, pair, tasks, time / 5).await?;
     }
@@ -119,7 +119,7 @@ async fn alone(report: &mut Report<'_>, locks: &EtcdLocks, tasks: usize, time: D
     Ok(())
 }
 
-/// Two processes' worth of clients that want one lock again at once, as far as one process can play them.
+/// Measures one hot lock that two clients contend for. They stand for two processes.
 async fn hot(report: &mut Report<'_>, url: &str, args: &LocksArgs) -> anyhow::Result<()> {
     let time = Duration::from_secs_f64(args.seconds);
     let mut clients = Vec::new();

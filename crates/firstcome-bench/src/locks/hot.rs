@@ -1,4 +1,4 @@
-//! One hot lock, and everybody wants it.
+//! One hot lock that all tasks contend for.
 
 use super::order::{self, Disorder, Visit};
 use super::peer::Entrant;
@@ -11,9 +11,9 @@ use anyhow::bail;
 use firstcome_bench::bench_worker::{Contend, CriticalSection, Done, Pass};
 use std::path::PathBuf;
 
-/// Acquisitions that one process writes down at most, so that a fast strategy does not fill the disk.
+/// The most acquisitions that one process records, so that a fast strategy does not fill the disk.
 const PASSES_MAX: u64 = 500_000;
-/// Without a lock a few rounds show it.
+/// The most acquisitions of the control: a few lost updates are enough.
 const CONTROL_PASSES: u64 = 20_000;
 
 /// How long a strategy runs.
@@ -24,31 +24,31 @@ pub(super) enum Until {
     Passes(u64),
 }
 
-/// Who wants which lock.
+/// The contenders, and the locks that they want.
 #[derive(Clone, Copy)]
 pub(super) struct Crowd {
     pub(super) processes: u32,
-    /// In each of them.
+    /// The tasks of each process.
     pub(super) tasks: u32,
     pub(super) wants: Wants,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// All want the same.
+    /// All want the same lock.
     One,
-    /// Each process has one of its own, and a counter beside it.
+    /// Each process has its own lock and counter.
     OneEach,
 }
 
-/// Runs one strategy with all processes.
+/// Runs one strategy with all processes on one lock.
 pub(super) async fn run(bench: &Bench, entrant: Entrant<'_>, until: Until) -> anyhow::Result<LockRow> {
     let processes = if entrant.spans_processes() { bench.processes } else { 1 };
     let tasks = bench.tasks * bench.processes / processes;
     run_with(bench, entrant, Crowd { processes, tasks, wants: Wants::One }, until).await
 }
 
-/// Runs one strategy with these.
+/// Runs one strategy with this crowd.
 pub(super) async fn run_with(
     bench: &Bench,
     entrant: Entrant<'_>,
@@ -64,7 +64,7 @@ pub(super) async fn run_with(
     let own = |number| if wants == Wants::One { String::new() } else { format!("-{number}") };
     let counters = (0..processes).map(|number| bench.scratch.join(format!("counter{}", own(number))));
     let counters = counters.collect::<Vec<_>>();
-    // Of a strategy before.
+    // Left over from an earlier strategy.
     counters.iter().for_each(|counter| drop(std::fs::remove_file(counter)));
     let mut bench_worker = Vec::new();
     for (number, counter) in (0..processes).zip(&counters) {
@@ -104,7 +104,7 @@ fn quantile(sorted_ns: &[u64], share: f64) -> Option<f64> {
     sorted_ns.get(at.min(sorted_ns.len().checked_sub(1)?)).map(|ns| *ns as f64 / 1e3)
 }
 
-/// By the places that the store gave, if it gave any: then nothing that happened on the way counts.
+/// Judges the order by the places that the store gave, if it gave any: then delays of messages do not count.
 fn disorder(passes: &[Pass]) -> Disorder {
     let placed = passes.iter().any(|pass| 0 < pass.place);
     let visits = passes.iter().filter_map(|pass| match placed {
@@ -142,10 +142,10 @@ fn row(
     let pushes: u64 = done.iter().map(|done| done.traffic.pushes).sum();
     let each = |total: f64| entrant.is_on_redis().then_some(total / acquisitions as f64);
     let disorder = disorder(passes);
-    // A process that was never served has waited at least so long.
+    // Includes waiters that were never served: they waited at least so long.
     let longest_ns = passes.iter().map(|pass| pass.ended_ns - pass.asked_ns).max().unwrap_or(0);
     if entrant.is(Strategy::Control) {
-        // There is nothing to hand over.
+        // Without a lock there are no hand-overs.
         hand_overs_ns.clear();
     }
     Ok(LockRow {

@@ -1,4 +1,4 @@
-//! The layout of Redisson beside Redisson itself: locks that no other process wants, and one that everybody wants.
+//! The layout of Redisson beside Redisson itself: uncontended locks, and one hot lock.
 
 use super::alone::median;
 use super::hot::{self, Crowd, Until, Wants};
@@ -10,22 +10,22 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use indicatif::ProgressBar;
 
-/// Whose layout.
+/// The library whose layout is measured.
 #[derive(Clone, Copy, ValueEnum)]
 pub(super) enum Shared {
     /// That of Redisson's RLock
     Redisson,
 }
 
-/// How the names of those begin to which targets refer.
+/// The prefixes of the peers' names that targets refer to.
 const PLAIN: &str = "RLock";
 const FAIR: &str = "RFairLock";
-/// Rounds, in each of which everybody has its turn.
+/// The number of rounds, each with every entrant in turn.
 const ROUNDS: usize = 3;
-/// Of ours, those that are run on the hot lock.
+/// The strategies of firstcome on the hot lock.
 const OURS: [Strategy; 4] = [Strategy::Control, Strategy::Fifo, Strategy::Cohort, Strategy::Redisson];
 
-/// Whether those are there with whom it must be compared.
+/// Checks that the peers for the comparison are given.
 pub(super) fn check(peers: &[Peer]) -> anyhow::Result<()> {
     for kind in [PLAIN, FAIR] {
         let there = peers.iter().any(|peer| peer.name.starts_with(kind));
@@ -34,7 +34,7 @@ pub(super) fn check(peers: &[Peer]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One crowd of processes that never meet.
+/// A number of processes without contention.
 struct Alone {
     says: &'static str,
     target: &'static str,
@@ -62,7 +62,8 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pairs of acquire and release that meet no process, by turns, so that everything else that the machine does meets all of them.
+/// Measures uncontended pairs of acquire and release. The entrants take turns, so that other load on the machine
+/// affects all.
 async fn uncontended(bench: &mut Bench, kind: &Alone) -> anyhow::Result<()> {
     let plain: Vec<Peer> = bench.peers.iter().filter(|peer| peer.name.starts_with(PLAIN)).cloned().collect();
     let entrants: Vec<Entrant<'_>> =
@@ -87,7 +88,7 @@ async fn uncontended(bench: &mut Bench, kind: &Alone) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One hot lock.
+/// Measures one hot lock.
 async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
     let peers = bench.peers.clone();
     let time_ms = bench.time.as_millis() as u64;

@@ -1,29 +1,30 @@
-//! In which order a lock was granted, against the order in which it was asked for.
+//! Compares the order of grants of a lock with the order of its requests.
 
-/// What was found.
+/// How far the grants were out of order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Disorder {
-    /// The most later arrivals that were served before one and the same waiter.
+    /// The most later arrivals that were served before one waiter.
     pub(super) overtaking: u64,
-    /// Waiters who were overtaken at all.
+    /// Waiters that were overtaken at all.
     pub(super) inversions: u64,
 }
 
-/// One who wanted the lock.
+/// One request for the lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Visit {
     pub(super) arrived: u64,
-    /// When they were served, or went away.
+    /// When it was served, or given up.
     pub(super) ended: u64,
     pub(super) served: bool,
 }
 
-/// Judges who was served before whom. Who went away was overtaken by those who were served until then, and overtook no process.
+/// Judges which requests were served before which. A request that was given up was overtaken by later arrivals that
+/// were served until then, and overtook none.
 pub(super) fn judge(mut visits: Vec<Visit>) -> Disorder {
     visits.sort_unstable_by_key(|visit| visit.arrived);
     let mut by_end: Vec<(u64, usize)> = visits.iter().enumerate().map(|(rank, visit)| (visit.ended, rank)).collect();
     by_end.sort_unstable();
-    // A Fenwick tree over ranks of arrival: how many of the earlier ones have been served.
+    // A Fenwick tree over ranks of arrival: counts the earlier arrivals that have been served.
     let mut tree = vec![0_u64; visits.len() + 1];
     let (mut found, mut served) = (Disorder::default(), 0);
     for (_, rank) in by_end {

@@ -1,13 +1,13 @@
-//! Locks of others, each a program that does what a worker of ours does: those in `bench/`, or anybody's.
+//! Locks of other libraries. Each is a program that works like a worker of firstcome: one of `bench/`, or any other.
 
 use super::strategy::{ALL, Strategy};
 use anyhow::{bail, ensure};
 use std::path::PathBuf;
 
-/// How the names of those begin to which a target refers.
+/// The prefix of the peers' names that a target refers to.
 pub(super) const RSLOCK: &str = "rslock";
 
-/// A lock of another process.
+/// A lock of another library.
 #[derive(Clone)]
 pub(super) struct Peer {
     pub(super) name: String,
@@ -31,7 +31,7 @@ impl Peer {
     }
 }
 
-/// One whose lock is measured.
+/// A lock to measure.
 #[derive(Clone, Copy)]
 pub(super) enum Entrant<'a> {
     Ours(Strategy),
@@ -50,7 +50,7 @@ impl<'a> Entrant<'a> {
         }
     }
 
-    /// Whether the server has anything to do with it.
+    /// Whether it uses the Redis server.
     pub(super) const fn is_on_redis(self) -> bool {
         match self {
             Self::Ours(strategy) => strategy.is_on_redis(),

@@ -1,11 +1,11 @@
-//! The locks under every strategy, drawn.
+//! Draws the strategies of the lock benchmark.
 
 use super::{LockRow, Report, time};
 use crate::output::grouped;
 use crate::plot::{self, Bar, Chart, Drawing};
 use std::path::Path;
 
-/// One group of bars: what, how it is read, and how a value is written.
+/// A group of bars: title, explanation, value and format.
 struct Figure {
     title: &'static str,
     reading: &'static str,
@@ -41,9 +41,9 @@ const FIGURES: [Figure; 5] = [
     },
 ];
 
-/// The drawing, or a page with it.
+/// Renders the drawing, or a page with it.
 pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
-    // The control is no lock: what it reaches is no figure of one.
+    // The control is not a lock, so its figures are not drawn.
     let rows: Vec<&LockRow> = report.rows.iter().filter(|row| row.lost_updates == 0).collect();
     let chart = |figure: &Figure| {
         let bar = |row: &&LockRow| {

@@ -1,4 +1,4 @@
-//! The worker processes, as the one who starts them sees them. They are killed with the value that stands for them.
+//! The worker processes of the benchmark. Dropping a [`Worker`] kills its process.
 
 use super::peer::Peer;
 use super::worker::Job;
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// One process.
+/// A worker process.
 pub(super) struct Worker {
     child: Child,
     input: ChildStdin,
@@ -17,14 +17,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts this program once more, with something to do.
+    /// Starts this program as a worker, with a job.
     pub(super) async fn start(job: &Job) -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("lock-worker");
         Self::start_as(command, job).await
     }
 
-    /// Starts another process's program instead.
+    /// Starts the program of a peer instead.
     pub(super) async fn start_peer(peer: &Peer, job: &Contend) -> anyhow::Result<Self> {
         let mut command = Command::new(&peer.program);
         command.args(&peer.arguments);
@@ -41,7 +41,7 @@ impl Worker {
         Ok(Self { child, input, output })
     }
 
-    /// Waits until it is. A peer says what it is, too.
+    /// Waits until the worker is ready. Returns a peer's description of itself.
     pub(super) async fn ready(&mut self) -> anyhow::Result<Option<String>> {
         let line = self.output.next_line().await?;
         match line.as_deref().and_then(|line| line.strip_prefix("ready")) {
@@ -60,7 +60,7 @@ impl Worker {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Ends it as a power cut would.
+    /// Kills the process, as a power cut would.
     pub(super) async fn kill(mut self) -> anyhow::Result<()> {
         Ok(self.child.kill().await?)
     }

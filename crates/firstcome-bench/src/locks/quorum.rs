@@ -1,4 +1,5 @@
-//! Locks over five servers: one that no other process wants, and one that eight want, next to those of others.
+//! Locks over five servers: an uncontended one, and one that eight tasks contend for, next to those of other
+//! libraries.
 
 use super::hot::{self, Until};
 use super::peer::{Entrant, RSLOCK};
@@ -10,9 +11,9 @@ use crate::report::Target;
 use std::time::Duration;
 
 const SERVERS: usize = 5;
-/// Each has its turn so many times; the middle one counts.
+/// Each entrant runs so many times, in turn; the median counts.
 const ROUNDS: usize = 3;
-/// Who wants the lock, and what ours must reach.
+/// The contenders, and the targets.
 struct Load {
     processes: u32,
     tasks: u32,
@@ -21,17 +22,17 @@ struct Load {
     targets: &'static [Versus],
 }
 
-/// Of the fastest peer whose name begins so.
+/// A comparison with the fastest peer whose name has this prefix.
 struct Versus {
     ours: Strategy,
     peer: &'static str,
     target: &'static str,
-    /// Without one it is only said.
+    /// The least ratio. Without one the ratio is only reported.
     least: Option<f64>,
 }
 
-/// The others have no fence, and no line: with eight contenders one of them has the lock to itself while the rest pause, so theirs
-/// are nearly the rates of one alone. Ours hands over to a waiter, also by a cohort, which hands over less often.
+/// The others have no fence and no line. With eight contenders one has the lock to itself while the others pause, so
+/// their rates are close to the uncontended ones. Firstcome hands over to a waiter, and a cohort does so less often.
 const LOADS: [Load; 2] = [
     Load {
         processes: 1,
@@ -132,7 +133,7 @@ pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The one whose rate is in the middle.
+/// Returns the row with the median rate.
 fn middle(mut rows: Vec<LockRow>) -> Option<LockRow> {
     rows.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
     let at = rows.len() / 2;

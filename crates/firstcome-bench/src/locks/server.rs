@@ -1,4 +1,4 @@
-//! The Redis that is measured: one of the benchmark's own, or one on this machine that a process named.
+//! The Redis server that is measured: started by the benchmark, or a named one on this machine.
 
 use super::traced::unreachable;
 use anyhow::{Context, bail};
@@ -11,27 +11,27 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
-/// How long a start may take.
+/// The longest time of a start.
 const START: Duration = Duration::from_secs(30);
-/// Round trips that are timed at a time.
+/// How many round trips are timed at a time.
 const TRIPS: usize = 2_000;
 
-/// A server, and a connection to ask it about itself.
+/// A server, with a connection for its statistics.
 pub(super) struct Server {
     pub(super) url: String,
     connection: MultiplexedConnection,
-    /// Ended with this value.
+    /// The started server, which ends with this value.
     _child: Option<Child>,
 }
 
-/// What the server counts.
+/// The server's statistics.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Figures {
-    /// Scripts that clients ran, and that they loaded. What scripts call in turn is not among them.
+    /// Scripts that clients ran or loaded. Commands that scripts call are not counted.
     pub(super) scripts: u64,
-    /// SETs, also those of scripts: a peer's way to try.
+    /// SET commands, including those of scripts: a try of a spin lock.
     pub(super) tries: u64,
-    /// Processor time in µs.
+    /// The processor time in µs.
     pub(super) cpu_us: f64,
     pub(super) keys: u64,
 }
@@ -46,9 +46,9 @@ impl std::ops::AddAssign for Figures {
 }
 
 impl Server {
-    /// Starts one that keeps nothing, on a free port.
+    /// Starts a server without persistence, on a free port.
     pub(super) async fn start(directory: &Path) -> anyhow::Result<Self> {
-        // Another process may take the port between the look and the start: then another is tried.
+        // Another process may take the port in between: then this tries another port.
         for _ in 0..10 {
             let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
             let mut command = Command::new("redis-server");
@@ -68,7 +68,7 @@ impl Server {
         bail!("redis-server does not start");
     }
 
-    /// One that runs already.
+    /// Connects to a running server.
     pub(super) async fn at(url: &str) -> anyhow::Result<Self> {
         Ok(Self { url: url.to_owned(), connection: connect(url).await?, _child: None })
     }
@@ -101,21 +101,21 @@ impl Server {
         })
     }
 
-    /// Which connections there are, each by its number.
+    /// Returns the ids of the server's connections.
     pub(super) async fn connections(&self) -> anyhow::Result<BTreeSet<u64>> {
         let mut connection = self.connection.clone();
         let list: String = redis::cmd("CLIENT").arg("LIST").query_async(&mut connection).await?;
         Ok(list.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()?.parse().ok()).collect())
     }
 
-    /// Forgets keys of other layouts that a benchmark has made.
+    /// Deletes a key that the benchmark has made in another layout.
     pub(super) async fn forget(&self, key: &str) -> anyhow::Result<()> {
         let mut connection = self.connection.clone();
         redis::cmd("DEL").arg(key).query_async::<()>(&mut connection).await?;
         Ok(())
     }
 
-    /// How long the shortest question and its answer take, one after the other over a connection of one's own, in µs.
+    /// Times PING, one after the other on a new connection, in µs.
     pub(super) fn round_trips_us(&self) -> anyhow::Result<Vec<f64>> {
         let mut connection = redis::Client::open(self.url.as_str())?.get_connection()?;
         let ping = redis::cmd("PING");

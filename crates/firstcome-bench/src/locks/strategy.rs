@@ -1,4 +1,4 @@
-//! The ways to exclude each other that are compared.
+//! The lock strategies that are compared.
 
 use super::traced::{Keep, Watched, patient, unreachable};
 use firstcome::lock::{Pauses, QuorumOptions, layout};
@@ -10,11 +10,11 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
-/// One way.
+/// A lock strategy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Strategy {
-    /// No lock at all: shows that the counter does lose updates.
+    /// No lock: shows that the counter loses updates.
     Control,
     /// A `SET NX` spin lock that tries every 100 ms.
     SpinConstant,
@@ -25,18 +25,18 @@ pub(super) enum Strategy {
     Cohort,
     File,
     Memory,
-    /// Over several servers: measured by itself.
+    /// A lock over several servers, measured separately.
     Quorum,
-    /// The same, passed on within each process.
+    /// A lock over several servers that each process passes on among its tasks.
     QuorumCohort,
-    /// The layout of Redisson; compared with that, and with nothing else.
+    /// The layout of Redisson, compared only with Redisson.
     Redisson,
 }
 
 /// How many tasks of a process one grant of the store serves.
 const COHORT: u32 = 32;
 
-/// Those that are compared, in the order of the table.
+/// The strategies of the comparison, in the order of the table.
 pub(super) const ALL: [Strategy; 8] = [
     Strategy::Control,
     Strategy::SpinConstant,
@@ -69,7 +69,7 @@ impl Strategy {
         }
     }
 
-    /// Whether the server has anything to do with it.
+    /// Whether the strategy uses the Redis server.
     pub(super) const fn is_on_redis(self) -> bool {
         !matches!(self, Self::Control | Self::File | Self::Memory)
     }
@@ -90,19 +90,19 @@ impl Strategy {
     }
 }
 
-/// A strategy that is ready to be used.
+/// A strategy that is ready for use.
 pub(super) enum StrategyKind {
     Control,
     Spin(SpinLocks, Pauses),
     Redisson(KeyLocks<Redisson>),
-    /// With so many passes.
+    /// The number is how many tasks one grant serves.
     Native(Watched, u32),
     Local(Locks),
-    /// With so many passes.
+    /// The number is how many tasks one grant serves.
     Quorum(QuorumLocks, NonZeroU32),
 }
 
-/// What is held.
+/// A held lock.
 pub(super) enum StrategyHold {
     Nothing,
     Spin(SpinGuard),

@@ -1,4 +1,4 @@
-//! Locks on Redis with a process that looks over their shoulder: which steps were sent, and who got in line when.
+//! Traced locks on Redis: counts the steps that were sent, and records the order of the line.
 
 use anyhow::{anyhow, bail};
 use firstcome::core::id::LockName;
@@ -10,35 +10,35 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longer than a machine that has other things to do lets anything wait.
+/// The longest delay on a machine that is busy with the benchmark.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a line may take to form.
+/// The longest time for a line to form.
 const LINE_PATIENCE: Duration = Duration::from_secs(120);
-/// Between two looks at what is waited for.
+/// The pause between two checks of a condition.
 pub(super) const LOOK: Duration = Duration::from_millis(2);
 
-/// Steps by their kind. The link counts the same ones, and scripts that had to be loaded.
+/// The steps by kind. The link counts the same steps, and scripts that it had to load.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Steps {
     pub(super) renewals: u64,
-    /// Holds in them.
+    /// The holds in these renewals.
     pub(super) renewed: u64,
     pub(super) beats: u64,
 }
 
-/// What was seen. Written down as it comes, and sorted when a process asks: what is measured is not to pay for it.
+/// The trace. It is recorded unsorted and sorted on demand, to keep the cost out of the measurement.
 #[derive(Default)]
 struct TraceSummary {
     steps: Steps,
-    /// Requests by their number, and the place in line that each was given.
+    /// Request numbers, each with its place in line.
     placed: Vec<(u64, u64)>,
-    /// Fences, and the request that each was given to.
+    /// Fences, each with the request that it was granted to.
     granted: Vec<(u64, u64)>,
     /// The place in line behind each fence.
     places: BTreeMap<u64, u64>,
 }
 
-/// Whether places are kept.
+/// Whether places are recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     Places,
@@ -51,7 +51,7 @@ struct Traced {
     seen: Arc<Mutex<TraceSummary>>,
 }
 
-/// Locks, and what was seen of them.
+/// Locks with their trace.
 pub(super) struct Watched {
     pub(super) locks: Locks,
     pub(super) link: Link,
@@ -62,14 +62,14 @@ fn with<R>(seen: &Mutex<TraceSummary>, change: impl FnOnce(&mut TraceSummary) ->
     change(&mut seen.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Options for a machine that is busy with the benchmark itself.
+/// Returns options for a machine that is busy with the benchmark.
 pub(crate) fn patient() -> LinkOptions {
     let mut options = LinkOptions::default();
     (options.connect_timeout, options.answer_timeout) = (PATIENCE, PATIENCE);
     options
 }
 
-/// What cannot be opened, as a fault of the store.
+/// Converts an error of opening to a fault of the store.
 pub(crate) fn unreachable(error: &impl ToString) -> anyhow::Error {
     Fault { kind: FaultKind::Unreachable, detail: error.to_string() }.into()
 }
@@ -91,7 +91,7 @@ impl Watched {
         self.link.counts()
     }
 
-    /// Waits until so many are in line.
+    /// Waits until so many waiters are in line.
     pub(super) async fn stand_in_line(&self, name: &str, waiters: u32) -> anyhow::Result<()> {
         let watch = Stopwatch::start();
         while self.locks.view(name).await?.view.waiters < waiters {
@@ -103,7 +103,7 @@ impl Watched {
         Ok(())
     }
 
-    /// The place in line that became a hold with this fence.
+    /// Returns the place in line of the request that got this fence.
     pub(super) fn place_of(&self, fence: u64) -> Option<u64> {
         with(&self.seen, |seen| {
             if !seen.granted.is_empty() {
@@ -119,11 +119,11 @@ impl TraceSummary {
         self.granted.push((grant.fence.get(), grant.request.number));
     }
 
-    /// `asked` is the number of the request, if the step was an acquire.
+    /// Records an answer. `asked` is the number of the request, if the step was an acquire.
     fn answered(&mut self, asked: Option<u64>, answer: &Answer) {
         match (asked, &answer.said) {
             (Some(asked), LockAnswer::Acquired(Acquired::Queued { number, .. })) => self.placed.push((asked, *number)),
-            // Who finds the lock free has it from the moment of the arrival on.
+            // A request that finds the lock free is granted on arrival.
             (Some(asked), LockAnswer::Acquired(Acquired::Granted(grant))) => {
                 self.placed.push((asked, grant.fence.get()));
                 self.granted(grant);

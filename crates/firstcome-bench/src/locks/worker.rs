@@ -1,4 +1,4 @@
-//! One of the processes that want the lock, as `firstcome-bench lock-worker`.
+//! A worker process that contends for the lock: `firstcome-bench lock-worker`.
 
 use super::strategy::{Strategy, StrategyKind};
 use super::traced::{Keep, Watched};
@@ -6,7 +6,7 @@ use firstcome_bench::bench_worker::{Contend, WorkerOrders, contend, say};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a process is to do.
+/// The job of a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Job {
     /// Run the critical section again and again.
@@ -44,7 +44,7 @@ async fn wait(url: &str, name: &str, waiters: u32) -> anyhow::Result<()> {
     for _ in 0..waiters {
         let request = watched.locks.lock(name);
         tokio::spawn(async move {
-            // It never comes: the process is killed.
+            // The grant never comes: the process is killed first.
             let _ = request.acquire().await;
             std::future::pending::<()>().await;
         });

@@ -1,4 +1,4 @@
-//! A room over Redis and a database, as a cluster have it: what waiting costs Redis, at few and at very many waiting.
+//! A room over Redis and a database, as on a cluster: the load on Redis with few and with very many waiting.
 
 use super::super::coupons::Scratch;
 use super::super::coupons::cluster::secret;
@@ -23,21 +23,21 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// How many wait in the short line.
+/// The length of the short line.
 const FEW: u32 = 10_000;
-/// Admitted in a second, in both lines; as many come.
+/// Admissions per second, in both lines; as many people join.
 const PER_SECOND: u32 = 100;
-/// How often each of those who wait is told to be alive within the measured time, however long that is: in the midst of a line
-/// nodes say so an eighth of this apart.
+/// The waiting TTL in lengths of the measured time, so that contacts are reported within that time. In the middle of a
+/// line nodes report a contact every eighth of the TTL.
 const WAITING_TTL_IN_WINDOWS: u64 = 8;
-/// Of those who could be let in meanwhile so many are at least: otherwise nodes or Redis are not at work.
+/// The least share of the possible admissions. Below it, nodes or Redis do not work.
 const ADMITTED_SHARE: f64 = 0.8;
 /// How long tasks of the nodes may take to end.
 const ENDING: Duration = Duration::from_secs(10);
-/// Who joins at once.
+/// How many people join concurrently.
 const JOINERS: u32 = 512;
 
-/// What Redis says that it has done, ever.
+/// The counters of Redis since its start.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     commands: f64,
@@ -56,7 +56,7 @@ impl Done {
         })
     }
 
-    /// What was done since, in a second.
+    /// Returns what was done since `before`, per second.
     fn since(self, before: Self, time: Duration) -> Self {
         let each = |after: f64, before: f64| (after - before) / time.as_secs_f64();
         Self {
@@ -67,23 +67,23 @@ impl Done {
     }
 }
 
-/// One line, and those who wait in it.
+/// A line, and the nodes that serve it.
 struct RoomLoad {
     nodes: Vec<Cluster>,
     room: RoomName,
     time: Duration,
-    /// Everybody has asked once before anything is measured, and the burst of joins is over.
+    /// How long to wait before the measurement, so that each person has polled once and the burst of joins is over.
     warm_up: Duration,
 }
 
-/// A task that asks whenever told to.
+/// A person that polls when told to.
 #[derive(Clone)]
 struct Person {
     ticket: Arc<str>,
     node: usize,
 }
 
-/// What came of a question: when to ask again, that it is over, or that no task answered. And who has come.
+/// The result of a poll, or a new person.
 enum VisitorReply {
     Again { person: u32, after_ms: u32 },
     Admitted { person: u32 },
@@ -91,7 +91,7 @@ enum VisitorReply {
     New { person: Person, after_ms: u32 },
 }
 
-/// What there was while it was measured.
+/// The measurements.
 struct Watched {
     redis: Done,
     polls: u64,
@@ -114,7 +114,7 @@ pub(super) fn measure(args: &RoomsArgs, named: &Named, report: &mut Report) -> R
     Ok(())
 }
 
-/// Servers of its own, and what Redis has to do while so many wait.
+/// Measures the load on own servers while so many wait.
 fn one(args: &RoomsArgs, named: &Named, scratch: &Path, people: u32, report: &mut Report) -> Result<Watched, Failure> {
     let keeper = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let redis = keeper.block_on(OwnRedis::open(args.redis.as_deref(), scratch))?;
@@ -122,7 +122,7 @@ fn one(args: &RoomsArgs, named: &Named, scratch: &Path, people: u32, report: &mu
         Ok(database) => database,
         Err(error) => return keeper.block_on(when_ended(Err(Failure::Unreachable(error)), redis.end())),
     };
-    // Of the nodes nothing runs on when what they use is emptied.
+    // The nodes end before the servers that they use are emptied.
     let nodes = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let over = async { Ok(over(args, people, &redis.url, &database.url, report).await?) };
     let done = nodes.block_on(unless_stopped(over));
@@ -133,7 +133,7 @@ fn one(args: &RoomsArgs, named: &Named, scratch: &Path, people: u32, report: &mu
     })
 }
 
-/// Nodes over these two, and so many in line.
+/// Opens nodes over these servers, and fills the line.
 async fn over(args: &RoomsArgs, people: u32, redis: &str, sql: &str, report: &mut Report) -> anyhow::Result<Watched> {
     let mut nodes = Vec::new();
     for _ in 0..args.nodes {
@@ -199,7 +199,7 @@ impl RoomLoad {
         Ok(tickets)
     }
 
-    /// Everybody asks as told, open loop, while as many come as go.
+    /// Polls for all people as told, open loop, while as many join as are admitted.
     async fn watch(
         &self,
         mut people: Vec<Person>,
@@ -210,7 +210,7 @@ impl RoomLoad {
         let (tell, mut told) = mpsc::unbounded_channel();
         let from = u32::try_from(people.len())?;
         let _coming = Coming(tokio::spawn(come(self.nodes.clone(), self.room.clone(), from, tell.clone())));
-        // The first questions are spread over the time before, as those are that follow.
+        // The first polls are spread over the warm-up, as later polls are.
         let (count, spread_ms) = (people.len() as u64, u64::try_from(self.warm_up.as_millis())? * 12 / 13);
         let mut due: BinaryHeap<_> = (0..count).map(|at| Reverse((at * spread_ms / count, at as u32))).collect();
         let (mut before, mut polls, mut admitted) = (None, 0, 0);
@@ -252,13 +252,13 @@ impl RoomLoad {
         Ok(Watched { redis, polls, admitted, time })
     }
 
-    /// Asks for one person: at once if the node knows the answer. A task that is let in gives the slot up.
+    /// Polls for one person, at once if the node knows the answer. An admitted person leaves.
     fn ask(&self, person: u32, who: &Person, tell: &mpsc::UnboundedSender<VisitorReply>) {
         let (node, room) = (&self.nodes[who.node], &self.room);
         if let Some(Ok(answer)) = node.poll_settled(room.as_str(), &who.ticket)
             && let TicketState::Waiting { .. } = answer.state
         {
-            // The receiver outlives all questions.
+            // The receiver outlives all polls.
             let _ = tell.send(VisitorReply::Again { person, after_ms: answer.poll_after_ms });
             return;
         }
@@ -274,7 +274,7 @@ impl RoomLoad {
     }
 }
 
-/// When to ask again; `None` for a task that was let in, and has given the slot up.
+/// Polls once. Returns when to poll again, or `None` if the person was admitted and has left.
 async fn poll(node: &Cluster, room: &RoomName, ticket: &str) -> anyhow::Result<Option<u32>> {
     let answer = node.poll(room, ticket).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
     match answer.state {
@@ -282,12 +282,12 @@ async fn poll(node: &Cluster, room: &RoomName, ticket: &str) -> anyhow::Result<O
         TicketState::Admitted { .. } => {}
         other => bail!("{other:?}"),
     }
-    // It ends by itself otherwise.
+    // Otherwise the slot ends by its time.
     let _ = node.leave(room, ticket).await;
     Ok(None)
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when this value is dropped.
 struct Coming(tokio::task::JoinHandle<()>);
 
 impl Drop for Coming {
@@ -296,14 +296,14 @@ impl Drop for Coming {
     }
 }
 
-/// As many come as are let in, one at a time.
+/// Joins new people at the rate of admission.
 async fn come(nodes: Vec<Cluster>, room: RoomName, from: u32, tell: mpsc::UnboundedSender<VisitorReply>) {
     for number in from.. {
         sleep(Duration::from_secs(1) / PER_SECOND).await;
         let node = number as usize % nodes.len();
         let (cluster, room, tell) = (nodes[node].clone(), room.clone(), tell.clone());
         tokio::spawn(async move {
-            // A task that finds no room is missed by no task: the line is as long as before.
+            // A failed join is ignored: the line is long enough without it.
             if let Ok((person, after_ms)) = join(&cluster, &room, number, node).await {
                 let _ = tell.send(VisitorReply::New { person, after_ms });
             }
@@ -311,7 +311,7 @@ async fn come(nodes: Vec<Cluster>, room: RoomName, from: u32, tell: mpsc::Unboun
     }
 }
 
-/// A place in the line, and when to ask for it.
+/// Joins one person. Returns the person, and when to poll.
 async fn join(cluster: &Cluster, room: &RoomName, number: u32, node: usize) -> anyhow::Result<(Person, u32)> {
     let join = Join { user: Some(user(number)?), request: None };
     let (_, answer) = cluster.join(room, join).await?.map_err(|refused| anyhow!("{}", refused.code()))?;

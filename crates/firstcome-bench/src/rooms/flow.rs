@@ -1,4 +1,5 @@
-//! The rules themselves, in simulated time: what a tick costs, what the absent cost, how honest a told wait is.
+//! The rules of rooms in simulated time: the cost of a tick, the cost of absent visitors, the accuracy of estimated
+//! waits.
 
 use super::super::report::{Report, Target, latencies};
 use anyhow::{Context, bail};
@@ -24,7 +25,7 @@ fn settings(per_second: u32) -> RoomSettings {
     RoomSettings { max_waiting: 100_000_000, ..RoomSettings::with_rate(per_second, 1_000) }
 }
 
-/// A tick that admits 50 of a line, at a thousand and at very many waiting.
+/// Measures a tick that admits 50, with a thousand and with very many waiting.
 pub(super) fn ticks(people: u32, report: &mut Report) {
     let mut figures = Vec::new();
     for waiting in [1_000, people] {
@@ -48,7 +49,7 @@ pub(super) fn ticks(people: u32, report: &mut Report) {
     ]);
 }
 
-/// One person of a play: asks whenever told to, or never again.
+/// A person in a simulation, who polls when told to, or never again.
 struct Person {
     patient: bool,
     first_wait_us: Option<i64>,
@@ -83,7 +84,7 @@ impl Play {
         Ok(())
     }
 
-    /// Lets everybody ask who is due, then ticks.
+    /// Lets every person poll who is due, then ticks.
     fn step(&mut self, at_us: i64) -> anyhow::Result<()> {
         while let Some(Reverse((due_us, number))) = self.polls.peek().copied().filter(|next| next.0.0 <= at_us) {
             self.polls.pop();
@@ -111,14 +112,14 @@ impl Play {
     }
 }
 
-/// Nine of ten have gone away silently: does the room still admit as fast as it may?
+/// Nine of ten people have silently gone: checks that the room still admits at its rate.
 fn absent(people: u32, report: &mut Report) -> anyhow::Result<()> {
     let per_second = (people / 5_000).max(1);
     let mut play = Play::new(settings(per_second));
     for number in 0..people {
         play.join(0, number % 10 == 0)?;
     }
-    // The silent count as present until they have missed three polls.
+    // A silent visitor counts as present until three polls are missed.
     let (from_us, until_us) = (300_000_000, 420_000_000);
     let (mut at_us, mut wrong) = (0, 0);
     while at_us < until_us {
@@ -142,7 +143,7 @@ fn absent(people: u32, report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A long line in steady flow: how far off was the wait that people were told first?
+/// A long line in steady flow: measures the error of the first estimated wait.
 fn waits(report: &mut Report) -> anyhow::Result<()> {
     const RATE: u32 = 100;
     let mut play = Play::new(settings(RATE));
@@ -153,14 +154,14 @@ fn waits(report: &mut Report) -> anyhow::Result<()> {
     while at_us < 400_000_000 {
         at_us += TICK_US;
         play.step(at_us)?;
-        // As many come as are admitted.
+        // As many people join as are admitted.
         for _ in 0..i64::from(RATE) * TICK_US / 1_000_000 {
             play.join(at_us, true)?;
         }
     }
     let off = |(number, &at_us): (&u32, &i64)| {
         let person = play.people.get(number)?;
-        // Who was in the first minute's line waited in a line that had not moved yet.
+        // Skips the people who joined before the line had moved.
         let told_us = person.first_wait_us?;
         (20_000 < *number).then(|| (told_us - at_us).abs() as f64 / 200e6)
     };

@@ -1,4 +1,4 @@
-//! A real store with its own clockwork, watched while it admits.
+//! Watches a real store with its own ticks while it admits.
 
 use super::super::coupons::{Scratch, disk};
 use super::super::report::{Report, ReportRow, Target};
@@ -15,9 +15,9 @@ use tokio::runtime::Runtime;
 
 const PER_SECOND: u32 = 500;
 const SLICE: f64 = PER_SECOND as f64 * 0.25;
-/// Releases that are timed.
+/// How many releases are timed.
 const RELEASES: usize = 20;
-/// How long anything is waited for.
+/// The longest wait of any step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) fn measure(data: &Path, watched: Duration, runtime: &Runtime, report: &mut Report) -> anyhow::Result<()> {
@@ -40,7 +40,7 @@ async fn join(store: &Embedded, room: &RoomName) -> anyhow::Result<Box<str>> {
     Ok(joined.map_err(|refused| anyhow!("{}", refused.code()))?.1.ticket)
 }
 
-/// Lets a line stand before a rate and a cap, and collects when each was admitted.
+/// Forms a line before a rate, and collects the instant of each admission.
 async fn watch_admission(store: &Embedded, watched: Duration) -> anyhow::Result<Vec<Timestamp>> {
     let room = name("minute")?;
     let people = (watched.as_secs_f64() * f64::from(PER_SECOND) * 1.1) as usize + 1_000;
@@ -62,13 +62,13 @@ async fn watch_admission(store: &Embedded, watched: Duration) -> anyhow::Result<
     for joined in joining {
         tickets.extend(joined.await??);
     }
-    // No task may count as absent, and no task loses a slot before the end.
+    // No ticket may count as absent, and none may lose its slot before the end.
     let claim_window_ms = watched.as_millis() as u64 + 60_000;
     put(store, &room, RoomSettings { paused: false, claim_window_ms, ..closed }).await?;
     let watch = Stopwatch::start();
     let mut polled = tokio::time::Instant::now();
     while watch.elapsed() < watched {
-        // Everybody asks now and then; a task that is admitted is seen at the end.
+        // Polls the people now and then; admissions are collected at the end.
         tokio::time::sleep_until(polled + Duration::from_secs(10).min(watched)).await;
         polled = tokio::time::Instant::now();
         if watch.elapsed() < watched {
@@ -94,10 +94,10 @@ fn judge(admitted_at: &[Timestamp], report: &mut Report) -> anyhow::Result<()> {
     let [Some(first), Some(last)] = [admitted_at.first(), admitted_at.last()] else { bail!("no visitor was admitted") };
     let seconds = |at: &Timestamp| (at.as_us() - first.as_us()) as f64 / 1e6;
     let elapsed = seconds(last);
-    // The first slice came at once; the rest is the rate.
+    // The first slice was admitted at once; the rate is that of the others.
     let first_instant = admitted_at.iter().take_while(|at| *at == first).count();
     let rate = (admitted_at.len() - first_instant) as f64 / elapsed;
-    // A bucket of one slice that leaks at the rate never overflows, in any window.
+    // A bucket of one slice that leaks at the rate must never overflow, in any window.
     let (mut level, mut highest, mut before) = (0.0_f64, 0.0_f64, 0.0);
     for at in admitted_at {
         level = (level - (seconds(at) - before) * f64::from(PER_SECOND)).max(0.0) + 1.0;
@@ -117,7 +117,7 @@ fn judge(admitted_at: &[Timestamp], report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Gives the one slot back again and again, and times until the next in line holds it.
+/// Releases the only slot again and again, and times until the next in line has it.
 async fn time_releases(store: &Embedded) -> anyhow::Result<Duration> {
     let room = name("release")?;
     put(store, &room, RoomSettings::with_slots(1)).await?;

@@ -1,4 +1,4 @@
-//! Listings, records and bids as JSON lines: listings first, then the records of all members, then the bids.
+//! Listings, records and bids as JSON lines: all listings, then the records of all members, then the bids.
 
 use super::json_lines::RequestLine;
 use super::read_instant;
@@ -20,7 +20,7 @@ pub(super) struct ListingLine {
     owner: String,
     price: u64,
     starts_at: String,
-    /// What has none has a fixed price.
+    /// Absent for a fixed price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ends_at: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

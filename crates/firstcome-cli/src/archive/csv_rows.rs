@@ -1,4 +1,4 @@
-//! Claims as comma-separated values with a head.
+//! Claims as comma-separated values with a header row.
 
 use super::{Sink, attributes, read_instant};
 use anyhow::{Context, anyhow};
@@ -10,7 +10,8 @@ use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 
-/// One claim. Reading needs `coupon` and `user` only: serials then count the rows, and the time is that of the import.
+/// One claim. An import needs only `coupon` and `user`: serials then number the rows, and the time is that of the
+/// import.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -34,7 +35,7 @@ pub(super) struct Rows<W: Write> {
 }
 
 impl<W: Write> Rows<W> {
-    /// Writes the head, which stands also over no claims at all.
+    /// Writes the header row, even if no claim follows.
     pub(super) fn new(out: W) -> anyhow::Result<Self> {
         let mut out = csv::WriterBuilder::new().has_headers(false).from_writer(out);
         out.write_record(["coupon", "serial", "user", "code", "issued_at", "attributes", "redeemed_at"])?;
@@ -84,13 +85,13 @@ fn read_row(row: Row, now: Timestamp) -> anyhow::Result<IncomingClaim> {
     })
 }
 
-/// A row that is not even one, with its line.
+/// Explains a row that is not valid CSV, with its line.
 fn unreadable(error: csv::Error) -> anyhow::Error {
     let line = error.position().map_or(0, csv::Position::line);
     anyhow::Error::from(error).context(format!("line {line}; nothing was imported"))
 }
 
-/// Reads rows and hands over each with its line. Stops at the first error.
+/// Reads rows, and passes each to `take` with its line. Stops at the first error.
 pub(super) fn read(
     input: impl Read,
     now: Timestamp,

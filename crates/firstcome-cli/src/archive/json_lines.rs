@@ -1,5 +1,6 @@
-//! One JSON object per line, what a line names before it, between a line that says in which form and one that says how many
-//! there are. Files without these two are those of before, and parts of others.
+//! One JSON object per line. A row comes after the rows that it refers to. The first line says the version, and the
+//! last one how many lines are between. Files without these two lines come from older versions, or are parts of other
+//! files.
 
 use super::auction_lines::{BidLine, ListingLine, RecordLine};
 use super::room_lines::{PassSecretLine, RoomLine, SecretLine, TicketLine};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, Write};
 
-/// The form that is written. Files of before have no line that says so.
+/// The version that this program writes. Files of the first version have no line that says so.
 const VERSION: u32 = 3;
 
 #[derive(Serialize, Deserialize)]
@@ -39,7 +40,7 @@ enum ExportLine {
     Listing(Box<ListingLine>),
     Record(Box<RecordLine>),
     Bid(Box<BidLine>),
-    /// The last line: how many stand between it and the first.
+    /// The last line: how many lines are between it and the first.
     End {
         lines: u64,
     },
@@ -60,13 +61,13 @@ struct CouponLine {
     title: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     room: Option<String>,
-    /// `redis`, where claims are told before they are stored.
+    /// `redis`, if Redis answers claims before the database stores them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     durability: Option<DurabilityLine>,
-    /// The secret of the codes: with it they stay valid elsewhere.
+    /// The secret of the voucher codes: with it they stay valid in another store.
     voucher_key: String,
-    /// Serials from this one on have codes that are bound to their claims. Files of versions before 3 leave it out: none of
-    /// theirs are.
+    /// Codes of serials from this one on are bound to their claims. Files of versions before 3 omit it: their codes
+    /// are not bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     codes_bound_from: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +88,7 @@ struct ClaimLine {
     coupon: String,
     serial: u32,
     user: String,
-    /// Left out where secrets are wrapped: a caller that has the key makes it again.
+    /// Omitted if secrets are wrapped: an importer that has the key computes it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<String>,
     issued_at: String,
@@ -122,12 +123,12 @@ impl RequestLine {
 pub(super) struct Lines<W> {
     out: W,
     secrecy: Secrecy,
-    /// How many were written after the first.
+    /// How many lines were written after the first.
     count: u64,
 }
 
 impl<W: Write> Lines<W> {
-    /// Writes the first line.
+    /// Creates a writer, and writes the first line.
     pub(super) fn new(out: W, secrecy: Secrecy) -> anyhow::Result<Self> {
         let mut lines = Self { out, secrecy, count: 0 };
         lines.write(&ExportLine::Export { version: VERSION })?;
@@ -258,7 +259,7 @@ fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {
     })
 }
 
-/// What a line says.
+/// The content of a line.
 enum ParsedLine {
     Row(Incoming),
     Begin(u32),
@@ -281,7 +282,7 @@ fn said(text: &str, secrecy: &Secrecy) -> anyhow::Result<ParsedLine> {
     }))
 }
 
-/// How far a file has come.
+/// How much of a file was read.
 #[derive(Default)]
 struct Course {
     rows: u64,
@@ -312,7 +313,7 @@ impl Course {
     }
 }
 
-/// Reads lines and hands over each with its number. Stops at the first error.
+/// Reads lines, and passes each to `take` with its number. Stops at the first error.
 pub(super) fn read(
     input: impl BufRead,
     secrecy: &Secrecy,

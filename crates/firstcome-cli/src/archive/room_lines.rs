@@ -1,4 +1,4 @@
-//! Rooms, their tickets, and what signs, as JSON lines: each room before its tickets.
+//! Rooms, their tickets, and the secrets of passes as JSON lines: each room before its tickets.
 
 use super::json_lines::RequestLine;
 use super::read_instant;
@@ -35,7 +35,7 @@ pub(super) struct RoomLine {
     message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_url: Option<String>,
-    /// The secret of the tickets: with it they stay valid elsewhere.
+    /// The secret of the tickets: with it they stay valid in another store.
     ticket_key: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     closed: bool,
@@ -52,7 +52,7 @@ struct AdmitLine {
     every_ms: u64,
 }
 
-/// One ticket, or several of which nothing is known.
+/// One ticket, or a range of numbers whose tickets are unknown.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TicketLine {
@@ -68,7 +68,7 @@ pub(super) struct TicketLine {
     slot: Option<SlotLine>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     gone: Option<GoneLine>,
-    /// Nothing is known of all up to this number.
+    /// The last number of a range whose tickets are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     lost_to: Option<u32>,
 }

@@ -1,21 +1,21 @@
-//! Secrets as they stand in a file: wrapped by the secret of a deployment where one is given, plain where none is.
+//! Secrets in a file: wrapped by the secret of a deployment if one is given, plain otherwise.
 
 use anyhow::{Context, anyhow, bail};
 use firstcome::cluster::DeploymentSecret;
 
-/// Before a secret that is wrapped.
+/// The prefix of a wrapped secret.
 const WRAPPED: &str = "wrapped:";
 
-/// How secrets stand in a file.
+/// How a file holds secrets.
 pub(super) struct Secrecy(pub(super) Option<DeploymentSecret>);
 
 impl Secrecy {
-    /// Whether what is secret may stand in the file for everybody to read.
+    /// Whether the file holds secrets as plain text.
     pub(super) const fn is_plain(&self) -> bool {
         self.0.is_none()
     }
 
-    /// A secret as text, bound to what it is of which kind.
+    /// Writes a secret as text. A wrapped secret is bound to its kind and to the name of its object.
     pub(super) fn put(&self, kind: &str, name: &str, secret: &[u8; 32]) -> anyhow::Result<String> {
         match &self.0 {
             Some(own) => Ok(format!("{WRAPPED}{}", own.wrap_for_export(kind, name, secret)?)),
@@ -23,7 +23,7 @@ impl Secrecy {
         }
     }
 
-    /// The secret of a text.
+    /// Reads a secret from its text.
     pub(super) fn take(&self, field: &str, kind: &str, name: &str, text: &str) -> anyhow::Result<[u8; 32]> {
         match (&self.0, text.strip_prefix(WRAPPED)) {
             (None, None) => bytes(field, text),
@@ -45,7 +45,7 @@ impl Secrecy {
     }
 }
 
-/// 32 bytes from their digits.
+/// Parses 32 bytes from hexadecimal digits.
 pub(super) fn bytes(field: &str, text: &str) -> anyhow::Result<[u8; 32]> {
     let wrong = || anyhow!("{field} is not 64 hexadecimal digits");
     let mut bytes = [0; 32];

@@ -1,4 +1,4 @@
-//! Where data comes from: a directory, or a deployment.
+//! The source of an export: a directory, or a deployment.
 
 use crate::cluster::Servers;
 use crate::failure::Failure;
@@ -15,13 +15,13 @@ use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
-/// One state of everything.
+/// A consistent view of all data.
 pub(super) enum Source<'a> {
     Directory { archive: Archive, data: PathBuf },
     Deployment { archive: Box<ClusterArchive>, runtime: &'a Runtime },
 }
 
-/// An answer of either, whose questions look the same.
+/// Calls the same method of either archive: directly, or on the runtime.
 macro_rules! from {
     ($source:expr, $archive:ident => $ask:expr) => {
         match $source {
@@ -95,7 +95,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether it is not known if all of it came in.
+/// Whether the error leaves open if the import succeeded.
 pub(super) fn is_unknown(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(TransferError::Sql(SqlError::Unknown { .. })))
 }

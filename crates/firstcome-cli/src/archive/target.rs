@@ -1,4 +1,4 @@
-//! Where data goes: into a directory, or into a deployment. All of it, or nothing.
+//! The target of an import: a directory, or a deployment. An import takes all rows, or none.
 
 use crate::cluster::Servers;
 use crate::failure::Failure;
@@ -13,7 +13,7 @@ use firstcome::sqlite::{Importer, keep_handle_secret};
 use std::path::{Path, PathBuf};
 use tokio::runtime::Runtime;
 
-/// What takes rows.
+/// The store that takes the rows.
 pub(super) enum Target<'a> {
     Directory { importer: Box<Importer>, data: PathBuf },
     Deployment { importer: Box<ClusterImporter>, runtime: &'a Runtime, _fleet: Cluster },
@@ -60,8 +60,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Keeps all of it. Secrets of the service that lie in files of their own are kept just before: a process that is killed
-    /// there leaves them alone, and the same import again goes on.
+    /// Commits all rows. Writes the secrets that have files of their own just before. A process that is killed in
+    /// between leaves only these files behind, and the same import can then run again.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Directory { mut importer, data } => {

@@ -1,29 +1,31 @@
-//! The children of this process, and those that become its children when their parents end.
+//! The children of this process, and the orphans that become its children.
 //!
-//! A reaper of orphans ([`super::group::adopt_orphans`]) reaches every descendant, in any group or session:
-//! it kills its children, and the orphans of those are its children then. A child that was not waited for keeps its
-//! number, so no signal hits another process.
+//! A subreaper ([`super::group::adopt_orphans`]) reaches every descendant, in any group or session. It kills its
+//! children, and their orphans then become its children. A child that was not reaped keeps its process id, so no
+//! signal hits another process.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpgid, getppid, kill_process, wait};
 
-/// Makes the system kill this process when its parent dies: the thread that started it. False if the parent is dead already.
+/// Makes the kernel kill this process when its parent dies: the thread that started it. False if the parent is dead
+/// already.
 ///
-/// It holds until a program is run as another user (set-user-id), or is given rights by its file. Processes that this one starts do not inherit it.
+/// The setting lasts until this process runs a program as another user (set-user-id) or with file capabilities.
+/// Processes that this one starts do not inherit it.
 pub(super) fn die_with(parent: Pid) -> Result<bool, Errno> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // After the call: a parent that died before it is not noticed by the system.
+    // Checked after the call: the kernel does not report a parent that died before it.
     Ok(getppid() == Some(parent))
 }
 
-/// The children of this process, those that were not waited for yet too. None where `/proc` does not tell.
+/// Returns the children of this process, including zombies. Empty if `/proc` is not readable.
 fn children() -> Vec<Pid> {
     let own = std::process::id();
     let child = |name: &str| {
         let number: i32 = name.parse().ok()?;
         let stat = std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?;
-        // The name of a program may have brackets and spaces in it.
+        // The name of a program may contain brackets and spaces.
         let (_, rest) = stat.rsplit_once(") ")?;
         let parent: u32 = rest.split_ascii_whitespace().nth(1)?.parse().ok()?;
         if parent == own { Pid::from_raw(number) } else { None }
@@ -32,7 +34,7 @@ fn children() -> Vec<Pid> {
     entries.filter_map(|entry| child(entry.file_name().to_str()?)).collect()
 }
 
-/// Kills the children of this process; how many it may kill.
+/// Kills the children of this process. Returns how many it was allowed to kill.
 pub(super) fn kill_children() -> usize {
     children().into_iter().filter(|child| kill_process(*child, Signal::KILL).is_ok()).count()
 }
@@ -40,12 +42,12 @@ pub(super) fn kill_children() -> usize {
 /// Signals the children of this process that are in another group.
 pub(super) fn signal_outside(group: Pid, signal: Signal) {
     for child in children().into_iter().filter(|child| getpgid(Some(*child)) != Ok(group)) {
-        // It fails only if this process may not, as another user's.
+        // Fails only if this process may not signal a child of another user.
         let _ = kill_process(child, signal);
     }
 }
 
-/// Takes leave of the children that have ended. Whether none is left.
+/// Reaps the children that have ended. Returns true if none is left.
 pub(super) fn reap() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -56,8 +58,8 @@ pub(super) fn reap() -> bool {
     }
 }
 
-/// Kills the children of this process and takes leave of those that have ended. True if there are none but such as it may not kill; call it
-/// until then.
+/// Kills the children of this process, and reaps those that have ended. Returns true if none is left that it may kill;
+/// call it until then.
 pub(super) fn end() -> bool {
     let killed = kill_children();
     reap();

@@ -1,8 +1,8 @@
-//! The processes that run under the lock: one process group.
+//! The process group that runs under the lock.
 //!
-//! A process that signals a group must be sure that its number still means that group. Orphans of the group become children of
-//! the guardian, and after its end of the holder (both are subreapers where the system has those), so a child in the
-//! group that was not waited for keeps the number, and without one nothing is signalled.
+//! Before a process signals a group, it must be sure that the number still names that group. Orphans of the group
+//! become children of the guardian, and after its end of the holder: both are subreapers where the kernel supports it.
+//! An unreaped child in the group keeps the number in use. Without such a child the guardian signals nothing.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -15,7 +15,7 @@ use std::fs::File;
 /// Nanoseconds in a millisecond.
 pub(super) const MS_NS: u64 = 1_000_000;
 
-/// The machine's clock that no operator sets and that goes on while the machine sleeps, in ns: the same in all processes.
+/// Returns a monotonic time in ns that goes on while the machine sleeps. It is the same in all processes.
 pub(super) fn now_ns() -> u64 {
     #[cfg(target_os = "linux")]
     let time = clock_gettime(ClockId::Boottime);
@@ -24,7 +24,7 @@ pub(super) fn now_ns() -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Makes orphans among the descendants of this process its children.
+/// Makes this process the parent of orphaned descendants.
 pub(super) fn adopt_orphans() -> Result<(), Errno> {
     #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -39,7 +39,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// As a shell tells it.
+    /// Returns the exit code as a shell reports it.
     pub(super) const fn code(self) -> u8 {
         match self {
             Self::Exited(code) => code,
@@ -48,35 +48,37 @@ impl End {
     }
 }
 
-/// What became of the group's leader.
+/// A change of the group's leader.
 pub(super) enum Leader {
     Stopped,
     Ended(End),
 }
 
-/// A process group whose leader is a child of ours.
+/// A process group whose leader is a child of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Group(pub(super) Pid);
 
 impl Group {
-    /// Signals all of it. Only while a child in it was not waited for.
+    /// Signals the whole group. Call it only while a child in the group is unreaped.
     pub(super) fn signal(self, signal: Signal) {
-        // It fails only if all of it has ended.
+        // Fails only if every process of the group has ended.
         let _ = kill_process_group(self.0, signal);
     }
 
-    /// Waits until the leader has ended, which is left unreaped and so keeps the number, or was stopped.
+    /// Waits until the leader was stopped or has ended. Leaves an ended leader unreaped, which keeps the number in
+    /// use.
     pub(super) fn watch(self) -> Leader {
         let wait = |options| waitid(WaitId::Pid(self.0), options);
         loop {
             let status = match wait(WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT) {
                 Ok(Some(status)) => status,
                 Ok(None) | Err(Errno::INTR) => continue,
-                // Another process has waited for it: how it ended is not known.
+                // Another process has reaped it: its exit status is unknown.
                 Err(_) => return Leader::Ended(End::Exited(u8::MAX)),
             };
             if status.stopped() {
-                // Looked at is not taken: else it would be told again and again. If it has gone on since, never mind.
+                // Consumes the stop event, which would otherwise be reported again. If the leader has continued since,
+                // that is harmless.
                 let _ = wait(WaitIdOptions::STOPPED | WaitIdOptions::NOHANG);
                 return Leader::Stopped;
             }
@@ -87,13 +89,13 @@ impl Group {
         }
     }
 
-    /// Whether a child of this process is in it that was not waited for: only then its number still means this group.
+    /// Whether the group has an unreaped child of this process: only then does its number still name this group.
     pub(super) fn has_child(self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pgid(Some(self.0)), options).is_ok()
     }
 
-    /// Takes leave of the members that have ended. Whether none is left.
+    /// Reaps the members that have ended. Returns true if none is left.
     pub(super) fn reap(self) -> bool {
         loop {
             match waitpgid(self.0, WaitOptions::NOHANG) {
@@ -105,27 +107,28 @@ impl Group {
     }
 }
 
-/// The terminal that the holder gave to the command.
+/// The terminal of this session, which the holder lends to the command.
 pub(super) struct Terminal {
     file: File,
 }
 
 impl Terminal {
-    /// The terminal of this session, if there is one.
+    /// Opens the terminal of this session, if there is one.
     pub(super) fn open() -> Option<Self> {
         Some(Self { file: File::options().read(true).write(true).open("/dev/tty").ok()? })
     }
 
-    /// Makes the group the one in the foreground, if this process's is that now. Another one may not: it would be stopped.
+    /// Puts the group in the foreground, if this process's group is there now. From the background the call would stop
+    /// this process.
     pub(super) fn give(&self, group: Group) -> bool {
         tcgetpgrp(&self.file).is_ok_and(|front| front == getpgrp()) && tcsetpgrp(&self.file, group.0).is_ok()
     }
 
-    /// Gives the terminal back from the group to the one that had it before. For this, this process is in the group for a
-    /// moment: from the background no process may.
+    /// Gives the terminal back to the group that had it before. To do so, this process joins the group for a moment,
+    /// since a background process may not.
     pub(super) fn take_back(&self, group: Group, before: Pid) {
         if tcgetpgrp(&self.file) == Ok(group.0) && setpgid(None, Some(group.0)).is_ok() {
-            // If no process of that group is left, a process that started it takes the terminal by himself.
+            // If no process of that group is left, the shell that started it takes the terminal itself.
             let _ = tcsetpgrp(&self.file, before);
             let _ = setpgid(None, None);
         }

@@ -1,15 +1,16 @@
-//! The process that ends the command's group before the lease can end, no matter what becomes of the holder.
+//! The guardian ends the command's group before the lease can end, even if the holder is stopped or killed.
 //!
-//! It is in a group of its own: what is typed at the terminal, and what is done to the holder's group, does not reach it.
-//! Signals that ask a process to end change nothing here: a service manager sends them to all of a service's processes.
-//! It knows no store. It is told instants of a clock that is the same in all processes, and acts on the last that it was
-//! told. When the holder is gone no process tells it a later one.
+//! It has a process group of its own, so that keys typed at the terminal and signals to the holder's group do not
+//! reach it. It ignores signals that ask a process to end: a service manager sends them to all processes of a service.
+//! It has no connection to the store. The holder sends it deadlines of a clock that all processes share, and it acts
+//! on the last one. A holder that is gone sends no later deadline.
 //!
 //! # Limits
-//! - A process that leaves the group (setsid, or the command of a lock within this one) is not asked to end. If the command ends in time,
-//!   it runs on; if the lock is lost, it is killed where the system has reapers of orphans (Linux). With [`Rest::WaitFor`] the guardian
-//!   stays for it there, and passes signals on to it once the command has ended.
-//! - If the guardian itself dies, the system kills the command (Linux), and holder and keeper what that has started.
+//! - A process that leaves the group (setsid, or the command of a nested lock) is not asked to end. If the command
+//!   ends in time, such a process runs on. If the lock is lost, it is killed where the kernel has subreapers (Linux).
+//!   There, with [`Rest::WaitFor`], the guardian waits for it, and passes signals on to it once the command has ended.
+//! - If the guardian itself dies, the kernel kills the command (Linux). The holder and the keeper kill what the
+//!   command started.
 
 use super::family;
 use super::group::{Group, Leader, MS_NS, Terminal, adopt_orphans, now_ns};
@@ -28,32 +29,33 @@ use std::process::{ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// How long it sleeps at most. A sleep stands still while the machine sleeps; the clock does not.
+/// The longest sleep. A sleep pauses while the machine sleeps; the clock does not.
 const LOOK: Duration = Duration::from_millis(100);
-/// The same when the command has ended and a process of its group has not.
+/// The longest sleep while the command has ended and a process of its group has not.
 const LOOK_AT_REST: Duration = Duration::from_millis(10);
-/// The same while it waits for what the command left behind, which may take hours: as often as the holder looks.
+/// The longest sleep while it waits for what the command left behind, which may take hours. The holder polls as often.
 const LOOK_AT_CHILDREN: Duration = Duration::from_millis(50);
-/// What the command leaves behind has so long to end by itself, and then as long again after it was asked to.
+/// How long processes that the command left behind may run on, and how long again after they were asked to end.
 const REST_NS: u64 = 1_000 * MS_NS;
 
 enum Event {
     Order(Order),
-    /// Also after something that is not an order: a holder that speaks so cannot be relied on.
+    /// Also sent after a line that is not an order: such a holder is unreliable.
     HolderGone,
     Leader(Leader),
 }
 
-/// Guards one command, and stays until nothing is left of its group.
+/// Guards one command. Returns when no process of its group is left.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     adopt_orphans().context("cannot take care of orphans")?;
-    // Caught, not ignored: a command would inherit that. They stay caught when no process listens any more.
+    // Caught, not ignored: the command would inherit an ignored signal. They stay caught after the listener is
+    // dropped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = messages::socket_of_input()?;
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
     let own = i32::try_from(std::process::id()).context("a process without a number")?;
-    // By this thread, which lives as long as the process: the gate dies with the thread that started it.
+    // Started by this thread, which lives as long as the process: the gate dies with the thread that started it.
     let mut gate =
         program("lock-gate", &GateArgs { parent: Some(own), wait_children: false, command: args.command.clone() })
             .stdin(Stdio::from(gate))
@@ -74,7 +76,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let mut guardian = Guardian::new(group, holder, rest);
     guardian.report(Report::Ready(group));
     let ended = guardian.guard(&events);
-    // Its end was seen by other means: this only takes note of it.
+    // The guardian saw its end by other means; this only updates `gate`.
     let _ = gate.try_wait();
     if matches!(ended, Report::Ended { late: true, .. }) {
         while !family::end() {
@@ -93,7 +95,7 @@ fn hear(holder: UnixStream, events: &Sender<Event>) {
             return;
         }
     }
-    // If no process listens any more, no process needs to know.
+    // Fails only if the guardian no longer receives events.
     let _ = events.send(Event::HolderGone);
 }
 
@@ -107,21 +109,21 @@ fn watch(group: Group, events: &Sender<Event>) {
     }
 }
 
-/// What to do with processes that the command leaves behind.
+/// How to treat processes that the command leaves behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
-    /// Those of its group are ended after a moment; those that left it run on.
+    /// End the processes of its group after a moment; those that left the group run on.
     End,
-    /// The guardian keeps the lock until they have ended, in any group.
+    /// Keep the lock until they have ended, in any group.
     WaitFor,
 }
 
-/// Which processes signals are for.
+/// Which processes a signal reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Under {
-    /// The command runs: its group.
+    /// The command runs: signals reach its group.
     Command,
-    /// The command has ended: the processes left in its group, and with [`Rest::WaitFor`] all other children too.
+    /// The command has ended: signals reach the rest of its group, and with [`Rest::WaitFor`] all other children too.
     Rest,
 }
 
@@ -132,12 +134,12 @@ struct Guardian {
     holder: UnixStream,
     ask_ns: u64,
     kill_ns: u64,
-    /// Until it knows instants, the gate is closed and nothing needs to be ended.
+    /// Whether the holder has sent a deadline. Before that the gate is closed, and there is nothing to end.
     armed: bool,
-    /// Whether the group was asked to end. From then on there is no way back.
+    /// Whether the group was asked to end. This cannot be undone.
     asked: bool,
     killed: bool,
-    /// Who had the terminal before the command.
+    /// The group that had the terminal before the command.
     before: Option<Pid>,
 }
 
@@ -148,9 +150,9 @@ impl Guardian {
         Self { group, rest, under, holder, ask_ns, kill_ns, armed: false, asked: false, killed: false, before }
     }
 
-    /// Signals what runs under the lock.
+    /// Signals the processes that run under the lock.
     fn signal(&self, signal: Signal) {
-        // The leader is not waited for while the command runs. Later the system may give the group's number to another group.
+        // The leader is unreaped while the command runs. Later the kernel may reuse the group's number.
         if self.under == Under::Command || self.group.has_child() {
             self.group.signal(signal);
         }
@@ -159,19 +161,19 @@ impl Guardian {
         }
     }
 
-    /// Asks what runs under the lock to end.
+    /// Asks the processes that run under the lock to end.
     fn ask(&self) {
         self.signal(Signal::TERM);
-        // A stopped process hears nothing else.
+        // A stopped process handles SIGTERM only once it continues.
         self.signal(Signal::CONT);
     }
 
     fn report(&mut self, report: Report) {
-        // A holder that is gone need not know.
+        // Fails only if the holder is gone, which needs no report.
         let _ = write!(self.holder, "{report}");
     }
 
-    /// Returns when nothing is left of the group.
+    /// Guards until the command has ended and no process of its group is left.
     fn guard(&mut self, events: &Receiver<Event>) -> Report {
         let end = loop {
             match self.wait(events, LOOK) {
@@ -190,27 +192,28 @@ impl Guardian {
             Rest::End => self.end_the_rest(events),
             Rest::WaitFor => self.wait_for_the_rest(events),
         }
-        // What was left was ended for the lock's sake only if the lock was ending.
+        // Late only if the lock was ending: processes left behind are also ended without that.
         Report::Ended { end, late: late || self.asked }
     }
 
-    /// Waits for what happens first: an order, something about the leader, an instant, or some time.
+    /// Waits for an order, a change of the leader, the next deadline, or `longest`.
     fn wait(&mut self, events: &Receiver<Event>, longest: Duration) -> Option<Leader> {
         let next_ns = if self.asked { self.kill_ns } else { self.ask_ns };
         let left = Duration::from_nanos(next_ns.saturating_sub(now_ns()));
-        // Killed already: there is nothing to wait for but the end. What became due since the last act must be done now.
+        // After SIGKILL only the end is left to wait for. Otherwise a deadline that has passed must be handled at
+        // once.
         let wait = if self.armed && !self.killed { left.min(longest) } else { longest };
         match events.recv_timeout(wait) {
             Ok(Event::Order(order)) => self.obey(order),
             Ok(Event::HolderGone) => {
                 if !self.armed {
-                    // The gate closes by itself: its holder is the same.
+                    // The gate closes by itself, since the same holder controls it.
                     self.armed = true;
                 }
             }
             Ok(Event::Leader(leader)) => return Some(leader),
             Err(RecvTimeoutError::Timeout) => {}
-            // Both threads have said their last word.
+            // Both threads have ended.
             Err(RecvTimeoutError::Disconnected) => std::thread::park_timeout(wait),
         }
         None
@@ -219,7 +222,7 @@ impl Guardian {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Until { ask_ns, kill_ns } => {
-                // Later instants come too late for a group that was asked to end; earlier ones count.
+                // A group that was asked to end gets no later deadline, but an earlier one counts.
                 if !self.asked || kill_ns < self.kill_ns {
                     (self.ask_ns, self.kill_ns) = (ask_ns, kill_ns);
                 }
@@ -233,7 +236,7 @@ impl Guardian {
         }
     }
 
-    /// Does what is due now. The leader is a child that was not waited for, or another member is.
+    /// Asks or kills if a deadline has passed. The group must have an unreaped child: the leader, or another member.
     fn act(&mut self) {
         if !self.armed {
             return;
@@ -250,8 +253,8 @@ impl Guardian {
         }
     }
 
-    /// Nothing of the group runs without the lock: what the command left behind may end by itself for a moment (say, a
-    /// `tee` behind a shell), and is ended then.
+    /// Ends the rest of the group, since nothing may run without the lock. Processes that the command left behind
+    /// (say, a `tee` behind a shell) first have a moment to end on their own.
     fn end_the_rest(&mut self, events: &Receiver<Event>) {
         let ended_ns = now_ns();
         let mut asked = false;
@@ -269,8 +272,8 @@ impl Guardian {
         }
     }
 
-    /// Waits under the lock until all that the command left behind has ended by itself, or the lock ends it. A process whose
-    /// parent has ended is a child of this one then (Linux), so without children nothing is left.
+    /// Keeps the lock until all processes that the command left behind have ended, or until the lock's end ends them.
+    /// A process whose parent has ended becomes a child of the guardian (Linux), so without children nothing is left.
     fn wait_for_the_rest(&mut self, events: &Receiver<Event>) {
         while !family::reap() {
             self.act();

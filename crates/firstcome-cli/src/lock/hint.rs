@@ -1,4 +1,4 @@
-//! What a newcomer forgets: the `--` between the name of the lock and the command.
+//! Suggests the missing `--` between the name of a lock and the command.
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -19,7 +19,7 @@ fn tip(error: &Error, arguments: &[OsString]) -> Option<String> {
     if !is_lock || error.kind() != ErrorKind::UnknownArgument || stray.starts_with('-') {
         return None;
     }
-    // The name of the lock comes first, and may be that of the command.
+    // The first match is the lock's name, which may equal the command's.
     let mut at = arguments.iter().enumerate().filter(|(_, argument)| *argument == stray).map(|(at, _)| at);
     let first = at.next()?;
     let (before, command) = arguments.split_at(at.next().unwrap_or(first));

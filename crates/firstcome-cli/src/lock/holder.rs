@@ -1,4 +1,4 @@
-//! The process that has the lock: asks for it, renews it, tells the guardian until when, passes signals on.
+//! The holder acquires and renews the lock, sends deadlines to the guardian, and forwards signals.
 
 use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::messages::{self, Order, Report};
@@ -24,25 +24,26 @@ use tokio::io::{AsyncBufReadExt, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{interval, sleep, timeout};
 
-/// How long the store may take with what is only courtesy: giving back, saying who has the lock.
+/// The longest time for optional calls to the store: releasing, and reading the holder's name.
 const COURTESY: Duration = Duration::from_secs(2);
-/// How long servers may take that are slower than those that decided: twice the time of a node.
+/// How long to wait for quorum servers that are slower than the majority: twice the timeout of one server.
 const REST: Duration = Duration::from_millis(100);
-/// Guardian and gate take a few milliseconds to start.
+/// The longest time for guardian and gate to start. They usually take a few milliseconds.
 const START: Duration = Duration::from_secs(30);
-/// Between two looks at a group that is being ended.
+/// The pause between two checks of a group that is being killed.
 const LOOK: Duration = Duration::from_millis(5);
-/// A guardian that has not ended the group so long after the lock was lost is not relied on any more.
+/// If the guardian has not ended the group so long after the lock was lost, the holder ends it.
 const LOST_NS: u64 = 100 * MS_NS;
-/// A keeper that has not killed the command so long after it was told to is not relied on either.
+/// If the keeper has not killed the command so long after it was told to, the holder kills it.
 const KEEPER_NS: u64 = 500 * MS_NS;
 
-/// This program again, as another of its parts. It may have been replaced on disk since it was started.
+/// Builds a command that runs this program again, in another role. The file on disk may have been replaced since the
+/// start.
 pub(super) fn program(part: &str, args: &GateArgs) -> Command {
     let running = Path::new("/proc/self/exe");
     let path = if running.exists() { running.to_owned() } else { std::env::current_exe().unwrap_or_default() };
     let mut program = Command::new(path);
-    // An operator who kills by name all that begins with that of the program leaves the keeper, which ends the command then.
+    // The keeper has a name of its own, so that `pkill firstcome` spares it. It then ends the command.
     program.arg0(if part == "lock-keeper" { part } else { "firstcome" }).arg(part);
     if let Some(parent) = args.parent {
         program.arg("--parent").arg(parent.to_string());
@@ -54,7 +55,7 @@ pub(super) fn program(part: &str, args: &GateArgs) -> Command {
     program
 }
 
-/// Keeper, guardian and gate.
+/// The processes around the command: keeper, guardian and gate.
 struct Guarded {
     keeper: Child,
     lifeline: Option<UnixStream>,
@@ -77,11 +78,11 @@ fn prepare(args: &GateArgs) -> anyhow::Result<Guarded> {
 
 /// Runs the command under the lock.
 pub(super) fn run(plan: &Plan, args: &GateArgs) -> Result<ExitCode, Failure> {
-    // Before signals are listened to: what is ignored here is ignored there.
+    // Before this process listens to signals: its children inherit the signals that it was started to ignore.
     let guarded = prepare(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(hold(plan, guarded));
-    // What is under way may hang in a name service; no process waits for it.
+    // A call that is under way may hang in name resolution; do not wait for it.
     runtime.shutdown_background();
     outcome
 }
@@ -108,7 +109,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    // The store granted it before: counted from now it is held no shorter.
+    // The store granted the lock earlier, so counting `min_hold` from now never shortens it.
     let held = Stopwatch::start();
     let outcome = Holder::new(plan, guarded, &guard)?.guard_command(plan, &guard, &mut signals).await;
     if outcome.is_ok() {
@@ -116,12 +117,13 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         keep(&plan.name, &guard, left, &mut signals).await;
     }
     let released = timeout(COURTESY, guard.release()).await;
-    // A majority has heard it; the others might keep the next one out, should one of those be gone by then.
+    // A majority has processed the release. A server that has not could keep the next holder out if one of the
+    // majority fails.
     let _ = timeout(REST, locks.withdraw()).await;
     let end = outcome?;
     match released {
         Ok(Ok(())) => {}
-        // Another process may have had it while the command was still at work.
+        // Another process may have had the lock while the command was still running.
         Ok(Err(LockError::Lost)) => return Err(failure(&plan.name, LockError::Lost)),
         Ok(Err(error)) => say(&format!("lock {}: not given back, it ends with its lease: {error}", plan.name)),
         Err(_) => say(&format!("lock {}: not given back, it ends with its lease: no answer", plan.name)),
@@ -129,7 +131,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(end))
 }
 
-/// Keeps the lock for so long after the command has ended, unless it is lost or a signal asks this process to end.
+/// Keeps the lock for `left` after the command has ended, unless it is lost or a signal asks this process to end.
 async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signals) {
     if left.is_zero() {
         return;
@@ -141,15 +143,15 @@ async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signal
     }
     tokio::select! {
         () = sleep(left) => {}
-        // The release that follows reports it.
+        // The release that follows reports the loss.
         () = guard.lost() => {}
         _ = signals.next_end() => {}
     }
 }
 
-/// Waits until the store has heard that no process waits here any more.
+/// Waits until the store knows that this process waits no more.
 async fn withdraw(locks: &Store) {
-    // A store that does not answer passes this waiter over all the same, a little later.
+    // A store that does not answer skips this waiter anyway, a little later.
     let _ = timeout(COURTESY, locks.withdraw()).await;
 }
 
@@ -161,20 +163,21 @@ async fn not_obtained(locks: &Store, plan: &Plan, error: LockError) -> Failure {
     }
 }
 
-/// When the guardian acts, in ns of the clock of all processes.
+/// When guardian, keeper and holder act, in ns of [`now_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Instants {
     ask_ns: u64,
     kill_ns: u64,
-    /// When holder and keeper act, should the guardian not have; one of them may be stopped.
+    /// When holder and keeper act if the guardian has not: either of them may be stopped.
     own_ns: u64,
-    /// Until then the holder lets the keeper act.
+    /// Until then the holder waits for the keeper.
     last_ns: u64,
 }
 
 impl Instants {
-    /// For a hold of this lease that ends at the deadline. The command is asked to end a quarter of the lease before, at
-    /// most 2 s, and killed a tenth before, 10 to 250 ms: if not by the guardian, by holder and keeper a twentieth before.
+    /// Computes the instants for a lease that ends at the deadline. The guardian asks the command to end a quarter of
+    /// the lease earlier (at most 2 s), and kills it a tenth earlier (10 to 250 ms). If it does not, holder and keeper
+    /// kill the command a twentieth of the lease earlier.
     fn before(deadline_ns: u64, lease_ms: u64) -> Self {
         let ask = (lease_ms / 4).min(2_000) * MS_NS;
         let kill = (lease_ms / 10).clamp(10, 250) * MS_NS;
@@ -183,7 +186,7 @@ impl Instants {
     }
 }
 
-/// Turns the deadlines of a guard into instants of a clock that goes on while the machine sleeps.
+/// Translates the deadlines of a guard to a clock that goes on while the machine sleeps.
 struct Deadlines {
     lease_ms: u64,
     told: Option<Instant>,
@@ -198,15 +201,15 @@ impl Deadlines {
         Self { lease_ms, told: None, watch: Stopwatch::start(), started_ns: now_ns(), slept_ns: 0 }
     }
 
-    /// The instants that follow from a deadline that was not told yet.
+    /// Returns the instants of the guard's deadline, if it has changed since the last call.
     fn next(&mut self, guard: &HeldLock) -> Option<Instants> {
         let deadline = guard.deadline();
         if self.told == Some(deadline) || guard.is_lost() {
             return None;
         }
         self.told = Some(deadline);
-        // How long the machine slept since the start. A deadline counts from a call that may have been sent before it last
-        // slept, by a clock that stands still then.
+        // How long the machine has slept since the start. A deadline counts from a call that may have been sent before
+        // the last sleep, on a clock that stops while the machine sleeps.
         let awake_ns = u64::try_from(self.watch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let slept_ns = now_ns().saturating_sub(self.started_ns).saturating_sub(awake_ns);
         let left_ns = u64::try_from(guard.remaining().as_nanos()).unwrap_or(u64::MAX);
@@ -218,7 +221,7 @@ impl Deadlines {
 
 /// One command under one lock.
 struct Holder {
-    /// Where there is no keeper, the guardian.
+    /// The guardian on systems without a keeper.
     keeper: Child,
     lifeline: Option<UnixStream>,
     reports: Lines<tokio::io::BufReader<OwnedReadHalf>>,
@@ -227,7 +230,7 @@ struct Holder {
     group: Group,
     deadlines: Deadlines,
     instants: Instants,
-    /// If the command may have the terminal; and whether it has.
+    /// The terminal, if the command may have it; `given` says whether it has.
     terminal: Option<Terminal>,
     given: bool,
 }
@@ -240,14 +243,14 @@ impl Holder {
         let mut deadlines = Deadlines::new(plan.lease);
         let nothing = Instants { ask_ns: 0, kill_ns: 0, own_ns: 0, last_ns: 0 };
         let instants = deadlines.next(guard).unwrap_or(nothing);
-        // A pipeline's other members may want the terminal too.
+        // Other processes of a pipeline may want the terminal too.
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let terminal = interactive.then(Terminal::open).flatten();
         let gate = Some(gate);
         Ok(Self { keeper, lifeline, reports, orders, gate, group, deadlines, instants, terminal, given: false })
     }
 
-    /// Tells the guardian; never waits. False if it does not listen.
+    /// Sends an order to the guardian without waiting. Returns false if the guardian does not read.
     fn order(&self, order: Order) -> bool {
         let line = order.to_string();
         self.orders.try_write(line.as_bytes()).is_ok_and(|written| written == line.len())
@@ -255,7 +258,7 @@ impl Holder {
 
     fn tell_keeper(&self, last_ns: u64) {
         if let Some(mut lifeline) = self.lifeline.as_ref() {
-            // A keeper that does not hear acts by what it heard before, or is gone: the guardian counts.
+            // A keeper that does not read keeps its last deadline, or is gone: then the guardian alone guards.
             let _ = write!(lifeline, "{}", Order::Until { ask_ns: last_ns, kill_ns: last_ns });
         }
     }
@@ -269,15 +272,15 @@ impl Holder {
         self.reports.next_line().await.ok().flatten().and_then(|line| line.parse().ok())
     }
 
-    /// Runs the command to its end; its exit code.
+    /// Runs the command to its end, and returns its exit code.
     async fn guard_command(mut self, plan: &Plan, guard: &HeldLock, signals: &mut Signals) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
-        // A grant to a process that waited lasts a moment only until it is confirmed.
+        // A grant to a waiter is short until the waiter confirms it by a renewal.
         if guard.remaining() < plan.lease / 2 {
             guard.renew(plan.lease).await.map_err(|error| failure(&plan.name, error))?;
             self.instants = self.deadlines.next(guard).unwrap_or(self.instants);
         }
-        // The runtime must have seen once that the socket takes something: else trying to write fails.
+        // `try_write` fails until the runtime has seen once that the socket is writable.
         let armed = timeout(guard.remaining(), self.orders.writable()).await.is_ok()
             && self.arm()
             && timeout(guard.remaining(), self.report()).await == Ok(Some(Report::Armed));
@@ -366,38 +369,39 @@ impl Holder {
         listens
     }
 
-    /// The command was stopped from its terminal: the shell that started this waits for the terminal.
+    /// Stops this process with the command, which was stopped from its terminal: the shell that started this waits for
+    /// the terminal.
     fn stop_too(&self) {
         if self.given {
             say("stopped with the command; what is stopped does not keep a lock for longer than its lease");
-            // It fails only if there is no such signal.
+            // Fails only if the signal does not exist.
             let _ = rustix::process::kill_current_process_group(Signal::STOP);
         }
     }
 
-    /// Kills what is left of the command without the guardian: by the keeper, which goes on if this process is killed meanwhile, and what that
-    /// leaves by itself.
+    /// Kills the rest of the command without the guardian. The keeper kills first, since it goes on if this process is
+    /// killed meanwhile; this process kills what is left.
     async fn end_by_itself(&mut self) {
         self.tell_keeper(0);
         let until_ns = self.instants.last_ns.min(now_ns() + KEEPER_NS);
         while self.lifeline.is_some() && now_ns() < until_ns && matches!(self.keeper.try_wait(), Ok(None)) {
             sleep(LOOK).await;
         }
-        // It may be stopped, or gone. All that is left are children of this process then, by and by.
+        // The keeper may be stopped, or gone. Without it, the remaining processes become children of this process.
         let _ = self.keeper.kill();
         let _ = self.keeper.wait();
         if !cfg!(target_os = "linux") {
-            // Orphans are children of another process there, so this is all that can be done.
+            // On other systems orphans become children of init, so this can signal only the group.
             self.group.signal(Signal::KILL);
         }
-        // What may not be killed (`sudo`) is waited for if it is in the group.
+        // Waits for a process that it may not kill (`sudo`), if that is in the group.
         while !(family::end() && self.group.reap()) {
             sleep(LOOK).await;
         }
     }
 }
 
-/// Why the holder looks no further.
+/// Why the holder stops watching.
 enum Watched {
     Ended { end: End, late: bool },
     GuardianGone,

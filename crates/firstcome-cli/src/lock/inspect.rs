@@ -1,6 +1,6 @@
-//! `firstcome locks`: shows who holds locks, and takes one away.
+//! `firstcome locks`: shows who holds locks, and takes a lock away.
 //!
-//! A command of its own beside `firstcome lock`, whose first argument is the name of a lock: a lock may be called `list`.
+//! A separate command, since the first argument of `firstcome lock` is a name, and a lock may be called `list`.
 
 use super::{place, store};
 use crate::failure::{Failure, Outcome};
@@ -32,7 +32,7 @@ pub(crate) enum LocksCommand {
     Release(ReleaseArgs),
 }
 
-/// Where to look.
+/// The store to inspect.
 #[derive(Args)]
 struct Where {
     /// Where the locks are: a directory or redis://… [default: the directory of the user, as for `firstcome lock`]
@@ -72,7 +72,7 @@ pub(crate) struct ReleaseArgs {
     fence: Option<u64>,
 }
 
-/// A store that can be looked at.
+/// A store that `firstcome locks` can inspect.
 enum InspectedStore {
     Directory(PathBuf),
     Redis(Box<RedisLocks>),
@@ -127,7 +127,7 @@ impl InspectedStore {
         }
     }
 
-    /// Ends the hold of a request. Whether it still had the lock.
+    /// Ends the hold of a request. Returns whether it still had the lock.
     async fn release(&self, lock: &HeldLockView) -> Result<Released, Failure> {
         // The holder may have sent its request twice: a copy that arrives later must not get the lock again.
         let step = Step::Release { name: lock.name.clone(), request: lock.request, copies: Copies::Several };
@@ -149,7 +149,7 @@ fn unanswered(error: &StoreError) -> Failure {
     Failure::Unreachable(anyhow!("the store of locks: {error}"))
 }
 
-/// Shows or takes away, as the call says.
+/// Runs a subcommand of `firstcome locks`.
 pub(crate) fn look(command: &LocksCommand) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -202,7 +202,7 @@ async fn release(args: &ReleaseArgs) -> Outcome {
     }
     match place.release(&lock).await? {
         Released::Released => {}
-        // Between the look and the release.
+        // The hold ended between the read and the release.
         _ => return refused(format!("the hold with the fence {} has just ended", lock.fence)),
     }
     if wants_table(args.lock.place.json) {

@@ -1,16 +1,17 @@
-//! The process that is left when holder and guardian are killed at once.
+//! The keeper kills the command when holder and guardian are killed at once.
 //!
-//! It stands between them: a child of the holder, the parent of the guardian, and a reaper of orphans. So all processes of
-//! the command become its children when the guardian dies. It kills them then, in any group or session they are. It
-//! does the same when the lease is about to end and neither guardian nor holder has acted: both may be stopped.
+//! It is a child of the holder, the parent of the guardian, and a subreaper. So all processes of the command become
+//! its children when the guardian dies. It then kills them, in any group or session. It does the same when the lease
+//! is about to end and neither guardian nor holder has acted: both may be stopped.
 //!
-//! It is in a group of its own, ignores signals that ask a process to end, and its line in the list of processes does not
-//! begin as theirs do: what is sent to them by name does not reach it.
+//! It has a process group of its own, and ignores signals that ask a process to end. Its command line begins
+//! differently, so that a kill by name misses it.
 //!
 //! # Limits
 //! - Linux only. Elsewhere the holder starts the guardian itself, and if both are killed at once, the command runs on.
-//! - If it is killed together with both, the system kills the command alone: see [`super::family::die_with`].
-//! - What runs as another user (`sudo`) can be killed by that user alone.
+//! - If all three processes are killed at once, the kernel kills only the command itself: see
+//!   [`super::family::die_with`].
+//! - Only the same user can kill a process that runs as another user (`sudo`).
 
 use super::family;
 use super::group::{adopt_orphans, now_ns};
@@ -30,13 +31,13 @@ use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-/// How long it sleeps at most. A sleep stands still while the machine sleeps; the clock does not.
+/// The longest sleep. A sleep pauses while the machine sleeps; the clock does not.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two looks at processes that are being killed.
+/// The pause between two checks of processes that are being killed.
 const LOOK_AT_END: Duration = Duration::from_millis(2);
 
-/// Starts the guardian with its sockets, under a keeper where there is one: the child, and a socket whose end tells the keeper that this process has
-/// ended.
+/// Starts the guardian with its sockets, under a keeper if the system supports one. Returns the child, and a socket.
+/// When that socket closes, the keeper knows that this process has ended.
 pub(super) fn start(args: &GateArgs, control: OwnedFd, gate: OwnedFd) -> anyhow::Result<(Child, Option<UnixStream>)> {
     if !cfg!(target_os = "linux") {
         return Ok((start_guardian(args, control, gate)?, None));
@@ -59,16 +60,16 @@ fn start_guardian(args: &GateArgs, control: OwnedFd, gate: OwnedFd) -> anyhow::R
 }
 
 enum Event {
-    /// The guardian has ended; whether as it ends when nothing is left of the command.
+    /// The guardian has ended. `well` says whether it ended normally, after the command.
     Ended { well: bool },
-    /// The last instant has come that the holder told, and the guardian is still there.
+    /// The last deadline that the holder sent has passed, and the guardian has not ended.
     Due,
 }
 
-/// Keeps one command, and stays until its guardian has ended.
+/// Keeps one command. Returns when its guardian has ended.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     adopt_orphans().context("cannot take care of orphans")?;
-    // Caught, not ignored, as the guardian does it.
+    // Caught, not ignored, as in the guardian: the command would inherit an ignored signal.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = messages::socket_of_input()?;
@@ -89,7 +90,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until the guardian has ended, which is left unreaped.
+/// Waits until the guardian has ended, and leaves it unreaped. Returns whether it ended normally.
 fn ends_well(guardian: Pid) -> bool {
     loop {
         match waitid(WaitId::Pid(guardian), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
@@ -100,7 +101,8 @@ fn ends_well(guardian: Pid) -> bool {
     }
 }
 
-/// Hears the last instant from the holder, and says when it has come. When the holder is gone no later one comes.
+/// Reads deadlines from the holder, and sends an event when the last one has passed. A holder that is gone sends no
+/// more.
 fn hear(holder: UnixStream, events: &Sender<Event>) {
     let mut last_ns = None;
     let mut is_there = true;
@@ -110,7 +112,7 @@ fn hear(holder: UnixStream, events: &Sender<Event>) {
         let left_ns = last_ns.map_or(u64::MAX, |last_ns: u64| last_ns.saturating_sub(now_ns()));
         let wait = LOOK.min(Duration::from_nanos(left_ns)).max(Duration::from_millis(1));
         if is_there {
-            // What was told before is read before the instant counts: this process may have been stopped meanwhile.
+            // Reads all pending lines before it checks the deadline: this process may have been stopped meanwhile.
             let heard = lines.get_ref().set_read_timeout(Some(wait)).and_then(|()| lines.read_until(b'\n', &mut line));
             match heard {
                 Ok(1..) => {
@@ -129,7 +131,7 @@ fn hear(holder: UnixStream, events: &Sender<Event>) {
             std::thread::park_timeout(wait);
         }
         if last_ns.is_some_and(|last_ns| last_ns <= now_ns()) {
-            // If the guardian has ended, no process listens.
+            // Fails only if the guardian has ended and this process no longer receives events.
             let _ = events.send(Event::Due);
             return;
         }

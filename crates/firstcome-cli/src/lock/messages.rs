@@ -1,4 +1,4 @@
-//! What the holder, the guardian and the gate say to each other over their sockets: lines, and open files.
+//! The messages between the holder, the guardian and the gate over their sockets: lines, and open files.
 
 use super::group::{End, Group};
 use anyhow::{Context, anyhow, bail};
@@ -15,30 +15,30 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The name of a lock and a fence fit in.
+/// Enough for the name of a lock and a fence.
 const GO_BYTES_MAX: usize = 256;
 
-/// What the holder tells the guardian.
+/// A message of the holder to the guardian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// Ask the group to end at the one instant, kill it at the other; ns of [`super::group::now_ns`].
+    /// Ask the group to end at `ask_ns`, kill it at `kill_ns`; ns of [`super::group::now_ns`].
     Until { ask_ns: u64, kill_ns: u64 },
     /// Signal the group.
     Signal(Signal),
-    /// The group has the terminal, and this one had it before.
+    /// The command's group has the terminal, and this group had it before.
     Terminal(Pid),
 }
 
-/// What the guardian tells the holder.
+/// A message of the guardian to the holder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Report {
-    /// The gate stands, in this group.
+    /// The gate has started, in this group.
     Ready(Group),
-    /// It knows until when.
+    /// The guardian has received a deadline.
     Armed,
-    /// The command was stopped, to be continued.
+    /// The command was stopped (SIGSTOP or Ctrl-Z).
     Stopped,
-    /// Nothing is left of the group. `late`: it was ended because of the lock.
+    /// No process of the group is left. `late`: it was ended because the lock was ending.
     Ended { end: End, late: bool },
 }
 
@@ -111,7 +111,7 @@ pub(super) fn send_with_files(socket: &UnixStream, bytes: &[u8], files: [Borrowe
     if sent == bytes.len() { Ok(()) } else { Err(anyhow!("half a message was sent")) }
 }
 
-/// Takes what [`send_with_files`] sent; `None` if the other side is gone.
+/// Receives a message of [`send_with_files`]; `None` if the other side is gone.
 pub(super) fn receive_with_files(socket: &UnixStream) -> anyhow::Result<Option<(Vec<u8>, [OwnedFd; 2])>> {
     let mut bytes = [0; GO_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(2))];
@@ -127,14 +127,14 @@ pub(super) fn receive_with_files(socket: &UnixStream) -> anyhow::Result<Option<(
         }
     }
     for file in &files {
-        // For whom they are is said when a process is started.
+        // Not inherited: the spawn of a process names the files that it gets.
         fcntl_setfd(file, FdFlags::CLOEXEC)?;
     }
     let files = files.try_into().map_err(|_| anyhow!("two files were expected"))?;
     Ok(Some((bytes[..received].to_vec(), files)))
 }
 
-/// The socket that this process was given as standard input.
+/// Returns the socket that this process was given as standard input.
 pub(super) fn socket_of_input() -> anyhow::Result<UnixStream> {
     let socket = std::io::stdin().as_fd().try_clone_to_owned().context("no standard input")?;
     Ok(UnixStream::from(socket))

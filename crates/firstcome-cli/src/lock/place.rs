@@ -1,8 +1,8 @@
-//! The directory in which `firstcome lock` finds its locks.
+//! Finds and checks the directory in which `firstcome lock` keeps its locks.
 //!
-//! Two commands exclude each other only if they use the same store. So the default place does not depend on the working
-//! directory: a job of cron and a shell find the same locks. And a directory that the caller names must exist: a misspelt
-//! one would be a store of its own, and a lock in it would exclude no process.
+//! Two commands exclude each other only if they use the same store. So the default directory does not depend on the
+//! working directory: a cron job and a shell find the same locks. And a directory that the caller names must exist: a
+//! misspelt path would be a separate store, and a lock in it would exclude no other process.
 
 use crate::failure::Failure;
 use crate::settings::check_parent;
@@ -11,37 +11,38 @@ use firstcome::Fault;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where the administrator's locks are: `/var/lib` holds the state of programs of the whole machine.
+/// The directory for root: `/var/lib` holds machine-wide state of programs.
 const OF_ROOT: &str = "/var/lib/firstcome/locks";
-/// The same below the directory of a user's state.
+/// The directory for other users, below their state directory.
 const OF_USER: &str = "firstcome/locks";
 
-/// What to do about a store that was named and is not there.
+/// Whether to create a named store that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Absent {
     Refuse,
     Create,
 }
 
-/// Who runs the program.
+/// The kind of user that runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum User {
     Root,
     Other,
 }
 
-/// The directory of locks of the user who runs this program.
+/// Returns the lock directory of the user that runs this program.
 pub(super) fn default_directory() -> anyhow::Result<PathBuf> {
     let user = if rustix::process::geteuid().is_root() { User::Root } else { User::Other };
-    // These are directories of the system, not settings of this program.
+    // These variables name directories of the system; they are not settings of this program.
     let directory = |name| std::env::var_os(name).map(PathBuf::from);
     directory_of(user, directory("XDG_STATE_HOME"), directory("HOME"))
 }
 
-/// Locks are state in the sense of the XDG base directory specification: they outlive a process, and a copy of them on another
-/// machine means nothing. The runtime directory would not do: it goes when the user logs out, and jobs of cron run on.
+/// Returns the lock directory. Locks are state in the sense of the XDG base directory specification: they outlive a
+/// process, and a copy on another machine is meaningless. The runtime directory is unsuitable: it is removed when the
+/// user logs out, while cron jobs run on.
 ///
-/// The specification says that a relative path is invalid and ignored.
+/// Ignores a relative path, as the specification demands.
 fn directory_of(user: User, state: Option<PathBuf>, home: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     if user == User::Root {
         return Ok(PathBuf::from(OF_ROOT));
@@ -52,7 +53,7 @@ fn directory_of(user: User, state: Option<PathBuf>, home: Option<PathBuf>) -> an
     state.map(|state| state.join(OF_USER)).ok_or_else(|| anyhow!(says))
 }
 
-/// Whether a directory that the caller named is there.
+/// Whether a directory that the caller named exists.
 fn is_there(store: &Path) -> anyhow::Result<bool> {
     let shown = store.display();
     match std::fs::metadata(store) {
@@ -63,7 +64,7 @@ fn is_there(store: &Path) -> anyhow::Result<bool> {
     }
 }
 
-/// Checks a directory that the caller named. Makes nothing: the store makes the directory when it is opened.
+/// Checks a directory that the caller named. Creates nothing: opening the store creates the directory.
 pub(super) fn check(store: &Path, absent: Absent) -> anyhow::Result<()> {
     if is_there(store)? {
         return Ok(());
@@ -78,13 +79,13 @@ pub(super) fn check(store: &Path, absent: Absent) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for a command that only looks, and makes no store.
+/// Checks that a named directory exists, for a command that only reads.
 pub(super) fn check_there(store: &Path) -> anyhow::Result<()> {
     ensure!(is_there(store)?, "there is no store {}; check --store", store.display());
     Ok(())
 }
 
-/// The failure of a store that does not open. One that could not be made is a wrong place.
+/// Translates the failure to open a store. If the directory could not be created, its path is wrong.
 pub(super) fn not_opened(store: &Path, fault: Fault) -> Failure {
     if store.is_dir() {
         return Failure::Store(fault);

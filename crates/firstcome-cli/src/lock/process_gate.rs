@@ -1,8 +1,8 @@
-//! The process that becomes the command, once the holder says so.
+//! The gate waits for the holder, and then becomes the command.
 //!
-//! It leads the command's group before the first instruction of the command runs, so guardian, holder and terminal can be
-//! made ready. Without a word of the holder it never becomes the command. The system kills it, and the command that it has
-//! become, when the guardian dies.
+//! It leads the command's group before the first instruction of the command runs, so that guardian, holder and
+//! terminal can be prepared. Without a message of the holder it never becomes the command. When the guardian dies, the
+//! kernel kills the gate, or the command that it has become.
 
 use super::{family, messages};
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-/// As a shell ends when a command is not there, or cannot be run.
+/// The exit codes of a shell when a command does not exist, or cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUNNABLE: u8 = 126;
 
@@ -30,7 +30,7 @@ pub(crate) struct GateArgs {
     pub(super) command: Vec<OsString>,
 }
 
-/// Waits for the holder's word, and becomes the command.
+/// Waits for the holder's message, and becomes the command.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let guardian = args.parent.and_then(Pid::from_raw).context("no parent was named")?;
     if !family::die_with(guardian).context("cannot be made to end with the guardian")? {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
     let (name, fence) = words.rsplit_once(' ').ok_or_else(|| anyhow!("not a name and a fence"))?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err(anyhow!("no command").into()) };
     let mut command = Command::new(program);
-    // One that was inherited is of another lock.
+    // An inherited fence belongs to another lock.
     command.args(arguments).env("FIRSTCOME_LOCK", name).env_remove("FIRSTCOME_FENCE");
     if !fence.is_empty() {
         command.env("FIRSTCOME_FENCE", fence);

@@ -1,20 +1,21 @@
-//! The signals that the holder passes on.
+//! The signals that the holder forwards.
 
 use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Those that end a process unless it says otherwise, then those of job control.
+/// Signals that end a process by default, then signals of job control.
 const SIGNALS: [Signal; 8] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::TSTP, Signal::CONT];
 
-/// Signals to this process, in the order in which they came.
+/// Signals to this process, in order of arrival.
 pub(super) struct Signals {
     came: UnboundedReceiver<Signal>,
 }
 
 impl Signals {
-    /// From now on they do not end this process. Those that it was started to ignore (`nohup`, `&` in a script) stay so.
+    /// Catches the signals, which then do not end this process. Signals that it was started to ignore (`nohup`, `&` in
+    /// a script) stay ignored.
     pub(super) fn listen() -> std::io::Result<Self> {
         let (sender, came) = unbounded_channel();
         let ignored = ignored();
@@ -30,7 +31,7 @@ impl Signals {
         Ok(Self { came })
     }
 
-    /// The next one.
+    /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Signal {
         match self.came.recv().await {
             Some(signal) => signal,
@@ -39,7 +40,7 @@ impl Signals {
         }
     }
 
-    /// The next one that ends this process while it has no command.
+    /// Waits for the next signal that ends this process while it has no command.
     pub(super) async fn next_end(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -51,13 +52,13 @@ impl Signals {
     }
 }
 
-/// Does what the signal would have done that was caught.
+/// Stops this process, as the caught signal would have done.
 pub(super) fn stop_this_process() {
-    // It fails only if there is no such signal.
+    // Fails only if the signal does not exist.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }
 
-/// The signals that are ignored, one bit each; none where the system does not tell.
+/// Returns the ignored signals, one bit each; none where `/proc` is not readable.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

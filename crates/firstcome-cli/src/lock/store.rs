@@ -1,4 +1,4 @@
-//! Where the locks are, and what is held there: the same for the caller of a command, in each kind of store.
+//! A uniform interface to the locks of every kind of store.
 
 use super::place::{self, Absent};
 use super::{Layout, Plan};
@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 const ON_REDIS_ONLY: &str = "others keep locks of this layout on Redis only; write redis://…";
 #[cfg(feature = "etcd")]
 const ETCD: &str = "etcd://";
-/// etcd counts leases in whole seconds, and lets one live that a change of its leader takes as long as.
+/// The shortest lease on etcd. It counts leases in whole seconds, and grants none that is shorter than a change of its
+/// leader takes.
 #[cfg(feature = "etcd")]
 const ETCD_LEASE_MIN: Duration = Duration::from_secs(2);
 
-/// The stores that a process named: several make a quorum. In one text, as settings have them, addresses of servers may stand
-/// one after the other.
+/// Splits the stores that the caller named; several make a quorum. One text may hold several addresses, separated by
+/// spaces, as in the settings.
 pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     let is_list = |text: &String| {
         1 < text.split_ascii_whitespace().count() && text.split_ascii_whitespace().all(|part| part.contains("://"))
@@ -33,7 +34,7 @@ pub(super) fn named(stores: Vec<String>) -> Vec<String> {
     stores.into_iter().flat_map(split).collect()
 }
 
-/// The store: the given one, which must be there, or the default directory.
+/// Returns the given store, which must exist, or the default directory.
 pub(super) fn chosen(
     given: Vec<String>,
     layout: Layout,
@@ -58,7 +59,7 @@ fn is_directory(store: &str) -> bool {
     !store.contains("://")
 }
 
-/// Whether these can be a store at all, with locks kept so and for so long.
+/// Checks that these stores support the layout and the lease.
 fn check(stores: &[String], layout: Layout, lease: Duration) -> anyhow::Result<()> {
     for store in stores {
         match store.split_once("://") {
@@ -98,7 +99,7 @@ fn check_etcd(_lease: Duration) -> anyhow::Result<()> {
     bail!("this program was built without etcd; build it with --features etcd")
 }
 
-/// Locks of some kind.
+/// An open store of locks.
 pub(super) enum Store {
     Native(Locks),
     Quorum(QuorumLocks),
@@ -108,7 +109,7 @@ pub(super) enum Store {
     Etcd(EtcdLocks),
 }
 
-/// A lock of some kind that is held. It is renewed as long as this lives.
+/// A held lock. It is renewed as long as this value lives.
 pub(super) enum HeldLock {
     Native(Guard),
     Quorum(QuorumGuard),
@@ -118,7 +119,7 @@ pub(super) enum HeldLock {
     Etcd(EtcdGuard),
 }
 
-/// The same with every kind of guard.
+/// Calls the same method on every kind of guard.
 macro_rules! each {
     ($held:expr, $guard:ident => $what:expr) => {
         match $held {
@@ -132,7 +133,7 @@ macro_rules! each {
     };
 }
 
-/// What a store that does not open comes to.
+/// Translates the error of a store that does not open to an exit code.
 pub(super) fn failure(error: OpenError) -> Failure {
     match error {
         OpenError::Address { .. } | OpenError::Quorum { .. } => Failure::Usage(error.into()),
@@ -140,7 +141,7 @@ pub(super) fn failure(error: OpenError) -> Failure {
         | OpenError::NotRedis { .. }
         | OpenError::Denied { .. }
         | OpenError::NotReady { .. } => Failure::Unreachable(error.into()),
-        // There, and not fit.
+        // The server exists, but is unsuitable.
         _ => Failure::Refused(error.into()),
     }
 }
@@ -185,20 +186,20 @@ impl Store {
         }
     }
 
-    /// Resolves when the store has heard that no process of this process waits here any more, or holds anything.
+    /// Waits until the store knows that this process waits for no lock and holds none.
     pub(super) async fn withdraw(&self) {
         match self {
             Self::Native(locks) => locks.quiet().await,
             Self::Quorum(locks) => locks.quiet().await,
             Self::SingleKey(locks) => locks.quiet().await,
             Self::Redisson(locks) => locks.quiet().await,
-            // Its lease has nothing else on it.
+            // Closing revokes the lease, which covers this lock only.
             #[cfg(feature = "etcd")]
             Self::Etcd(locks) => drop(locks.close().await),
         }
     }
 
-    /// Who has a lock, where the store can tell.
+    /// Returns the holder's name, if the store records it.
     pub(super) async fn holder(&self, plan: &Plan) -> Option<String> {
         match self {
             Self::Native(locks) => {
@@ -221,14 +222,14 @@ async fn open_etcd(url: &str, lease: Duration) -> Result<Store, Failure> {
     let mut options = etcd::EtcdOptions::default();
     options.lease = lease;
     EtcdLocks::open_with(url, options).await.map(Store::Etcd).map_err(|error| match error {
-        // An address that is none, rights that are missing: its words say which.
+        // An invalid address, or missing rights: the error says which.
         etcd::EtcdError::Broken { .. } => Failure::Usage(error.into()),
         _ => Failure::Unreachable(error.into()),
     })
 }
 
 impl HeldLock {
-    /// Until when it is certainly held.
+    /// Returns the instant until which the lock is certainly held.
     pub(super) fn deadline(&self) -> Instant {
         each!(self, guard => guard.deadline())
     }
@@ -241,7 +242,7 @@ impl HeldLock {
         self.remaining().is_zero()
     }
 
-    /// Resolves when it is lost.
+    /// Waits until the lock is lost.
     pub(super) fn lost(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         each!(self, guard => Box::pin(guard.lost()))
     }
@@ -252,7 +253,7 @@ impl HeldLock {
             Self::Quorum(guard) => guard.renew(lease).await,
             Self::SingleKey(guard) => guard.renew(lease).await,
             Self::Redisson(guard) => guard.renew(lease).await,
-            // The lease is that with which it was opened.
+            // The lease was set when the store was opened.
             #[cfg(feature = "etcd")]
             Self::Etcd(guard) => guard.renew().await,
         }
@@ -262,7 +263,7 @@ impl HeldLock {
         each!(self, guard => guard.release().await)
     }
 
-    /// Where the store has such.
+    /// Returns the fence, if the store has fences.
     pub(super) fn fence(&self) -> Option<Fence> {
         match self {
             Self::Native(guard) => Some(guard.fence()),

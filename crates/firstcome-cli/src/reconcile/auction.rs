@@ -1,13 +1,14 @@
-//! `firstcome reconcile --sql URL --accept-loss`: members and listings on a database that went back.
+//! `firstcome reconcile --sql URL --accept-loss`: members and listings on a database that was restored to an older
+//! state.
 //!
-//! No place outside of the nodes remembers what they were acknowledged: each names in its log what is gone.
+//! Only the nodes know what they acknowledged: each logs what the database has lost.
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
 use firstcome::sql::{DatabaseOptions, SqlError, Tables, accept_auction_loss};
 use serde_json::json;
 
-/// Accepts the loss, and prints the generation that begins.
+/// Accepts the loss, and prints the new generation.
 pub(super) fn run(sql: &str, as_json: bool) -> Outcome {
     let generation = accept(sql)?;
     let text =
@@ -16,12 +17,12 @@ pub(super) fn run(sql: &str, as_json: bool) -> Outcome {
     Ok(())
 }
 
-/// What a person is told of the generation that begins.
+/// Returns the message about the new generation.
 pub(super) fn says(generation: i64) -> String {
     format!("Members and listings go on with what the database has, as generation {generation}.\n")
 }
 
-/// Begins a new generation, which the nodes see.
+/// Begins a new generation, which the nodes detect.
 pub(super) fn accept(sql: &str) -> Result<i64, Failure> {
     let mut options = DatabaseOptions::default();
     options.tables = Tables::Require;

@@ -1,10 +1,10 @@
-//! The page of all settings, made from the arguments of the commands and the keys of the file.
+//! Renders the page of all settings from the arguments of the commands and the keys of the file.
 
 use super::File;
 use clap::{Arg, CommandFactory};
 use std::fmt::Write;
 
-/// Text above the tables. Keys of callers and the secret are read without a flag, so no argument names them.
+/// The text above the tables. The keys of callers and the secret have no flag, so no argument describes them.
 const HEAD: &str = "\
 # Configuration
 
@@ -31,10 +31,10 @@ These have no flag, so that they are in no list of processes.
 | `FIRSTCOME_SECRET` | `--secret-file` | the secret of a cluster: at least 32 random bytes in base64, the same on every node |
 ";
 
-/// Commands whose settings the page lists, with the heading of each.
+/// The commands whose settings the page lists, with their headings.
 const COMMANDS: [(&str, &str); 2] = [("serve", "The service: `firstcome serve`"), ("lock", "Locks: `firstcome lock`")];
 
-/// The page `docs/configuration.md`.
+/// Renders the page `docs/configuration.md`.
 pub fn configuration_markdown() -> String {
     let mut page = HEAD.to_owned();
     let keys = file_keys();
@@ -49,7 +49,7 @@ pub fn configuration_markdown() -> String {
     page
 }
 
-/// One setting; none for an argument without a flag, and for those of every command.
+/// Renders one setting. Returns an empty row for an argument without a flag, and for `--help` and `--version`.
 fn row(argument: &Arg, keys: &[String]) -> Option<String> {
     let flag = argument.get_long().filter(|flag| !argument.is_hide_set() && !["help", "version"].contains(flag))?;
     let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
@@ -68,7 +68,7 @@ fn row(argument: &Arg, keys: &[String]) -> Option<String> {
     Some(format!("| `--{flag}{value}` | {variable} | {key} | {help}{default} |\n"))
 }
 
-/// The keys of `firstcome.toml`: the reader names them all when it refuses an unknown one.
+/// Returns the keys of `firstcome.toml`: the parser lists them all when it refuses an unknown one.
 fn file_keys() -> Vec<String> {
     let refused = toml::from_str::<File>("no-such-key = 1");
     let refusal = refused.err().expect("no setting has this name").to_string();

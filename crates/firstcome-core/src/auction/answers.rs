@@ -7,40 +7,40 @@ use crate::time::Timestamp;
 /// A bid that was accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Bid {
-    /// Its place among the accepted bids of its listing: 1 for the first, without gaps.
+    /// Its number among the accepted bids of its listing: 1 for the first, without gaps.
     pub number: u32,
-    /// Who bids.
+    /// The member who bids.
     pub bidder: MemberName,
-    /// How much.
+    /// The price that the member offers.
     pub price: Amount,
-    /// When, by the store's clock; never before the bid in front of it.
+    /// When, by the store's clock; never before the previous bid.
     pub at: Timestamp,
 }
 
-/// A bid and what it did.
+/// A bid and its effect.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlacedBid {
-    /// The bid, which was the highest when it was accepted.
+    /// The bid. It was the highest one when it was accepted.
     pub bid: Bid,
-    /// The end of the auction after it.
+    /// The end of the auction after the bid.
     pub effective_ends_at: Timestamp,
-    /// The version of the listing after it: strictly increasing, so everything that is done because of this bid can be refused
-    /// once something was done because of a later one.
+    /// The version of the listing after the bid. It grows strictly, so a system that acts on this bid can refuse it once it has
+    /// acted on a later one.
     pub fence: u64,
 }
 
 /// A sale, which is the end of a listing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sale {
-    /// Who has bought.
+    /// The member who bought.
     pub buyer: MemberName,
-    /// For how much.
+    /// The price paid.
     pub price: Amount,
     /// When, by the store's clock.
     pub at: Timestamp,
 }
 
-/// Where a listing stands.
+/// The state of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListingState {
     /// It starts later.
@@ -56,7 +56,7 @@ pub enum ListingState {
 }
 
 impl ListingState {
-    /// The state as the HTTP API spells it.
+    /// Returns the state as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Scheduled => "scheduled",
@@ -76,27 +76,27 @@ pub enum Rejection {
     UnknownListing,
     /// The idempotency key belongs to another request.
     KeyReused,
-    /// A member that sells it can neither bid nor buy.
+    /// The owner of the listing can neither bid nor buy.
     OwnListing,
-    /// It takes no bids, or cannot be bought: not yet, not any more, or never.
+    /// The listing takes no bids, or cannot be bought: not yet, not any more, or never.
     NotInProgress,
     /// The bidder has the highest bid already.
     AlreadyHighestBidder,
-    /// The least price that would do. Above the largest amount if no member can bid more.
+    /// The bid is below this lowest price. Above the largest amount if no member can bid more.
     BidTooLow(u64),
-    /// So much is available.
+    /// The member has only this many points available.
     InsufficientPoints(u64),
-    /// The auction goes on until then, inclusive.
+    /// The auction goes on until this instant, inclusive.
     AuctionNotEnded(Timestamp),
-    /// Another member has won, or no member.
+    /// Another member won, or none did.
     NotWinner,
-    /// It is sold.
+    /// The listing is already sold.
     AlreadySold(Sale),
-    /// The winner could settle until then, inclusive.
+    /// The winner could settle until this instant, inclusive.
     SettlementExpired(Timestamp),
     /// The settings have changed since they were read.
     SettingsChanged,
-    /// What was to be changed stands while the listing runs.
+    /// These settings cannot change while the listing runs.
     ListingRunning,
     /// The listing is over: nothing changes any more.
     ListingEnded,
@@ -107,7 +107,7 @@ pub enum Rejection {
 }
 
 impl Rejection {
-    /// The stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
+    /// Returns the stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::UnknownListing => "unknown_listing",
@@ -130,20 +130,20 @@ impl Rejection {
     }
 }
 
-/// What is wrong with a listing that was stored: see [`super::Listing::restore`].
+/// What is wrong with a stored listing: see [`super::Listing::restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Bids are missing, or the highest one is not one that is accepted.
+    /// Bids are missing, or the highest bid is not an acceptable one.
     Bids,
     /// The end is before that of the settings, or later than extensions by accepted bids allow.
     End,
-    /// Sold, or closed, too early or too late, without a winner, to another one, or at another price.
+    /// Sold or closed too early or too late, without a winner, to another member, or at another price.
     Outcome,
 }
 
 impl Damage {
-    /// The finding in words.
+    /// Describes the damage in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bids => "bids and the highest bid disagree",

@@ -5,65 +5,66 @@ use crate::limits::{EXTENSION_MS_MAX, EXTENSIONS_MAX, SETTLE_MS_MAX};
 use crate::points::Amount;
 use crate::time::Timestamp;
 
-/// How late bids put off the end of an auction.
+/// How late bids extend an auction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extend {
-    /// A bid is late from so long before the end on.
+    /// How long before the end a bid counts as late.
     pub window_ms: u64,
-    /// By so much an accepted late bid puts the end off.
+    /// By how much an accepted late bid extends the auction.
     pub by_ms: u64,
-    /// So often at most: the end is never put off by more than this times [`Self::by_ms`].
+    /// How many extensions there are at most: the end moves by no more than this times [`Self::by_ms`].
     pub max_count: u32,
 }
 
 /// How a thing is sold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terms {
-    /// To the member that comes first, at the price.
+    /// To the first buyer, at the price.
     FixedPrice,
-    /// To the member that bids most.
+    /// To the highest bidder.
     Auction(AuctionTerms),
 }
 
-/// What only an auction has.
+/// The terms of an auction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuctionTerms {
     /// The last instant at which a bid counts.
     pub ends_at: Timestamp,
-    /// By so much at least a bid exceeds the one before it; by 1 without it.
+    /// By how much a bid must exceed the one before it; 1 without it.
     pub min_increment: Option<Amount>,
-    /// Without it the end stands.
+    /// How late bids extend the auction; without it the end is fixed.
     pub extend: Option<Extend>,
-    /// The winner has so long after the end; then the points are released and no member has bought. For ever without it.
+    /// How long the winner may take to settle after the end. Then the hold is released and the listing is unsold. Without it
+    /// there is no limit.
     pub settle_within_ms: Option<u64>,
 }
 
-/// What a seller decides about a listing. Valid once [`ListingSettings::check`] has said so.
+/// The settings of a listing. Valid once [`ListingSettings::check`] has accepted them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListingSettings {
-    /// Who sells, and is paid.
+    /// The member who sells, and is paid.
     pub owner: MemberName,
-    /// The price; of an auction the least first bid.
+    /// The price; for an auction, the lowest first bid.
     pub price: Amount,
-    /// The first instant at which a bid counts, or the thing can be bought; that of the put without it.
+    /// The first instant at which a bid or a purchase counts. Without it, the instant of the put.
     pub starts_at: Option<Timestamp>,
     /// How it is sold.
     pub terms: Terms,
 }
 
 impl ListingSettings {
-    /// A thing at a fixed price, on sale from the put on.
+    /// Makes settings for a fixed price, on sale from the put on.
     pub const fn fixed_price(owner: MemberName, price: Amount) -> Self {
         Self { owner, price, starts_at: None, terms: Terms::FixedPrice }
     }
 
-    /// An auction that runs from the put on, with nothing but its end.
+    /// Makes settings for an auction that runs from the put on, with an end and no other terms.
     pub const fn auction(owner: MemberName, price: Amount, ends_at: Timestamp) -> Self {
         let terms = AuctionTerms { ends_at, min_increment: None, extend: None, settle_within_ms: None };
         Self { owner, price, starts_at: None, terms: Terms::Auction(terms) }
     }
 
-    /// What only an auction has, if it is one.
+    /// Returns the terms of an auction; `None` for a fixed price.
     pub const fn auction_terms(&self) -> Option<&AuctionTerms> {
         match &self.terms {
             Terms::Auction(terms) => Some(terms),
@@ -71,7 +72,8 @@ impl ListingSettings {
         }
     }
 
-    /// Names the first field that is out of range, and what it must be. What needs a clock is for the rules to say.
+    /// Checks the settings. The error names the first field that is out of range, and its range. Checks that need a clock
+    /// come later.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let Some(terms) = self.auction_terms() else { return Ok(()) };
         if self.starts_at.is_some_and(|starts_at| terms.ends_at < starts_at) {

@@ -1,8 +1,8 @@
-//! The rules of auctions and purchases as rows: when, what is asked, what is answered.
+//! The rules of auctions and purchases as rows: an instant, a command, and the expected answer.
 //!
-//! [`Play::apply`] alone knows how they are asked. An answer is written as its stable code and what it carries: `bid 2 ends
-//! 10000 fence 3` is the second bid, `sold to ann for 12 at 10001` a sale. After every command all invariants of the module
-//! are checked, and that a refusal has changed nothing at all. Instants are in microseconds.
+//! Only [`Play::apply`] calls the rules. It writes an answer as its stable code and its values: `bid 2 ends 10000 fence 3`
+//! is the second bid, `sold to ann for 12 at 10001` a sale. After every command it checks all invariants of the module, and
+//! that a refusal has changed nothing. Instants are in microseconds.
 
 mod bidding;
 mod buying;
@@ -53,7 +53,7 @@ impl Wallets for TestWallets {
     }
 }
 
-/// Listings, the wallets of all, and every record.
+/// Listings, the wallets of all members, and every record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Play {
     listings: BTreeMap<String, Listing>,
@@ -62,7 +62,7 @@ struct Play {
 }
 
 impl Play {
-    /// One listing of these settings, named `lamp`, made at the instant 0; ann, bob and cid have 100 points each.
+    /// Makes one listing with these settings, named `lamp`, at the instant 0. ann, bob and cid have 100 points each.
     #[track_caller]
     fn new(settings: ListingSettings) -> Self {
         let mut play = Self { listings: BTreeMap::new(), wallets: TestWallets::default(), records: Vec::new() };
@@ -93,7 +93,7 @@ impl Play {
         }
     }
 
-    /// Gives one command to the rules and writes down its answer.
+    /// Runs one command, and writes its answer down.
     #[track_caller]
     fn apply(&mut self, listing: &str, step: &Step, now: i64) -> String {
         let before = self.clone();
@@ -147,7 +147,7 @@ impl Play {
     }
 
     fn transfer(&mut self, name: &str, kind: Kind, points: u64, now: Timestamp) -> (bool, String) {
-        // Judged before a member unknown gets a wallet.
+        // Judged first, so that a refused movement creates no wallet for an unknown member.
         let judged = self.balance(name).after(kind, amount(points));
         match judged.and_then(|_| self.wallets.wallet(&member(name)).apply(kind, amount(points), None, now)) {
             Ok(record) => {
@@ -158,7 +158,7 @@ impl Play {
         }
     }
 
-    /// Charges until so much is there.
+    /// Charges until the member has this many points.
     fn fill(&mut self, name: &str, total: u64) {
         loop {
             let missing = total - self.balance(name).total();
@@ -175,7 +175,7 @@ impl Play {
         self.wallets.balance(&member(name))
     }
 
-    /// What the records after the first `from` say, in order.
+    /// Describes the records after the first `from`, in order.
     fn written(&self, from: usize) -> Vec<String> {
         let words = |record: &Record| {
             let about = record.about.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -215,7 +215,7 @@ fn amount(points: u64) -> Amount {
     Amount::new(points).unwrap()
 }
 
-/// What own sells from [`STARTS`] to [`ENDS`], for 10 at least.
+/// An auction of own's, from [`STARTS`] to [`ENDS`], for 10 at least.
 fn auction() -> ListingSettings {
     ListingSettings { starts_at: Some(at(STARTS)), ..ListingSettings::auction(member("own"), amount(10), at(ENDS)) }
 }
@@ -227,22 +227,22 @@ fn auction_with(change: impl FnOnce(&mut AuctionTerms)) -> ListingSettings {
     settings
 }
 
-/// With 5 ms to settle, so until 15 000.
+/// The same auction with 5 ms to settle, so until 15 000.
 fn settled_soon() -> ListingSettings {
     auction_with(|terms| terms.settle_within_ms = Some(5))
 }
 
-/// A bid in the last millisecond puts the end off by two, twice at most.
+/// The same auction, in which a bid in the last millisecond adds two, twice at most.
 fn extended() -> ListingSettings {
     auction_with(|terms| terms.extend = Some(Extend { window_ms: 1, by_ms: 2, max_count: 2 }))
 }
 
-/// What own sells from [`STARTS`] on, for 10.
+/// A listing of own's at a fixed price of 10, from [`STARTS`] on.
 fn fixed_price() -> ListingSettings {
     ListingSettings { starts_at: Some(at(STARTS)), ..ListingSettings::fixed_price(member("own"), amount(10)) }
 }
 
-/// The invariants of the module and of points.
+/// Checks the invariants of the module and of points.
 #[track_caller]
 fn assert_sound(play: &Play) {
     let mut held: BTreeMap<&MemberName, u64> = BTreeMap::new();
@@ -279,7 +279,7 @@ fn assert_sound(play: &Play) {
     assert_holds_end_once(&play.records);
 }
 
-/// Each hold has at most one end, a capture is paid at once, and what one pays the other gets.
+/// Checks that each hold ends once at most, that a capture is paid at once, and that the owner gets what the buyer pays.
 #[track_caller]
 fn assert_holds_end_once(records: &[Record]) {
     let mut open: BTreeMap<String, (MemberName, Amount)> = BTreeMap::new();

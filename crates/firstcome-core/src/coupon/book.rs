@@ -1,10 +1,10 @@
 //! Remembers the claims of one coupon: compact, exact, and without a pause when it grows.
 //!
-//! A claim costs its user's bytes, 12 bytes beside them, and 9 bytes of index at 7/16 to 7/8 load. Texts lie one
-//! behind the other in segments of 4 096 claims, so that growth never copies what is there. The index holds serials
-//! with half of their user's hash: a lookup compares with the text itself, so that no hash can confuse two users, and
-//! growth need not read the texts again. It is split into shards that grow one at a time: doubling one table of ten
-//! million entries would stop the writer for half a second.
+//! A claim costs its user's bytes, 12 bytes beside them, and 9 bytes of index at 7/16 to 7/8 load. Texts lie one behind the
+//! other in segments of 4 096 claims, so growth never copies existing texts. The index stores serials with half of their
+//! user's hash. A lookup compares with the text itself, so equal hashes confuse no users. Growth does not read the texts
+//! again. The index consists of shards that grow one at a time: doubling one table of ten million entries would stop the
+//! writer for half a second.
 
 use super::Serial;
 use crate::id::{RequestId, UserId};
@@ -14,14 +14,14 @@ use std::hash::{BuildHasher, RandomState};
 
 const SEGMENT_CLAIMS: usize = 4_096;
 
-/// 32 bytes: the key is kept in halves, since a `u128` would align the entry to 48.
+/// 32 bytes: the key is stored in halves, because a `u128` would align the entry to 48 bytes.
 struct Entry {
     key: [u64; 2],
     body: u64,
     serial: Serial,
 }
 
-/// Which request had which effect, for as long as the effect is remembered.
+/// The idempotency keys of a coupon, with the effect of each request.
 pub(super) struct Keys {
     entries: Sharded<Entry>,
 }
@@ -35,10 +35,10 @@ impl Keys {
         [(key >> 64) as u64, key as u64]
     }
 
-    /// The body and the effect of the request that used this key.
+    /// Returns the body and the effect of the request with this key.
     pub(super) fn find(&self, key: u128) -> Option<(u64, Serial)> {
         let key = Self::halves(key);
-        // The key is a digest already: its own bits are its hash.
+        // The key is a digest already, so its own bits serve as its hash.
         let entry = self.entries.find(key[0], |entry| entry.key == key)?;
         Some((entry.body, entry.serial))
     }
@@ -49,7 +49,7 @@ impl Keys {
         self.entries.remove(key[0], |entry| entry.key == key);
     }
 
-    /// Remembers a key; false (and no change) if it is known.
+    /// Remembers a key. Returns false, and changes nothing, if it is known.
     pub(super) fn insert(&mut self, request: RequestId, serial: Serial) -> bool {
         if self.find(request.key).is_some() {
             return false;
@@ -83,7 +83,7 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// An empty book. `hasher` carries a secret seed, so that no user can choose users that collide.
+    /// Makes an empty book. `hasher` carries a secret seed, so that a caller cannot choose user names that collide.
     pub(super) const fn new(hasher: RandomState) -> Self {
         Self { hasher, segments: Vec::new(), issued: 0, index: NumberIndex::new() }
     }
@@ -97,13 +97,13 @@ impl Book {
         (index / SEGMENT_CLAIMS, index % SEGMENT_CLAIMS)
     }
 
-    /// The user of a serial. The serial must be one of `1..=issued`.
+    /// Returns the user of a serial. The serial must be one of `1..=issued`.
     pub(super) fn user(&self, serial: Serial) -> &str {
         let (segment, at) = Self::slot(serial);
         self.segments[segment].user(at)
     }
 
-    /// The instant of a serial. The serial must be one of `1..=issued`.
+    /// Returns the instant of a serial. The serial must be one of `1..=issued`.
     pub(super) fn issued_at(&self, serial: Serial) -> Timestamp {
         let (segment, at) = Self::slot(serial);
         self.segments[segment].issued_at[at]
@@ -119,7 +119,7 @@ impl Book {
         self.hasher.hash_one(user) as u32
     }
 
-    /// Writes the next claim. The caller has made sure that the user is not in the book.
+    /// Appends the next claim. The caller has made sure that the user is not in the book.
     pub(super) fn append(&mut self, user: &UserId, issued_at: Timestamp) -> Serial {
         let serial = Serial(self.issued + 1);
         let (segment, _) = Self::slot(serial);
@@ -136,7 +136,7 @@ impl Book {
         serial
     }
 
-    /// Takes the last claim out again.
+    /// Removes the last claim.
     pub(super) fn remove_last(&mut self) {
         let Some(last) = Serial::new(self.issued) else { return };
         let tag = self.tag(self.user(last));

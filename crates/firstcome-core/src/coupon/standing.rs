@@ -4,20 +4,20 @@ use super::{CouponSettings, CouponState, Rejection};
 use crate::revision::Revision;
 use crate::time::Timestamp;
 
-/// What a coupon is beside its claims, and how many of these there are: enough to judge a user that has none yet. For those
-/// who keep the claims elsewhere.
+/// A coupon without its claims, and their number: enough to judge a user without a claim. For stores that keep the claims
+/// elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct CouponStanding<'a> {
     /// The settings in force.
     pub settings: &'a CouponSettings,
-    /// Whether it was deleted.
+    /// Whether the coupon is deleted.
     pub deleted: bool,
-    /// How many are issued.
+    /// How many coupons are issued.
     pub issued: u32,
 }
 
 impl CouponStanding<'_> {
-    /// The refusal that each user without a claim gets at this moment, at any count of issued claims. Order: deleted, not open, expired.
+    /// Returns the refusal that every user without a claim gets now, at any count. Order: deleted, not open, expired.
     fn closed(self, now: Timestamp) -> Option<Rejection> {
         if self.deleted {
             return Some(Rejection::Deleted);
@@ -35,7 +35,7 @@ impl CouponStanding<'_> {
         None
     }
 
-    /// Judges a claim of a user that has none. Order of checks: deleted, not open, expired, sold out.
+    /// Judges a claim of a user without one. Order of checks: deleted, not open, expired, sold out.
     pub fn judge_newcomer(self, now: Timestamp) -> Result<(), Rejection> {
         if let Some(rejection) = self.closed(now) {
             return Err(rejection);
@@ -45,7 +45,7 @@ impl CouponStanding<'_> {
         if issued == limit { Err(Rejection::SoldOut) } else { Ok(()) }
     }
 
-    /// Where the coupon stands. Same order as [`Self::judge_newcomer`].
+    /// Returns the coupon's state. Same order as [`Self::judge_newcomer`].
     pub fn state(self, now: Timestamp) -> CouponState {
         match self.closed(now) {
             Some(Rejection::Deleted) => CouponState::Deleted,

@@ -1,72 +1,72 @@
 //! Decides whether the database still holds what it acknowledged, from the marks of node, sequencer and database.
 //!
-//! A node writes tickets of one stream to the database in their order. The position is the last ticket that is written. Position and
-//! issued never fall, across generations of the sequencer. A database that was restored from a backup, or that failed over to a
-//! copy that was behind, shows less than it acknowledged: then serials would be given out a second time.
+//! A node writes the tickets of one stream to the database in order. The position is the last ticket written. Position and
+//! issued never fall, across generations of the sequencer. A database that was restored from a backup, or that failed over
+//! to a copy that was behind, shows less than it acknowledged: then nodes would give serials out a second time.
 
 /// How far the database had come when a node read or wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// Of the gate whose stream counted.
+    /// The generation of the sequencer whose stream counted.
     pub generation: i64,
-    /// The last ticket that was written.
+    /// The last ticket written.
     pub position: u64,
-    /// Serials that were given out.
+    /// The number of issued serials.
     pub issued: u32,
     /// The digest of the entry with that ticket.
     pub anchor: i64,
 }
 
-/// What the gate says.
+/// The mark of the sequencer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SequencerMark {
-    /// `None` if no gate is open.
+    /// The generation of the sequencer; `None` if no sequencer is open.
     pub generation: Option<i64>,
-    /// The last ticket that was drawn.
+    /// The last ticket drawn.
     pub ticket: Option<u64>,
-    /// The last ticket that the gate was told to be in the database. A node tells it after the commit.
+    /// The last ticket that a node has reported to the sequencer as stored. Nodes report it after the commit.
     pub position: Option<u64>,
-    /// Whether the outbox has the entry with the database's position, what follows it follows without a gap, and the gate judges
-    /// by no later settings than the database has.
+    /// Whether three things hold: the outbox has the entry at the database's position, later entries follow without a gap, and
+    /// the sequencer's settings are not newer than those of the database.
     pub goes_on: GoesOn,
 }
 
-/// Whether the stream of a gate goes on where the database is.
+/// Whether the stream of a sequencer continues from the database's position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GoesOn {
-    /// It does.
+    /// It continues.
     Yes,
-    /// Something is missing, or is another one.
+    /// An entry is missing, or differs.
     No,
 }
 
-/// What the database says.
+/// The mark of the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DatabaseMark {
-    /// How far it is.
+    /// How far the database is.
     pub at: Known,
-    /// The generation that began when an operator accepted that acknowledged rows are gone; 0 if none ever did.
+    /// The generation that began when an operator accepted the loss of acknowledged rows; 0 if none did.
     pub loss_accepted: i64,
 }
 
-/// How gate and database stand.
+/// How the sequencer and the database compare.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
-    /// The database holds a prefix of the gate's stream.
+    /// The database holds a prefix of the sequencer's stream.
     Whole,
-    /// The gate must be made anew from the database: it has forgotten something, or never was.
+    /// The sequencer must be rebuilt from the database: it lost its state, or never had any.
     Rebuild,
     /// The database lacks what it acknowledged. No node may issue anything.
     WentBack,
 }
 
 impl DatabaseMark {
-    /// Whether the database lacks what a node knew before it began to read this row. Order of checks:
-    /// 1. A generation below the known one: it lacks it.
-    /// 2. The same generation: it lacks it if the position or the issued are lower, or the position is the same and the anchor is
-    ///    another one: then the database has gone back and on, by another stream.
+    /// Returns whether the database lacks what a node knew before it began to read this row. Order of checks:
+    /// 1. A lower generation than the known one: it lacks something.
+    /// 2. The same generation: it lacks something if position or issued are lower. It also does if the position is the same with
+    ///    another anchor: the database went back and then on, with another stream.
     /// 3. A later generation, and an operator accepted a loss after the known one: it lacks nothing.
-    /// 4. A later generation: it lacks it if the position or the issued are lower.
+    /// 4. A later generation: it lacks something if position or issued are lower.
     pub fn lacks(&self, known: &Known) -> bool {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::WentBackUnseen) {
@@ -83,8 +83,8 @@ impl DatabaseMark {
         self.loss_accepted <= known.generation && is_lower
     }
 
-    /// Whether the database lacks what the gate was told to be in it, if the row was read after the gate: a generation below that
-    /// of the gate, or a position below in the same generation.
+    /// Returns whether the database lacks what a node reported to the sequencer as stored. The row must be read after the mark.
+    /// True for a generation below the sequencer's, or a lower position in the same generation.
     pub fn lacks_of(&self, gate: &SequencerMark) -> bool {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::WentBackUnseen) {
@@ -96,17 +96,17 @@ impl DatabaseMark {
     }
 }
 
-/// Whether a Redis that has answered a write finds it again after a restart, as a node saw it last.
+/// Whether a Redis keeps an acknowledged write across a restart, as a node saw it last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeps {
-    /// It syncs each write before it answers.
+    /// Redis syncs each write before it answers.
     Everything,
-    /// It may lose what it has answered last, or the node does not know.
+    /// Redis may lose its last acknowledged writes, or the node does not know.
     NotAll,
 }
 
-/// Whether a node may acknowledge a claim once its place is certain, before the database holds it: only a Redis that keeps
-/// everything keeps the place.
+/// Returns whether a node may acknowledge a claim once its place is certain, before the database holds it. Only a Redis that
+/// keeps everything keeps the place.
 pub fn may_acknowledge_early(redis: Keeps) -> bool {
     #[cfg(feature = "planted-bugs")]
     if crate::planted::is(crate::planted::Bug::UnfitUnseen) {
@@ -115,14 +115,15 @@ pub fn may_acknowledge_early(redis: Keeps) -> bool {
     redis == Keeps::Everything
 }
 
-/// How gate and database stand. `known` is what the node knew before it looked at the gate, and the row was read after both. Order
-/// of checks:
-/// 1. The database lacks what the node knew, or what the gate was told: [`Stream::WentBack`].
-/// 2. The gate is not open, or is of an earlier generation: [`Stream::Rebuild`].
-/// 3. The gate has drawn fewer tickets than the database has written, or its stream does not go on there: [`Stream::Rebuild`].
+/// Compares the sequencer and the database. `known` is what the node knew before it read the sequencer. The caller must read
+/// the row after both. Order of checks:
+/// 1. The database lacks what the node knew, or what a node reported to the sequencer: [`Stream::WentBack`].
+/// 2. The sequencer is not open, or has an earlier generation: [`Stream::Rebuild`].
+/// 3. The sequencer has drawn fewer tickets than the database has written, or its stream does not continue from there:
+///    [`Stream::Rebuild`].
 /// 4. Otherwise [`Stream::Whole`].
 ///
-/// A gate that has forgotten is behind the database, so it never leads to [`Stream::WentBack`].
+/// A sequencer that lost its state is behind the database, so it never leads to [`Stream::WentBack`].
 pub fn judge(known: &Known, gate: &SequencerMark, row: &DatabaseMark) -> Stream {
     if row.lacks(known) || row.lacks_of(gate) {
         return Stream::WentBack;
@@ -156,13 +157,13 @@ mod tests {
     #[test]
     fn only_a_database_that_lacks_what_was_told_has_gone_back() {
         use Stream::{Rebuild, WentBack, Whole};
-        // Gate, row, accepted, verdict.
+        // Sequencer, row, generation of the accepted loss, verdict.
         let rows = [
             (gate(3, 7, 7), KNOWN, 0, Whole),
             (gate(3, 9, 7), KNOWN, 0, Whole),
             (gate(3, 9, 7), at(3, 9, 8, 90), 0, Whole), // Another node has written on.
             (gate(3, 9, 2), KNOWN, 0, Whole),           // The gate has not heard yet.
-            // Redis forgets: nothing but the gate is behind.
+            // Redis forgets: only the sequencer is behind.
             (NO_GATE, KNOWN, 0, Rebuild),
             (gate(2, 9, 9), KNOWN, 0, Rebuild),
             (gate(3, 5, 5), KNOWN, 0, Rebuild),
@@ -174,14 +175,14 @@ mod tests {
             (NO_GATE, at(2, 7, 6, 70), 0, WentBack),
             (NO_GATE, at(3, 7, 5, 70), 0, WentBack),
             (NO_GATE, at(3, 7, 6, 71), 0, WentBack),
-            // It went back, and a node that knew nothing made the gate anew.
+            // The database went back, and a node that knew nothing rebuilt the sequencer.
             (gate(4, 6, 6), at(4, 6, 5, 60), 0, WentBack),
             (gate(4, 6, 6), at(4, 8, 5, 60), 0, WentBack),
-            // An operator accepted the loss, and another one later, or only one before.
+            // An operator accepted this loss; a later one; an earlier one.
             (gate(4, 6, 6), at(4, 6, 5, 60), 4, Whole),
             (gate(3, 9, 7), at(9, 2, 2, 20), 9, Rebuild),
             (gate(9, 2, 2), at(9, 2, 2, 20), 3, WentBack),
-            // It went back, and the gate alone knows it.
+            // The database went back, and only the sequencer knows it.
             (gate(3, 9, 8), KNOWN, 0, WentBack),
             (gate(4, 7, 7), KNOWN, 0, WentBack),
             (gate(4, 0, 0), KNOWN, 3, WentBack),

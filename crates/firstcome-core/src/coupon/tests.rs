@@ -1,7 +1,7 @@
-//! The rules of a coupon as rows: when, what is asked, what is answered.
+//! The rules of a coupon as rows: an instant, a command, and the expected answer.
 //!
-//! [`check`] and [`apply`] alone know how a coupon is asked; the rows say what must come back. An answer is written as
-//! its stable code and what it carries: `new 1@10` is serial 1 issued at 10, `already_issued 1@10` names that claim.
+//! Only [`check`] and [`apply`] call the rules. They write an answer as its stable code and its values: `new 1@10` is serial
+//! 1 issued at 10, `already_issued 1@10` names that claim.
 
 mod claims;
 mod model;
@@ -15,7 +15,7 @@ mod values;
 
 use super::*;
 
-/// One command, as the rows write it.
+/// One command, in the form of the rows.
 #[derive(Clone, Debug)]
 enum Step {
     Claim(Claim),
@@ -63,7 +63,7 @@ fn limited(count: u32) -> CouponSettings {
     CouponSettings::with_limit(CouponLimit::new(count).unwrap())
 }
 
-/// Issuing from `opens_at` to `expires_at`.
+/// Settings that issue from `opens_at` to `expires_at`.
 fn window(count: u32, opens_at: i64, expires_at: i64) -> CouponSettings {
     CouponSettings { opens_at: Some(at(opens_at)), expires_at: Some(at(expires_at)), ..limited(count) }
 }
@@ -93,7 +93,7 @@ fn coupon(settings: CouponSettings) -> Coupon {
     Coupon::new(settings, RandomState::new())
 }
 
-/// Plays the rows on a new coupon and gives it back.
+/// Plays the rows on a new coupon and returns it.
 #[track_caller]
 fn check(settings: CouponSettings, rows: &[Row<'_>]) -> Coupon {
     let mut coupon = coupon(settings);
@@ -110,7 +110,7 @@ fn check_on(coupon: &mut Coupon, rows: &[Row<'_>]) {
     }
 }
 
-/// Gives one command to the coupon and writes down its answer.
+/// Runs one command on the coupon, and writes its answer down.
 #[track_caller]
 fn apply(coupon: &mut Coupon, step: &Step, now: Timestamp) -> String {
     match step {
@@ -162,7 +162,7 @@ fn refused(rejection: &Rejection) -> String {
     }
 }
 
-/// The invariants of the module: never more than the limit, one each, gapless, instants that never fall.
+/// Checks the invariants of the module: never more than the limit, one each, gapless, instants that never fall.
 #[track_caller]
 fn assert_sound(coupon: &Coupon) {
     assert!(coupon.issued() <= coupon.settings().limit.get(), "oversold");

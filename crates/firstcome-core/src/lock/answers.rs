@@ -10,12 +10,12 @@ use std::fmt;
 pub struct Fence(u64);
 
 impl Fence {
-    /// A fence from its number; `None` for 0 and from 2^53 on.
+    /// Makes a fence from its number; `None` for 0 and from 2^53 on.
     pub const fn new(number: u64) -> Option<Self> {
         if number == 0 || super::NUMBER_END <= number { None } else { Some(Self(number)) }
     }
 
-    /// A number that was drawn, and so is in range.
+    /// Makes a fence from a drawn number, which is always in range.
     pub(super) const fn drawn(number: u64) -> Self {
         Self(number)
     }
@@ -25,7 +25,7 @@ impl Fence {
         self.0
     }
 
-    /// The fence of the pass after `passes` more within the same cohort.
+    /// Returns the fence of the holder that comes `passes` passes later in the same cohort.
     pub const fn after(self, passes: u32) -> Self {
         Self(self.0 + passes as u64)
     }
@@ -37,172 +37,172 @@ impl fmt::Display for Fence {
     }
 }
 
-/// One process, as long as it runs: 64 random bits.
+/// The identity of one process, for as long as it runs: 64 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientId(pub u64);
 
-/// One wish for a lock. Everything that is repeated about it has no second effect.
+/// The identity of one request for a lock. A repeat with the same identity has no second effect.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Request {
-    /// Whose.
+    /// The process that asks.
     pub client: ClientId,
-    /// Which of that process; never used twice.
+    /// The number of the request in its process; never used twice.
     pub number: u64,
 }
 
-/// Who waits, and what for.
+/// A request for a lock, as the line keeps it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Waiter {
-    /// Which wish.
+    /// The identity of the request.
     pub request: Request,
-    /// As others are told.
+    /// The holder's name as other clients see it.
     pub owner: OwnerName,
-    /// How long the lock is wanted without a sign of life, within [`crate::limits::LEASE_MS_MIN`] and
+    /// How long a grant lasts without a renewal, within [`crate::limits::LEASE_MS_MIN`] and
     /// [`crate::limits::LEASE_MS_MAX`].
     pub lease_ms: u32,
-    /// How many holders in a row the process serves with one grant, each with a fence of its own; at least 1.
+    /// How many holders in a row the process serves with one grant, each with its own fence; at least 1.
     pub passes: u32,
 }
 
 /// Whether to wait for a lock that is held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wait {
-    /// Answer at once.
+    /// Answers at once.
     No,
-    /// Get in line, at the end.
+    /// Joins the end of the line.
     Yes,
-    /// Get in line again after the store forgot it, at the place that this number was.
+    /// Joins the line again after the store forgot the request, at the place of this number.
     Again(u64),
 }
 
 /// Whether another copy of the same request may still be on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Copies {
-    /// It was sent once, and answered.
+    /// No: the request was sent once, and answered.
     One,
-    /// Perhaps: it was sent again, or was not answered.
+    /// Perhaps: the request was sent again, or got no answer.
     Several,
 }
 
-/// A lock in a process's hands.
+/// The hold on a lock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
-    /// Who has it.
+    /// The request that has the lock.
     pub waiter: Waiter,
     /// The fence of its first pass.
     pub fence: Fence,
     /// When it ends by itself, in µs of the store's clock.
     pub expires_us: u64,
-    /// Whether the holder knows it; until then the hold lasts no longer than a claim window.
+    /// Whether the holder confirmed the grant. Until then the hold lasts no longer than a claim window.
     pub taken: Taken,
 }
 
-/// Whether a process that was given a lock while waiting has been heard of since.
+/// Whether the process of a waiter confirmed the grant of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Taken {
     /// Not yet.
     Open,
-    /// Yes, or it was given in the answer to the request itself.
+    /// Yes, or the grant was the answer to the request itself.
     Yes,
 }
 
-/// What the holder of a lock is told, in an answer or by a push.
+/// A grant as its holder receives it, in an answer or by a push.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Grant {
-    /// Which wish it fulfils.
+    /// The request that got the lock.
     pub request: Request,
     /// The fence of the first pass.
     pub fence: Fence,
     /// When it ends unless it is renewed, in µs of the store's clock.
     pub expires_us: u64,
-    /// Whether it must be confirmed before it ends.
+    /// Whether the holder must confirm the grant before it ends.
     pub taken: Taken,
 }
 
 impl Hold {
-    /// What its holder is told.
+    /// Returns the grant as its holder receives it.
     pub const fn grant(&self) -> Grant {
         Grant { request: self.waiter.request, fence: self.fence, expires_us: self.expires_us, taken: self.taken }
     }
 }
 
-/// A grant that a process has to be told who is not asking at this moment.
+/// A grant for a process that does not wait for an answer at this moment: the store must send it by itself.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Push {
     /// Which lock.
     pub name: LockName,
-    /// To `grant.request.client`.
+    /// The grant; the push goes to `grant.request.client`.
     pub grant: Grant,
 }
 
-/// What a process that waits knows of the lock.
+/// A lock as a waiting process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WaiterView {
     /// When the present hold ends by itself, in µs of the store's clock.
     pub expires_us: u64,
     /// The lease of the present hold.
     pub lease_ms: u32,
-    /// Whether the first in line who lives is of this process: it looks again when the hold ends.
+    /// Whether the first living waiter belongs to this process, which then looks again when the hold ends.
     pub head: Head,
 }
 
-/// Who looks after the lock when its hold ends.
+/// Which process advances the lock when its hold ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Head {
-    /// This process.
+    /// This process: its waiter is first in line, or the process of the first waiter is dead.
     Mine,
-    /// Another one.
+    /// Another process, whose waiter is first in line.
     Others,
 }
 
 /// The answer to an [`super::acquire`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Acquired {
-    /// The lock is yours.
+    /// The request holds the lock.
     Granted(Grant),
-    /// In line.
+    /// The request is in line.
     Queued {
         /// The place in the order of arrival; see [`Wait::Again`].
         number: u64,
-        /// How many are before it.
+        /// How many waiters are ahead of it.
         ahead: u32,
-        /// Changes when the store forgot this process, and so perhaps its waiters.
+        /// The life of this process. A new life means that the store may have forgotten the process and its waiters.
         life: u64,
-        /// What it waits for.
+        /// The lock that it waits for.
         seen: WaiterView,
     },
-    /// Held by another process, and waiting was not wanted.
+    /// Another request holds the lock, and this one did not want to wait.
     Contended {
-        /// By whom.
+        /// The holder's name.
         holder: OwnerName,
-        /// How many wait.
+        /// How many requests wait.
         waiters: u32,
         /// When the hold ends unless it is renewed, in µs of the store's clock.
         expires_us: u64,
     },
-    /// This request was given up before it arrived.
+    /// The store recorded the release of this request before the request arrived.
     Void,
 }
 
 /// The answer to a [`super::release`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Released {
-    /// It was held, and is not any more.
+    /// The request held the lock, and does not any more.
     Released,
-    /// It waited, and does not any more.
+    /// The request waited, and does not any more.
     Withdrawn {
-        /// How many were before it.
+        /// How many waiters were ahead of it.
         ahead: u32,
     },
-    /// It neither held nor waited: released before, or its hold had ended.
+    /// The request neither held the lock nor waited: it was released before, or its hold had ended.
     NotHeld,
 }
 
-/// A lock as everybody may see it.
+/// A lock as every client may see it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LockView {
     /// Who has it: owner, fence, and when the hold ends, in µs of the store's clock.
     pub held: Option<(OwnerName, Fence, u64)>,
-    /// How many are in line, the dead included until their turn.
+    /// How many requests are in line. Those of dead processes count until their turn.
     pub waiters: u32,
 }

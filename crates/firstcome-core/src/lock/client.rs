@@ -1,16 +1,16 @@
-//! One process's side of locks: asks, waits, renews, gives up, and knows when a hold may be over.
+//! One process's side of locks: it asks, waits, renews, releases, and knows when a hold may be over.
 //!
-//! Pure like the rules: it is told what is wanted ([`Client::ask`], [`Client::release`]), what the store answered, what a
-//! push said and what time it is; it says which steps to send ([`Client::next_call`]) and what came of each request
-//! ([`Client::next_reply`]). An operator that runs it owns the sockets and the clock. Time is [`Steady`]: no operator sets it.
+//! Pure like the rules. Callers tell it what they want ([`Client::ask`], [`Client::release`]), what the store answered, what
+//! a push brought and what time it is. It returns the steps to send ([`Client::next_call`]) and the replies to requests
+//! ([`Client::next_reply`]). The code that runs it owns the sockets and the clock. Time is [`Steady`], which nothing sets.
 //!
 //! # Invariants
-//! - A hold's deadline is never after the store's: it counts from when the last answered call was *sent*, by what was left
-//!   of the lease when the store answered it, less the drift of two clocks.
-//! - A request that was given up is never renewed again.
-//! - Every request ends with exactly one final word: contended, timed out, failed, void, or, once granted, lost or given
-//!   up.
-//! - Everything that is under way for a request that no process waits for any more is undone.
+//! - A hold's deadline is never after the store's. It counts from when the last answered call was *sent*, by the rest of the
+//!   lease when the store answered it, less the drift between two clocks.
+//! - The client never renews a request after its release.
+//! - Every request that its caller does not drop ends with exactly one final reply: contended, timed out, failed or not
+//!   held; after a grant, lost, released, failed or not held.
+//! - The client undoes everything that is under way for a request that no caller waits for any more.
 
 mod heartbeat;
 mod on_reply;
@@ -22,56 +22,57 @@ use crate::time::Steady;
 use heartbeat::Bucket;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// After this without an answer to the withdrawal a waiter whose time is over is told so all the same.
+/// How long a waiter whose time is over waits for the answer to its withdrawal. Then it gets its reply without one.
 const WITHDRAWAL_MS: u64 = 1_000;
 
-/// Longer than a grant that no process has taken lasts: a push that comes later says so by its end.
+/// How long to remember a hold that was handed out: longer than an unconfirmed grant lasts. A later push shows by its
+/// deadline that it is over.
 const HANDED_OUT_MS: u64 = 2 * CLAIM_WINDOW_MS as u64;
 
-/// What is the same for all requests of a process.
+/// Settings for all requests of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
-    /// How much of a lease two clocks may disagree by: parts in a million.
+    /// How far two clocks may drift apart within a lease, in parts per million.
     pub drift_ppm: u32,
 }
 
 impl Default for Settings {
-    /// One per cent, as Redlock assumes: clocks do far better, machines that are being moved do not.
+    /// One per cent, as Redlock assumes. Clocks do far better, but virtual machines in migration do not.
     fn default() -> Self {
         Self { drift_ppm: 10_000 }
     }
 }
 
 impl Settings {
-    /// What is certainly left by our clock of a time that the store's clock counts.
+    /// Returns what is certainly left, by our clock, of a time that the store's clock counts.
     pub const fn less_drift_us(self, left_us: u64) -> u64 {
         left_us.saturating_sub((left_us * self.drift_ppm as u64).div_ceil(1_000_000))
     }
 }
 
-/// Whether a hold is renewed as long as its holder lives.
+/// Whether the client renews a hold as long as its holder lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Watch {
-    /// It is, three times per lease.
+    /// The client renews it, three times per lease.
     Renew,
-    /// It ends with its lease.
+    /// The hold ends with its lease.
     Fixed,
 }
 
-/// A wish for a lock.
+/// What a caller wants: a lock, and how to wait for it and hold it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ask {
     /// Which lock.
     pub name: LockName,
-    /// As others are told.
+    /// The holder's name as other clients see it.
     pub owner: OwnerName,
-    /// How long to wait; 0 for not at all.
+    /// How long to wait; 0 to return at once.
     pub wait_ms: u32,
     /// See [`Waiter::lease_ms`].
     pub lease_ms: u32,
     /// See [`Waiter::passes`].
     pub passes: u32,
-    /// Whether the hold is renewed.
+    /// Whether the client renews the hold.
     pub watch: Watch,
 }
 
@@ -82,32 +83,32 @@ pub enum Step {
     Acquire {
         /// Which lock.
         name: LockName,
-        /// For whom.
+        /// The request, as the line keeps it.
         waiter: Waiter,
-        /// Whether to get in line.
+        /// Whether to join the line.
         wait: Wait,
     },
     /// See [`super::release`].
     Release {
         /// Which lock.
         name: LockName,
-        /// What is given up.
+        /// The request to give up.
         request: Request,
-        /// Whether more of it may be under way.
+        /// Whether more copies of the acquire may be under way.
         copies: Copies,
     },
     /// See [`super::renew`]; all names are of one bucket.
     Renew {
         /// Which bucket.
         bucket: u8,
-        /// At most [`RENEWALS_MAX`].
+        /// At most [`RENEWALS_MAX`] holds.
         renewals: Vec<Renewal>,
     },
     /// See [`super::heartbeat`] and [`super::advance_lock`].
     Beat {
         /// Which bucket.
         bucket: u8,
-        /// Who lives.
+        /// The process that lives.
         client: ClientId,
         /// The locks of the bucket that it waits for.
         names: Vec<LockName>,
@@ -117,14 +118,14 @@ pub enum Step {
 /// Renewals in one call at most.
 pub const RENEWALS_MAX: usize = 500;
 
-/// One hold that is to go on.
+/// The renewal of one hold.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Renewal {
     /// Which lock.
     pub name: LockName,
-    /// Whose hold.
+    /// The request that has the hold.
     pub request: Request,
-    /// From now on.
+    /// The lease from now on.
     pub lease_ms: u32,
 }
 
@@ -133,108 +134,108 @@ pub struct Renewal {
 pub struct Answer {
     /// The store's clock when the step was taken, in µs.
     pub now_us: u64,
-    /// What the step says.
+    /// The result of the step.
     pub said: LockAnswer,
 }
 
-/// See [`Answer`].
+/// The result of a step; see [`Answer`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LockAnswer {
     /// To an acquire.
     Acquired(Acquired),
     /// To a release.
     Released(Released),
-    /// To renewals, in their order: until when, or `None` for what is lost.
+    /// To renewals, in their order: when each hold ends, or `None` for a hold that is lost.
     Renewed(Vec<Option<u64>>),
     /// To a heartbeat.
     Beaten {
         /// The life of the process in this bucket.
         life: u64,
-        /// What is known of each lock, in the order of the names.
+        /// For each lock, in the order of the names: a grant to this process, and the state of the lock.
         looked: Vec<(Option<Grant>, Option<super::WaiterView>)>,
     },
 }
 
-/// Why a call has no answer.
+/// Why a call got no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Failed {
-    /// It was not done.
+    /// The store did not do it.
     Unavailable,
-    /// It may have been done.
+    /// The store may have done it.
     Unknown,
 }
 
-/// A step that must be sent now.
+/// A step to send now.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Call {
-    /// Under which number to tell what came of it.
+    /// The number under which to report its answer to [`Client::answered`].
     pub id: u64,
-    /// What to do.
+    /// The step.
     pub step: Step,
 }
 
-/// What came of a request.
+/// The client's reply to a request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LockReply {
-    /// It holds the lock, at least until the deadline.
+    /// The request holds the lock, at least until the deadline.
     Granted {
         /// The fence of the first pass.
         fence: Fence,
-        /// Until when.
+        /// When the hold ends unless it is renewed.
         deadline: Steady,
         /// Whether the hold lasts its whole lease already.
         taken: Taken,
     },
     /// The hold lasts longer now.
     Renewed {
-        /// Until when.
+        /// When the hold ends unless it is renewed again.
         deadline: Steady,
     },
-    /// Final: another process has it, and waiting was not wanted.
+    /// Final: another request holds the lock, and this one did not want to wait.
     Contended {
-        /// Who.
+        /// The holder's name.
         holder: OwnerName,
-        /// How many wait.
+        /// How many requests wait.
         waiters: u32,
-        /// How long their hold lasts unless it is renewed.
+        /// How long the hold lasts unless it is renewed.
         ttl_ms: u64,
     },
     /// Final: the wait is over.
     TimedOut {
-        /// How many were ahead when that was known last.
+        /// How many waiters were ahead, when that was known last.
         ahead: Option<u32>,
     },
     /// Final: the store gave no answer in time.
     Failed(Failed),
-    /// Final: the hold is over, or no process can say that it is not.
+    /// Final: the hold is over, or the client cannot prove that it is not.
     Lost,
-    /// Final: given up, as was wanted.
+    /// Final: the lock is released.
     Released,
-    /// Final: it was over already when it was to be given up.
+    /// Final: the hold was already over at its release.
     NotHeld,
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// The store has not told where it stands.
+    /// The store has not answered yet.
     Asking,
     /// In line.
     Waiting,
     /// It has the lock until the deadline.
     Held { deadline: Steady, renew_at: Steady },
-    /// Being given up; a process may wait for what comes of it.
+    /// The client gives the request up; its caller may wait for the result.
     Leaving { of: Leaving, until: Steady },
 }
 
 /// Why a request is being given up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Leaving {
-    /// No process wants it any more, and no process is told.
+    /// No caller wants it any more, and none gets a reply.
     Dropped,
     /// Its wait is over.
     TimedOut,
-    /// Its holder gives it up, and is told how that went. Until the deadline: afterwards it is over anyway.
+    /// Its holder releases it, and gets a reply. Only until the deadline: then the hold is over anyway.
     Released,
 }
 
@@ -251,20 +252,20 @@ struct Entry {
     /// The life of the process in the bucket when this got in line.
     life: u64,
     copies: Copies,
-    /// How many times it was asked for.
+    /// How many times the client asked for it.
     asks: u32,
     tries: u32,
-    /// A try that waits for its time.
+    /// When to try a failed call again.
     retry_at: Option<Steady>,
-    /// What a push said before there was an answer to reckon its end by.
+    /// A pushed grant whose deadline cannot be computed before the next answer.
     pushed: Option<Grant>,
-    /// The call whose answer moves this on.
+    /// The call whose answer the request waits for.
     call: Option<u64>,
     failed: Failed,
     timer: Option<Steady>,
 }
 
-/// What the answer to a call is about.
+/// What a call is about.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum About {
     Request(u64),
@@ -272,14 +273,14 @@ enum About {
     Beat(u8, Vec<LockName>),
 }
 
-/// What is due at some time.
+/// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Due {
     Request(u64),
     Bucket(u8),
 }
 
-/// What the store's clock showed at or after an instant of ours.
+/// A reading of the store's clock, taken at or after an instant of our clock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Base {
     sent: Steady,
@@ -297,14 +298,14 @@ pub struct Client {
     under_way: BTreeMap<u64, (Steady, About)>,
     timers: BTreeSet<(Steady, Due)>,
     base: Option<Base>,
-    /// What was handed out, for as long as a push about its grant may still be under way.
+    /// Holds that were handed out, for as long as a push about their grants may be under way.
     handed_out: VecDeque<(Steady, u64)>,
     calls: VecDeque<Call>,
     told: VecDeque<(u64, LockReply)>,
 }
 
 impl Client {
-    /// A process that has asked for nothing yet. `id` must be unlike that of any other: draw 64 random bits.
+    /// Makes a client without requests. Each process needs its own `id`: draw 64 random bits.
     pub const fn new(id: ClientId, settings: Settings) -> Self {
         Self {
             id,
@@ -321,18 +322,18 @@ impl Client {
         }
     }
 
-    /// Who this is, as the store knows it.
+    /// Returns the identity of this process at the store.
     pub const fn id(&self) -> ClientId {
         self.id
     }
 
-    /// The next number of this process.
+    /// Draws the next number of this process.
     pub(super) const fn draw(&mut self) -> u64 {
         self.drawn += 1;
         self.drawn
     }
 
-    /// Asks for a lock; returns the number under which it is told what comes of it.
+    /// Asks for a lock. Returns the number under which [`Self::next_reply`] reports the result.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
         let number = self.draw();
         let entry = Entry::new(ask, now);
@@ -341,7 +342,7 @@ impl Client {
         number
     }
 
-    /// Gives up what a request holds or waits for. What comes of it is told if the request holds the lock now.
+    /// Gives up what a request holds or waits for. The caller gets a reply only if the request holds the lock now.
     pub fn release(&mut self, number: u64, now: Steady) {
         let Some(entry) = self.entries.get(&number) else { return };
         let (of, until) = match entry.state {
@@ -352,7 +353,7 @@ impl Client {
         self.leave(number, of, until, now);
     }
 
-    /// Gives up what a request holds or waits for; no process is told what comes of it.
+    /// Gives up what a request holds or waits for; the caller gets no reply.
     pub fn drop_request(&mut self, number: u64, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         if let State::Leaving { of, .. } = &mut entry.state {
@@ -363,8 +364,8 @@ impl Client {
         self.leave(number, Leaving::Dropped, until, now);
     }
 
-    /// Forgets a hold without giving it up: it is another process's to renew and to give up from now on, by its
-    /// [`Request`], and ends with its lease otherwise. `None` if the request does not hold the lock.
+    /// Forgets a hold without releasing it, and returns its [`Request`], with which another process can renew and release it.
+    /// Else it ends with its lease. `None` if the request does not hold the lock.
     pub fn hand_out(&mut self, number: u64, now: Steady) -> Option<Request> {
         let entry = self.entries.get(&number)?;
         matches!(entry.state, State::Held { .. }).then_some(())?;
@@ -376,7 +377,7 @@ impl Client {
         Some(self.request(number))
     }
 
-    /// Renews a hold now, for this lease from then on. Told as [`LockReply::Renewed`] or [`LockReply::Lost`].
+    /// Renews a hold now, with this lease from then on. The reply is [`LockReply::Renewed`] or [`LockReply::Lost`].
     pub fn renew(&mut self, number: u64, lease_ms: u32, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let State::Held { renew_at, .. } = &mut entry.state else { return };
@@ -386,22 +387,22 @@ impl Client {
         self.schedule_bucket(bucket, now);
     }
 
-    /// The next call that must be sent, in the order in which they should arrive.
+    /// Returns the next call to send. Send calls in this order.
     pub fn next_call(&mut self) -> Option<Call> {
         self.calls.pop_front()
     }
 
-    /// What came of a request, in the order in which it happened.
+    /// Returns the next reply to a request, in the order in which the replies came about.
     pub fn next_reply(&mut self) -> Option<(u64, LockReply)> {
         self.told.pop_front()
     }
 
-    /// When [`Self::tick`] has something to do, unless something else happens before.
+    /// Returns when to call [`Self::tick`], unless an answer or a push comes before.
     pub fn next_due(&self) -> Option<Steady> {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Does what time has made due.
+    /// Does everything that is due.
     pub fn tick(&mut self, now: Steady) {
         while let Some(&(due, what)) = self.timers.first()
             && due <= now
@@ -424,12 +425,12 @@ impl Client {
         }
     }
 
-    /// How many requests hold or want a lock.
+    /// Returns how many requests hold, want or give up a lock.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether nothing is wanted, held or being given up.
+    /// Returns whether no request holds, wants or gives up a lock.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -477,7 +478,7 @@ impl Client {
         self.schedule_request(number);
     }
 
-    /// Begins to give up a request. What is under way for it is forgotten: its answer changes nothing any more.
+    /// Begins to give up a request. An answer that is still under way for it changes nothing any more.
     fn leave(&mut self, number: u64, of: Leaving, until: Steady, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         if entry.call.is_some() {
@@ -490,7 +491,7 @@ impl Client {
         self.send_release(number, now);
     }
 
-    /// The last word about a request.
+    /// Ends a request, with its final reply if there is one.
     fn end(&mut self, number: u64, told: Option<LockReply>, now: Steady) {
         let Some(entry) = self.entries.remove(&number) else { return };
         if let Some(due) = entry.timer {
@@ -502,7 +503,7 @@ impl Client {
         }
     }
 
-    /// When a request has to be looked at again.
+    /// Sets the timer of a request.
     fn schedule_request(&mut self, number: u64) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let end = match entry.state {
@@ -527,7 +528,7 @@ impl Client {
         }
     }
 
-    /// A wait, a hold or a withdrawal is over, or a failed call is tried again.
+    /// Handles the timer of a request: a wait, a hold or a withdrawal is over, or a failed call is tried again.
     fn request_due(&mut self, number: u64, now: Steady) {
         let Some(entry) = self.entries.get(&number) else { return };
         let (ahead, undone_until) = (entry.ahead, entry.undone_until(now));
@@ -545,7 +546,7 @@ impl Client {
                 self.leave(number, of, until, now);
             }
             State::Held { deadline, .. } if deadline <= now => {
-                // No process could say any more that the hold goes on. If it does, others need not wait for its end.
+                // The client can no longer prove the hold. If it still exists, the release spares waiters the rest of its lease.
                 self.told.push_back((number, LockReply::Lost));
                 self.leave(number, Leaving::Dropped, undone_until, now);
             }
@@ -564,22 +565,22 @@ impl Client {
         }
     }
 
-    /// The deadline of a hold, by our clock; see the invariants.
+    /// Computes the deadline of a hold by our clock; see the invariants.
     fn deadline(&self, expires_us: u64, lease_ms: u32, taken: Taken, now: Steady) -> Steady {
         let longest_ms = if taken == Taken::Open { lease_ms.min(CLAIM_WINDOW_MS) } else { lease_ms };
         let arrival = now.plus_ms(u64::from(longest_ms));
         let Some(base) = self.base else { return now };
         let base = if deadline_from_arrival() { Base { sent: now, ..base } } else { base };
         let left_us = expires_us.saturating_sub(base.server_us);
-        // Longer than the lease only if the store's clock jumped.
+        // More than the lease only if the store's clock jumped.
         let left_us = left_us.min(u64::from(lease_ms) * 1_000 + u64::from(CLAIM_WINDOW_MS) * 1_000);
-        // The clocks ran apart since the instant at which they were compared, which may be long before the grant.
+        // The clocks drift from the instant at which they were compared, which may be long before the grant.
         let left_us = self.settings.less_drift_us(left_us);
         Steady::from_us(base.sent.as_us().saturating_add_unsigned(left_us)).min(arrival)
     }
 }
 
-/// A number from 0 to below `end`, always the same for the same seed: chance has no place here.
+/// Returns a number from 0 to below `end`, always the same for the same seed. The rules use no randomness.
 const fn spread(seed: u64, end: u64) -> u64 {
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     if end == 0 { 0 } else { (mixed >> 32) % end }

@@ -1,12 +1,12 @@
-//! Cohorts: tasks of one process that pass a lock on among themselves, so that a grant of the store serves many.
+//! Cohorts: tasks of one process that pass a lock on among themselves, so that one grant of the store serves many.
 //!
-//! A batch is one request at the store, made when its first member came, with as many fences as it may have passes. Who
-//! comes while the last batch has room joins it. So members are served in their order, batches in the order in which the
-//! store has them, and members of different processes are not: that is what a cohort is paid with.
+//! A batch is one request at the store. It begins with its first member, and has as many fences as it allows passes. A
+//! member that comes while the last batch has room joins it. So a process serves its members in order, and the store
+//! serves batches in order. Members of different processes are not in order: that is the price of a cohort.
 //!
 //! # Invariants
-//! - A batch serves at most as many members as it has passes, each with a fence of its own above those before it.
-//! - No member is served later than one lease after the store's grant. Who is left goes to a new batch.
+//! - A batch serves at most as many members as it has passes, each with its own fence above those before it.
+//! - No member is served later than one lease after the store's grant. Members that are left go to a new batch.
 //! - A batch without members asks for nothing and holds nothing.
 
 use super::client::{Answer, Ask, Call, Client, Failed, LockReply, Settings};
@@ -16,7 +16,7 @@ use crate::limits::WAIT_MS_MAX;
 use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Requests of one process, some of which share grants. Everything else is as with [`Client`].
+/// The requests of one process, some of which share grants. Everything else works as with [`Client`].
 pub struct Party {
     client: Client,
     /// By the number of their request at the store.
@@ -31,9 +31,9 @@ pub struct Party {
 struct Batch {
     ask: Ask,
     waiting: VecDeque<u64>,
-    /// Who has the lock now.
+    /// The member that has the lock now.
     holder: Option<u64>,
-    /// How many have joined.
+    /// How many members have joined.
     joined: u32,
     grant: Option<BatchGrant>,
 }
@@ -42,7 +42,7 @@ struct Batch {
 struct BatchGrant {
     fence: Fence,
     deadline: Steady,
-    /// No process is served after this.
+    /// No further member is served after this.
     until: Steady,
     served: u32,
 }
@@ -70,7 +70,7 @@ impl Party {
         self.client.id()
     }
 
-    /// See [`Client::ask`]. A process that allows more than one pass, and waits, joins a cohort.
+    /// See [`Client::ask`]. A request that allows more than one pass, and may wait, joins a cohort.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
         if ask.passes <= 1 || ask.wait_ms == 0 {
             return self.client.ask(Ask { passes: 1, ..ask }, now);
@@ -83,7 +83,7 @@ impl Party {
         number
     }
 
-    /// Puts a member into the last batch, or makes a new one.
+    /// Puts a member into the last batch, or into a new one.
     fn join(&mut self, number: u64, ask: Ask, now: Steady) {
         let room = self.last.get(&ask.name).copied().filter(|lead| {
             self.batches.get(lead).is_some_and(|batch| {
@@ -107,11 +107,11 @@ impl Party {
             batch.joined += 1;
             batch.waiting.push_back(number);
         }
-        // The batch may hold the lock with no process in it at this moment.
+        // The batch may have the lock while no member holds it.
         self.serve(lead, now);
     }
 
-    /// Gives the lock to the next member, or back to the store if no process is left or the time is over.
+    /// Gives the lock to the next member. Releases it at the store if no member is left or the time is over.
     fn serve(&mut self, lead: u64, now: Steady) {
         let Some(batch) = self.batches.get_mut(&lead) else { return };
         let Some(grant) = batch.grant.as_mut().filter(|_| batch.holder.is_none()) else { return };
@@ -130,7 +130,7 @@ impl Party {
         self.client.drop_request(lead, now);
     }
 
-    /// Ends a batch; a process that still waits in it goes to another one.
+    /// Ends a batch. A member that still waits in it joins another one.
     fn dissolve(&mut self, lead: u64, now: Steady) {
         let Some(batch) = self.batches.remove(&lead) else { return };
         if self.last.get(&batch.ask.name) == Some(&lead) {
@@ -141,7 +141,7 @@ impl Party {
         }
     }
 
-    /// Takes a member out. Returns whether it had the lock, and the batch.
+    /// Removes a member. Returns whether it had the lock, and its batch.
     fn leave(&mut self, number: u64) -> Option<(bool, u64)> {
         let member = self.members.remove(&number)?;
         self.timers.remove(&(member.wait_until, number));
@@ -154,7 +154,7 @@ impl Party {
         Some((held, member.batch))
     }
 
-    /// After a member left: serves the next one, or gives up a batch that no process wants.
+    /// Goes on after a member left: serves the next one, or gives up a batch without members.
     fn go_on(&mut self, lead: u64, now: Steady) {
         let empty = self.batches.get(&lead).is_some_and(|batch| batch.waiting.is_empty() && batch.holder.is_none());
         if empty {
@@ -165,8 +165,8 @@ impl Party {
         }
     }
 
-    /// See [`Client::release`]. A pass within the cohort is done at once; the last one gives the lock back to the store in
-    /// the background.
+    /// See [`Client::release`]. A pass within the cohort takes effect at once. After the last pass the client releases the lock
+    /// at the store in the background.
     pub fn release(&mut self, number: u64, now: Steady) {
         if !self.members.contains_key(&number) {
             return self.client.release(number, now);
@@ -194,12 +194,12 @@ impl Party {
         self.client.adopt(number, ask, asked, now)
     }
 
-    /// See [`Client::hand_out`]. A hold of a cohort stays in it.
+    /// See [`Client::hand_out`]. Returns `None` for a member of a cohort: its hold stays there.
     pub fn hand_out(&mut self, number: u64, now: Steady) -> Option<Request> {
         self.client.hand_out(number, now)
     }
 
-    /// See [`Client::renew`]. The hold of a cohort is renewed with the lease that it has.
+    /// See [`Client::renew`]. A hold of a cohort is renewed with the lease of its batch.
     pub fn renew(&mut self, number: u64, lease_ms: u32, now: Steady) {
         match self.members.get(&number) {
             Some(member) => {
@@ -266,7 +266,7 @@ impl Party {
         }
     }
 
-    /// Hands on what the store says, to the member whom it concerns.
+    /// Passes replies of the client on to the members that they concern.
     fn translate(&mut self, now: Steady) {
         while let Some((number, told)) = self.client.next_reply() {
             if !self.batches.contains_key(&number) {
@@ -283,7 +283,7 @@ impl Party {
                         self.told.extend(batch.holder.map(|holder| (holder, LockReply::Renewed { deadline })));
                     }
                 }
-                // The batch got nothing, or has nothing any more.
+                // The batch got no lock, or lost it.
                 last => self.fail(number, last, now),
             }
         }
@@ -300,11 +300,11 @@ impl Party {
     fn fail(&mut self, lead: u64, told: LockReply, now: Steady) {
         let Some(batch) = self.batches.get_mut(&lead) else { return };
         if let Some(holder) = batch.holder.take() {
-            // It keeps its seat until it leaves, and has nothing to give back.
+            // The member is over: its process has nothing to release.
             self.told.push_back((holder, told));
             self.members.remove(&holder);
         } else if matches!(told, LockReply::Failed(_)) {
-            // The store cannot be reached: everybody who waits is told, as alone.
+            // The store cannot be reached: every waiting member is told, as it would be without a cohort.
             for number in std::mem::take(&mut batch.waiting) {
                 if let Some(member) = self.members.remove(&number) {
                     self.timers.remove(&(member.wait_until, number));

@@ -1,15 +1,15 @@
 //! Pauses between two tries, for locks without a line.
 //!
-//! Polling loses to a line: it loads the store, grants in random order, and leaves the lock idle for half a pause on
-//! average. It is here for layouts that are shared with others, and to be compared with.
+//! Polling is worse than a line: it loads the store, grants in random order, and leaves the lock idle for half a pause on
+//! average. It serves layouts that are shared with other libraries, and comparisons.
 
 use std::num::NonZeroU32;
 
-/// A policy of pauses. The share of chance comes in as a value.
+/// A policy of pauses. The caller supplies the randomness as a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pauses {
     /// Grows by half a base with each try, while the jitter shrinks: pause n is base × (1 + 0.5 n), give or take
-    /// 15 % ÷ (1 + 0.1 (n − 1)). A process that has waited long asks seldom and at a predictable time.
+    /// 15 % ÷ (1 + 0.1 (n − 1)). A process that has waited for a long time asks seldom and at a predictable time.
     ///
     /// Source: a coupon service's answer to CSMA/CD; the table of its first four pauses is ×1.5 ±15 %, ×2.0 ±13.6 %,
     /// ×2.5 ±12.5 %, ×3.0 ±11.5 %.
@@ -17,16 +17,16 @@ pub enum Pauses {
         /// The base.
         base_ms: NonZeroU32,
     },
-    /// Anything from nothing to base × 2^n, but no more than the most.
+    /// A random pause from 0 to base × 2^n, but at most `most_ms`.
     ///
     /// Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015: full jitter.
     FullJitter {
         /// The base.
         base_ms: NonZeroU32,
-        /// The most.
+        /// The longest pause.
         most_ms: NonZeroU32,
     },
-    /// Always the same.
+    /// Always the same pause.
     Constant {
         /// The pause.
         every_ms: NonZeroU32,
@@ -34,12 +34,12 @@ pub enum Pauses {
 }
 
 impl Pauses {
-    /// The shortest and the longest pause after try number `tries`, the first being 1, in µs.
+    /// Returns the shortest and the longest pause after try number `tries`, in µs. The first try has number 1.
     pub fn range_us(self, tries: u32) -> (u64, u64) {
         let tries = u64::from(tries.max(1));
         match self {
             Self::ShrinkingJitter { base_ms } => {
-                // base × (2 + n) / 2, and of that 15 % ÷ (1 + 0.1 (n − 1)) = 1.5 ÷ (9 + n).
+                // base × (2 + n) / 2, and of it 15 % ÷ (1 + 0.1 (n − 1)) = 1.5 ÷ (9 + n).
                 let middle_us = u64::from(base_ms.get()) * 500 * (2 + tries.min(1_000_000));
                 let band_us = (u128::from(middle_us) * 3 / (2 * (9 + u128::from(tries)))) as u64;
                 (middle_us - band_us, middle_us + band_us)
@@ -52,7 +52,8 @@ impl Pauses {
         }
     }
 
-    /// The pause after try number `tries`, the first being 1, in µs; `chance` is evenly drawn from all 32-bit numbers.
+    /// Returns the pause after try number `tries`, in µs. The first try has number 1. `chance` is uniform over all 32-bit
+    /// numbers.
     pub fn pause_us(self, tries: u32, chance: u32) -> u64 {
         let (shortest_us, longest_us) = self.range_us(tries);
         let spread_us = u128::from(longest_us - shortest_us) * u128::from(chance) / u128::from(u32::MAX);

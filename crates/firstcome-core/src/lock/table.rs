@@ -5,64 +5,64 @@ use crate::id::LockName;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
 
-/// When a process was heard of.
+/// The life of a process in a bucket, and its last heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Session {
-    /// A number drawn when the store heard of it for the first time, or again after it had counted as dead.
+    /// A number drawn at the first heartbeat, or at the first one after the process had counted as dead.
     pub number: u64,
-    /// The last time, in µs of the store's clock.
+    /// The last heartbeat, in µs of the store's clock.
     pub seen_us: u64,
 }
 
 /// The state of one bucket, as the rules read and write it. A step of the rules is one transaction on it.
 pub trait LockTable {
-    /// The highest number drawn.
+    /// Returns the highest number drawn.
     fn last(&self) -> u64;
-    /// Sets it.
+    /// Sets the highest number drawn.
     fn set_last(&mut self, last: u64);
-    /// Who has the lock, whether or not the hold has ended.
+    /// Returns the hold of a lock, also one whose time is over.
     fn hold(&self, name: &LockName) -> Option<Hold>;
-    /// Gives the lock to a process, or changes the hold.
+    /// Stores the hold of a lock, new or changed.
     fn put_hold(&mut self, name: &LockName, hold: Hold);
-    /// No process has it.
+    /// Removes the hold: the lock is free.
     fn remove_hold(&mut self, name: &LockName);
-    /// The lowest number in line.
+    /// Returns the first waiter and its number, the lowest in line.
     fn first(&self, name: &LockName) -> Option<(u64, Waiter)>;
-    /// The number of a request in line.
+    /// Returns the number of a request in line.
     fn number_of(&self, name: &LockName, request: Request) -> Option<u64>;
-    /// Whether a process in line has this number.
+    /// Returns whether a waiter in line has this number.
     fn is_taken(&self, name: &LockName, number: u64) -> bool;
-    /// Gets a process in line, with a number that no process in it has.
+    /// Adds a waiter to the line, with a number that no waiter in it has.
     fn push(&mut self, name: &LockName, number: u64, waiter: Waiter);
-    /// Takes a process out of the line.
+    /// Removes a waiter from the line.
     fn remove(&mut self, name: &LockName, number: u64);
-    /// How many are in line.
+    /// Returns how many waiters are in line.
     fn waiters(&self, name: &LockName) -> u32;
-    /// How many are in line before this number.
+    /// Returns how many waiters have a lower number.
     fn ahead(&self, name: &LockName, number: u64) -> u32;
-    /// When a process was heard of; `None` if never, or too long ago to matter.
+    /// Returns the life of a process; `None` if it never sent a heartbeat, or too long ago to matter.
     fn life(&self, client: super::ClientId) -> Option<Session>;
-    /// Notes that a process was heard of. May forget processes that have been silent for long.
+    /// Stores the life of a process. May forget processes that have been silent for a long time.
     fn put_life(&mut self, client: super::ClientId, life: Session);
-    /// Whether the request was given up before it arrived.
+    /// Returns whether the store recorded a release of this request before it arrived.
     fn is_void(&self, request: Request, now_us: u64) -> bool;
-    /// Notes until when to remember that this request was given up.
+    /// Records the release of this request, to be remembered until `until_us`.
     fn put_void(&mut self, request: Request, until_us: u64, now_us: u64);
 }
 
-/// From how many on entries about processes and void requests are looked through for old ones.
+/// With more entries than this, the table looks for old processes and void requests.
 const OLD_ENTRIES: usize = 64;
-/// After this silence a process is forgotten.
+/// The silence after which the table forgets a process.
 const FORGET_US: u64 = 60_000_000;
 
-/// A bucket in memory. Nothing is left of a lock that no process has and no process waits for.
+/// A bucket in memory. A free lock takes no memory.
 pub struct MemoryLockTable<S> {
     last: u64,
     holds: HashMap<LockName, Hold, S>,
     lines: HashMap<LockName, WaitingLine, S>,
     lives: BTreeMap<super::ClientId, Session>,
     voids: BTreeMap<Request, u64>,
-    /// How many processes and void requests may be known before the old ones are looked for.
+    /// The numbers of processes and void requests above which the table looks for old ones.
     lives_max: usize,
     voids_max: usize,
 }
@@ -74,25 +74,25 @@ struct WaitingLine {
 }
 
 impl<S: BuildHasher + Clone> MemoryLockTable<S> {
-    /// An empty bucket, with a drawn hasher.
+    /// Makes an empty bucket. The hasher comes with its random seeds.
     pub fn new(hasher: S) -> Self {
         let (holds, lines) = (HashMap::with_hasher(hasher.clone()), HashMap::with_hasher(hasher));
         let (lives, voids) = (BTreeMap::new(), BTreeMap::new());
         Self { last: 0, holds, lines, lives, voids, lives_max: OLD_ENTRIES, voids_max: OLD_ENTRIES }
     }
 
-    /// How many locks are held, and how many processes wait in some line.
+    /// Returns how many locks are held, plus how many requests wait.
     pub fn len(&self) -> usize {
         self.holds.len() + self.lines.values().map(|line| line.waiters.len()).sum::<usize>()
     }
 
-    /// Of how many processes and void requests something is known.
+    /// Returns how many processes and void requests the table remembers.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.lives.len(), self.voids.len())
     }
 
-    /// Whether no process has a lock or waits for one.
+    /// Returns whether the table has no hold and no waiter.
     pub fn is_empty(&self) -> bool {
         self.holds.is_empty() && self.lines.is_empty()
     }
@@ -159,7 +159,7 @@ impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
         self.lines.get(name).map_or(0, |line| line.waiters.len() as u32)
     }
 
-    // Linear in the place, except for the last one: who gives up in the middle of a line is rare.
+    // Linear in the place, except for the last one: a request seldom leaves from the middle of a line.
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
         let Some(line) = self.lines.get(name) else { return 0 };
         match line.waiters.last_key_value() {
@@ -175,7 +175,7 @@ impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
     fn put_life(&mut self, client: super::ClientId, life: Session) {
         if self.lives_max < self.lives.len() && !self.lives.contains_key(&client) {
             self.lives.retain(|_, other| life.seen_us.abs_diff(other.seen_us) < FORGET_US);
-            // Not before as many more have come: each pays for a few, however many are young.
+            // The next search comes only after as many entries again, so that each new entry pays for a few.
             self.lives_max = OLD_ENTRIES.max(2 * self.lives.len());
         }
         self.lives.insert(client, life);

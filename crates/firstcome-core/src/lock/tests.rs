@@ -1,7 +1,7 @@
-//! The rules of a lock, and the side of one process: when, what is asked, what is answered.
+//! The rules of a lock, and the client of one process: an instant, a command, and the expected answer.
 //!
-//! [`Play`] alone knows how a lock is asked. It writes an answer as `granted 10000 ms`, `open 2000 ms` (to be confirmed),
-//! `queued 3` (three ahead), `contended c1 0 500 ms`, and a push as `a to 2.7: open 2000 ms` (lock, client, request).
+//! Only [`Play`] calls the rules. It writes an answer as `granted 10000 ms`, `open 2000 ms` (not confirmed yet), `queued 3`
+//! (three ahead), `contended c1 0 500 ms`, and a push as `a to 2.7: open 2000 ms` (lock, client, request).
 
 mod client;
 mod clocks;
@@ -45,7 +45,7 @@ fn hasher() -> RandomState {
     RandomState::new()
 }
 
-/// A bucket, what time it is there, and whom it told something since it was last asked.
+/// A bucket, its time, and its pushes since the last look.
 struct Play {
     table: MemoryLockTable<RandomState>,
     now_us: u64,
@@ -57,7 +57,7 @@ impl Play {
         Self { table: MemoryLockTable::new(hasher()), now_us: START_US, pushes: Vec::new() }
     }
 
-    /// Client 1 holds lock `a` by its request 1.
+    /// Makes a bucket in which client 1 holds lock `a` by its request 1.
     fn held() -> Self {
         let mut play = Self::new();
         assert_eq!(play.try_lock("a", waiter(1, 1)), "granted 10000 ms");
@@ -87,7 +87,7 @@ impl Play {
         self.ask(name, waiter, Wait::Yes)
     }
 
-    /// Gets in line, and tells the place.
+    /// Joins the line, and returns the place.
     fn place(&mut self, name: &str, waiter: Waiter) -> u64 {
         match self.acquire(name, waiter, Wait::Yes) {
             Acquired::Queued { number, .. } => number,
@@ -130,7 +130,7 @@ impl Play {
         format!("{}, {}", grant.unwrap_or("nothing".to_owned()), seen.unwrap_or("free".to_owned()))
     }
 
-    /// Whom it told something since the last time.
+    /// Returns the pushes since the last call.
     fn news(&mut self) -> String {
         let pushes = std::mem::take(&mut self.pushes);
         let told: Vec<String> = pushes.iter().map(|push| self.describe_push(push)).collect();

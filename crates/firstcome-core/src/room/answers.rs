@@ -7,7 +7,7 @@ use crate::time::{Steady, Timestamp};
 /// How a ticket ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// Its holder, or the shop for them, gave it up.
+    /// Its visitor, or the shop on the visitor's behalf, gave it up.
     Left,
     /// Its time was over.
     Expired,
@@ -16,56 +16,56 @@ pub enum Departure {
 /// One request for a place in line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Join {
-    /// Who asks: has at most one living place. Without it a visitor that has the ticket is its holder.
+    /// The user who asks, with at most one living place. Without a user, possession of the ticket is the only proof.
     pub user: Option<UserId>,
     /// Present if the caller sent an idempotency key.
     pub request: Option<RequestId>,
 }
 
-/// What became different, to be made durable before it is told.
+/// One change of a room. Callers make it durable before they report it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// A number was drawn; or, after a loss, its holder came back ([`Room::readmit`](super::Room::readmit)).
+    /// A number was drawn. After a loss: its visitor came back ([`Room::readmit`](super::Room::readmit)).
     Joined {
-        /// Which.
+        /// The number.
         number: TicketNumber,
-        /// For whom and by which request.
+        /// The user and the request.
         join: Join,
-        /// When that was, by the wall clock.
+        /// When, by the wall clock.
         joined_at: Timestamp,
     },
-    /// A visitor in line was offered a slot.
+    /// The room offered a slot to a visitor in line.
     Admitted {
-        /// Who.
+        /// The visitor's number.
         number: TicketNumber,
-        /// Which slot.
+        /// The slot.
         slot: Slot,
     },
-    /// A slot was taken up: its pass is valid from now on.
+    /// A visitor took a slot: its pass is valid from now on.
     Taken {
-        /// By whom.
+        /// The visitor's number.
         number: TicketNumber,
-        /// Until when (exclusive).
+        /// When the slot ends (exclusive).
         until: Steady,
     },
-    /// A slot was not taken up: its ticket waits again.
+    /// No visitor took the slot in time: its ticket waits again.
     Lapsed {
-        /// Whose.
+        /// The number of the ticket.
         number: TicketNumber,
     },
     /// A ticket ended.
     Gone {
-        /// Which.
+        /// The number of the ticket.
         number: TicketNumber,
-        /// How.
+        /// How it ended.
         how: Departure,
     },
-    /// The line went on to this number, which is the lowest that it has not reached.
+    /// The line advanced: this is the lowest number that it has not reached.
     Reached(u32),
 }
 
 impl Change {
-    /// The ticket that it is about.
+    /// Returns the ticket that the change is about.
     pub const fn number(&self) -> Option<TicketNumber> {
         match self {
             Self::Joined { number, .. }
@@ -92,15 +92,15 @@ pub enum Rejection {
     SettingsChanged,
     /// An operator closed the room.
     Closed,
-    /// The line is as long as it may be; in about this time there may be room.
+    /// The line is full.
     Full {
-        /// When to try again.
+        /// When to try again: about when there may be room.
         retry_after_ms: u64,
     },
 }
 
 impl Rejection {
-    /// The stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
+    /// Returns the stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::UnknownRoom => "unknown_room",
@@ -113,21 +113,21 @@ impl Rejection {
     }
 }
 
-/// Where a room stands.
+/// The state of a room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RoomState {
-    /// It admits.
+    /// It admits visitors.
     Open,
     /// It admits no visitor for now.
     Paused,
-    /// It begins to admit later; people may join.
+    /// It begins to admit later; visitors may join.
     Scheduled,
     /// No visitor can join; all tickets and passes are void.
     Closed,
 }
 
 impl RoomState {
-    /// The state as the HTTP API spells it.
+    /// Returns the state as the HTTP API spells it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -138,12 +138,12 @@ impl RoomState {
     }
 }
 
-/// A room as everybody may see it.
+/// A room's public view.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoomView {
-    /// Where it stands.
+    /// The state of the room.
     pub state: RoomState,
-    /// People in line.
+    /// Visitors in line.
     pub waiting: u32,
     /// Slots that are offered or taken.
     pub active: u32,
@@ -151,60 +151,60 @@ pub struct RoomView {
     pub serving: u32,
     /// Admissions per second lately.
     pub rate: f64,
-    /// How long a visitor that joins now is going to wait; `None` if no visitor can tell.
+    /// How long a visitor who joins now will wait; `None` if the room has no estimate.
     pub wait_at_tail_ms: Option<u64>,
 }
 
-/// Where a ticket stands.
+/// The state of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TicketState {
     /// In line.
     Waiting {
-        /// How many are ahead.
+        /// How many tickets in line are ahead.
         position: u32,
-        /// How long it is going to take; `None` if no visitor can tell.
+        /// How long the wait will be; `None` if the room has no estimate.
         wait_ms: Option<u64>,
     },
-    /// In a slot that it has taken.
+    /// In a slot that its visitor has taken.
     Admitted {
         /// The slot.
         slot: Slot,
-        /// When it ends if no visitor is heard of until then (exclusive).
+        /// When the slot ends if its visitor makes no contact until then (exclusive).
         until: Steady,
     },
     /// Ended.
     Gone(Departure),
 }
 
-/// A ticket as its holder sees it.
+/// A ticket as its visitor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TicketView {
     /// Its number.
     pub number: TicketNumber,
-    /// Where it stands.
+    /// Its state.
     pub state: TicketState,
-    /// When to ask again; 0 when there is nothing to ask for.
+    /// When to poll again; 0 when the ticket is gone.
     pub poll_after_ms: u32,
 }
 
-/// What a poll finds.
+/// The result of a poll.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
     /// The answer.
     Told(TicketView),
-    /// Something has to be decided, and kept: [`Room::decide`](super::Room::decide), or
+    /// The room needs a decision that must become durable: call [`Room::decide`](super::Room::decide), or
     /// [`Room::readmit`](super::Room::readmit) for a number that is unknown since a loss.
     Decide,
 }
 
-/// Which place a join led to.
+/// The place that a join led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Joined {
-    /// A new one.
+    /// A new place.
     New(TicketView),
-    /// That of the same request, which came before.
+    /// The place of the same request, which came before.
     SameRequest(TicketView),
-    /// That which the user has already.
+    /// The place that the user has already.
     SameUser(TicketView),
 }
 
@@ -212,16 +212,16 @@ pub enum Joined {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Damage {
-    /// A number is missing, stands twice or out of order, or a user or a request has two living tickets.
+    /// A number is missing, repeated or out of order, or a user or a request has two living tickets.
     Ticket,
-    /// A slot without its ticket, of a ticket that is gone, or an admission that was never counted.
+    /// A slot without its ticket, a slot of a ticket that is gone, or an admission that was never counted.
     Slot,
-    /// More was reached than drawn, or a slot beyond what was reached.
+    /// The line reached more numbers than were drawn, or a slot lies beyond the reached number.
     Reached,
 }
 
 impl Damage {
-    /// The finding in words.
+    /// Describes the damage in words.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ticket => {

@@ -1,14 +1,14 @@
-//! Writes numbers, texts and bits as bytes, and reads them without trust.
+//! Writes numbers, texts and bits as bytes, and reads them back without trusting them.
 //!
-//! Whole numbers take 7 bits to a byte, the lowest first; negative ones are folded between the positive ones. There is
-//! one way to write each number, and another one is refused.
+//! Whole numbers take 7 bits to a byte, the lowest first; negative numbers alternate with positive ones. Each number has
+//! one encoding, and the reader refuses any other.
 
 use crate::id::{RequestId, UserId};
 use crate::time::Steady;
 use std::fmt;
 
 const WORDS: usize = 64;
-/// Bits of which only this many differ from the rest are written one by one.
+/// With at most this many set bits, or unset ones, a row is written as a list.
 const LISTED_MAX: usize = 128;
 
 const NONE: u8 = 0;
@@ -23,11 +23,11 @@ const ALL_BUT_THESE: u8 = 4;
 pub enum ImageError {
     /// Written by another version.
     Version,
-    /// They end too early.
+    /// The bytes end too early.
     Short,
-    /// Something is left over behind the end.
+    /// Bytes are left over behind the end.
     Trailing,
-    /// A value that cannot be: says of what.
+    /// An impossible value; carries its kind.
     Value(&'static str),
 }
 
@@ -77,7 +77,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A user or none: names are never empty.
+/// Writes a user, or none as an empty text: names are never empty.
 pub(super) fn put_user(out: &mut Vec<u8>, user: Option<&str>) {
     put_text(out, user.unwrap_or(""));
 }
@@ -87,7 +87,7 @@ pub(super) fn put_request(out: &mut Vec<u8>, request: RequestId) {
     out.extend_from_slice(&request.body.to_le_bytes());
 }
 
-/// Numbers that rise, as their distances; the first one's from 0.
+/// Writes rising numbers as the distances between them; the first distance counts from 0.
 pub(super) fn put_rising(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u32>) {
     put_number(out, numbers.len() as u64);
     let mut last = 0;
@@ -97,7 +97,7 @@ pub(super) fn put_rising(out: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item
     }
 }
 
-/// The bits of the first so many of a row; the others are 0.
+/// Returns a row in which the first `count` bits are set.
 pub(super) fn first_bits(count: u32) -> [u64; WORDS] {
     std::array::from_fn(|word| match count.saturating_sub(word as u32 * 64) {
         rest @ 0..64 => (1 << rest) - 1,
@@ -114,7 +114,7 @@ fn count(bits: &[u64; WORDS]) -> usize {
     bits.iter().map(|bits| bits.count_ones() as usize).sum()
 }
 
-/// Bits of a row, of which only those of `within` may be set.
+/// Writes the bits of a row, of which only bits of `within` may be set.
 pub(super) fn put_bits(out: &mut Vec<u8>, bits: &[u64; WORDS], within: &[u64; WORDS]) {
     let rest: [u64; WORDS] = std::array::from_fn(|word| within[word] & !bits[word]);
     match (count(bits), count(&rest)) {
@@ -135,7 +135,7 @@ pub(super) fn put_bits(out: &mut Vec<u8>, bits: &[u64; WORDS], within: &[u64; WO
     }
 }
 
-/// Reads what was put, from the front.
+/// Reads written bytes from the front.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// All has to be read.
+    /// Checks that nothing is left.
     pub(super) const fn end(&self) -> Result<(), ImageError> {
         if self.rest.is_empty() { Ok(()) } else { Err(ImageError::Trailing) }
     }
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| ImageError::Value("number"))
     }
 
-    /// How many things follow, of which each takes at least one byte.
+    /// Reads the number of items that follow, each of which takes at least one byte.
     pub(super) fn count(&mut self) -> Result<usize, ImageError> {
         let count = usize::try_from(self.number()?).unwrap_or(usize::MAX);
         if self.rest.len() < count { Err(ImageError::Short) } else { Ok(count) }

@@ -14,10 +14,10 @@ use std::hash::RandomState;
 const VERSION: u8 = 1;
 
 impl Room {
-    /// All that this room is, as bytes. Everything that is asked of the room that [`Self::from_image`] makes of them is answered
-    /// and changed exactly as here, for ever. Equal rooms have equal images, no matter what their hash seeds.
+    /// Returns the complete state of the room as bytes. The room that [`Self::from_image`] makes of them answers and changes
+    /// exactly like this one, for ever. Equal rooms have equal images, with any hash seeds.
     ///
-    /// Costs about 8 bytes for each living ticket, beside its user and request.
+    /// Costs about 8 bytes for each living ticket, plus its user and request.
     pub fn image(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         self.put_image(&mut out);
@@ -41,10 +41,10 @@ impl Room {
         put_rising(out, self.returned.iter().copied());
     }
 
-    /// The room of which these bytes are the image. `hasher` carries the seed of this process.
+    /// Restores the room from its image. `hasher` carries the seed of this process.
     ///
-    /// Never panics. Refuses what cannot be an image of a room: that another room's is taken for this one's, or one that
-    /// is false and sound, it does not notice.
+    /// Never panics. Refuses bytes that are no image of a room. Does not notice the image of another room, or a forged one
+    /// that is consistent.
     pub fn from_image(image: &[u8], hasher: RandomState) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image);
         if reader.byte()? != VERSION {
@@ -66,7 +66,7 @@ impl Room {
         let slots = Slots::read_image(reader, hasher.clone(), settings.idle_ttl_ms)?;
         let line = Line::read(reader, hasher)?;
         let returned = BTreeSet::from_iter(reader.rising()?);
-        // What is counted on must not wrap.
+        // Sums with these values must not overflow.
         if i64::MAX as u64 <= admissions || slots.admissions().any(|(_, admission)| admissions < admission) {
             return Err(ImageError::Value("admission"));
         }
@@ -96,8 +96,8 @@ impl Room {
         })
     }
 
-    /// A number that all copies of a room at one point of its history share. Two that differ are two rooms; that they are
-    /// equal says that no visitor was counted differently. Does not look at each ticket.
+    /// Returns a number that all replicas of a room share at one point of its history. Rooms with different digests differ.
+    /// Equal digests mean that all counts are equal. Does not examine each ticket.
     pub fn digest(&self) -> u64 {
         let settings = &self.settings;
         let (credit, earned_at) = self.bucket.as_ref().map_or((0, self.ticked), Bucket::credit);
@@ -134,7 +134,7 @@ impl Room {
     }
 }
 
-/// One number more in a digest.
+/// Mixes one more number into a digest.
 pub(super) const fn mixed(digest: u64, number: u64) -> u64 {
     let sum = (digest ^ number).wrapping_add(0x9e37_79b9_7f4a_7c15);
     let part = (sum ^ (sum >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -159,7 +159,7 @@ pub(super) fn put_settings(out: &mut Vec<u8>, settings: &RoomSettings) {
     put_option(out, settings.target_url.as_deref(), put_text);
 }
 
-/// Settings that have passed their check.
+/// Reads settings, which must pass their check.
 pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, ImageError> {
     let instant = |reader: &mut Reader<'_>| {
         reader.signed().and_then(|us| Timestamp::from_us(us).ok_or(ImageError::Value("instant")))

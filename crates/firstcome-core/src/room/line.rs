@@ -1,15 +1,15 @@
-//! The line of one room: who waits, who is present, and each ticket's position.
+//! The line of one room: the waiting tickets, their presence, and each ticket's position.
 //!
 //! Tickets are dense numbers, so the line is a bitmap beside compact columns, in segments of 4 096 tickets. A ticket
-//! costs its user's bytes, 10 bytes of columns and about 13 of index. Asking for a position adds up counts of segments
-//! and the bits of two of them; nothing is ever sorted, moved or copied when a visitor joins, leaves or is admitted.
+//! costs its user's bytes, 10 bytes of columns and about 13 of index. A position is a sum of segment counts, plus the bits
+//! of two segments. Nothing is sorted, moved or copied when a visitor joins, leaves or is admitted.
 //!
 //! # Invariants
-//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`TicketPlace`]); after a loss it may be unknown
-//!   which one, until its holder comes back.
-//! - `waiting` is the number of tickets in line; every segment's and group's count is that of its bits.
-//! - No visitor below [`Line::reached`] is counted by [`Line::ahead`], so a position never rises: tickets come back into
-//!   line only below it.
+//! - A ticket is in exactly one place: in line, in a slot, left, or expired ([`TicketPlace`]). After a loss the place may be
+//!   unknown until the visitor comes back.
+//! - `waiting` is the number of tickets in line; the count of every segment and group is that of its bits.
+//! - [`Line::ahead`] counts no ticket below [`Line::reached`], so a position never rises: tickets come back into line only
+//!   below it.
 
 mod image;
 mod lost;
@@ -28,18 +28,18 @@ const SEGMENT: u32 = 4_096;
 const WORDS: usize = SEGMENT as usize / 64;
 /// Segments whose counts are added up together.
 const GROUP: usize = 64;
-/// A visitor that was seen so recently is present, however often they were told to ask.
+/// A visitor seen this recently is present, however long the poll interval is.
 const PRESENT_MS_MIN: u32 = 30_000;
-/// Polls that a visitor may miss before they count as absent.
+/// How many poll intervals a visitor may stay silent and still count as present.
 const PRESENT_POLLS: u32 = 3;
-/// What a told interval is counted in.
+/// The unit of poll intervals.
 const TOLD_MS: u32 = 100;
-/// Segments that one sweep looks at: a bound for its time.
+/// Segments that one sweep examines at most: bounds its time.
 const SWEEP_SEGMENTS_MAX: usize = 4;
-/// Tickets that one search passes over: a bound for its time.
+/// Tickets that one search examines at most: bounds its time.
 pub(super) const SEARCH_TICKETS_MAX: u32 = 65_536;
 
-/// What an epoch is moved to before now: longer than any time-out of a visitor in line.
+/// How far before now a rebase moves an epoch: longer than any time-out of a visitor in line.
 const REBASED_MS: u32 = u32::MAX / 4;
 const _: () = assert!(WAITING_TTL_MS_MAX < REBASED_MS as u64);
 
@@ -49,33 +49,33 @@ fn bit(at: usize) -> (usize, u64) {
     (at / 64, 1 << (at % 64))
 }
 
-/// Bits of a word below a position, 0 to 64.
+/// Returns a word with all bits below a position, 0 to 64.
 const fn below(at: u32) -> u64 {
     if at < 64 { (1 << at) - 1 } else { u64::MAX }
 }
 
-/// Where a ticket is.
+/// The place of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TicketPlace {
     Waiting,
     Slot,
     Gone(Departure),
-    /// Lost: perhaps never drawn, perhaps that of a visitor that waits.
+    /// Lost: the number may never have been drawn, or its visitor may still wait.
     Unknown,
 }
 
-/// What is kept of tickets of which one is still alive.
+/// The data of the tickets of one segment, while one of them is alive.
 struct Columns {
     epoch: Steady,
     /// Milliseconds from `epoch` to the last contact.
     seen: Vec<u32>,
-    /// The interval that was told last, in units of [`TOLD_MS`].
+    /// The poll interval that the visitor was told last, in units of [`TOLD_MS`].
     told: Vec<u16>,
     users: String,
     ends: Vec<u32>,
-    /// Requests with a key, in the order of their tickets.
+    /// The requests with an idempotency key, in the order of their tickets.
     requests: Vec<(u16, RequestId)>,
-    /// No visitor in this segment is present after this: an upper bound.
+    /// An upper bound: no visitor in this segment is present after this.
     present_until: u32,
 }
 
@@ -92,7 +92,7 @@ impl Columns {
         }
     }
 
-    /// Adds a ticket behind all that are there; those left out in between are of no visitor.
+    /// Adds a ticket behind the existing ones. Places that it skips have no user and no contact.
     fn push(&mut self, at: usize, user: &str, request: Option<RequestId>) {
         self.seen.resize(at + 1, 0);
         self.told.resize(at + 1, 0);
@@ -125,15 +125,15 @@ impl Columns {
     }
 
     fn touch(&mut self, at: usize, now: Steady, polled_ms: u32) {
-        // A room without people is not swept: its last segment may be of any age.
+        // Sweeps do not reach an empty room, so the epoch of its last segment may be old.
         self.rebase(now);
         self.seen[at] = self.clock(now);
         self.told[at] = u16::try_from(polled_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
         self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
     }
 
-    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long a visitor waits. A visitor that was silent
-    /// for longer than [`REBASED_MS`] counts as silent for that long, which is longer than anybody may be.
+    /// Moves the epoch, so that milliseconds since then fit in 32 bits however long a visitor waits. A visitor who was silent
+    /// for longer than [`REBASED_MS`] counts as silent for that long, which is longer than any time-out.
     fn rebase(&mut self, now: Steady) {
         if self.clock(now) < 2 * REBASED_MS {
             return;
@@ -152,11 +152,11 @@ struct Segment {
     left: Bits,
     living_count: u32,
     drawn: u32,
-    /// Lost, and not come back: see [`TicketPlace::Unknown`].
+    /// Tickets that were lost and have not come back: see [`TicketPlace::Unknown`].
     unknown: Option<Box<Bits>>,
-    /// Absent once no living ticket is known and none will be drawn.
+    /// Absent when the segment has no known living ticket and will draw none.
     columns: Option<Box<Columns>>,
-    /// Whether a sweep will come.
+    /// Whether the segment had its first sweep scheduled.
     swept: bool,
 }
 
@@ -191,12 +191,12 @@ impl Segment {
 /// The line of one room.
 pub(super) struct Line {
     hasher: RandomState,
-    /// The number of the first ticket of the first segment; those before it have expired.
+    /// The number of the first ticket of the first segment; earlier ones have expired.
     first: u32,
     next: u32,
     reached: u32,
     segments: Vec<Segment>,
-    /// How many wait in each segment, and in each group of them: beside the segments, since a position adds up many.
+    /// The tickets in line per segment, and per group of segments. Kept apart, since a position adds up many of them.
     counts: Vec<u32>,
     groups: Vec<u32>,
     waiting: u32,
@@ -207,14 +207,14 @@ pub(super) struct Line {
     unknown: u32,
 }
 
-/// What a search found, and how many it passed over.
+/// The result of a search: the ticket found, and how many tickets the line moved past before it.
 pub(super) struct Search {
     pub(super) found: Option<u32>,
     pub(super) passed: u32,
 }
 
 impl Line {
-    /// A line whose next number is `first`.
+    /// Makes a line whose next number is `first`.
     pub(super) fn new(hasher: RandomState, first: u32) -> Self {
         Self {
             hasher,
@@ -232,7 +232,7 @@ impl Line {
         }
     }
 
-    /// An empty line whose numbers go on after this one's.
+    /// Makes an empty line whose numbers go on after this one's.
     pub(super) fn emptied(&self) -> Self {
         Self::new(self.hasher.clone(), self.next)
     }
@@ -241,12 +241,12 @@ impl Line {
         self.waiting
     }
 
-    /// The number that the next ticket gets.
+    /// Returns the number that the next ticket gets.
     pub(super) const fn next(&self) -> u32 {
         self.next
     }
 
-    /// The lowest number that the line has not reached.
+    /// Returns the lowest number that the line has not reached.
     pub(super) const fn reached(&self) -> u32 {
         self.reached
     }
@@ -261,7 +261,7 @@ impl Line {
         self.segments[segment].columns.as_deref().map(|columns| (columns, at))
     }
 
-    /// Where a ticket is; `None` for a number that was never drawn.
+    /// Returns the place of a ticket; `None` for a number that was never drawn.
     pub(super) fn place(&self, number: u32) -> Option<TicketPlace> {
         if number == 0 || self.next <= number {
             return None;
@@ -289,19 +289,19 @@ impl Line {
         self.hasher.hash_one(text) as u32
     }
 
-    /// The living ticket of a user.
+    /// Finds the living ticket of a user.
     pub(super) fn of_user(&self, user: &str) -> Option<u32> {
         self.users.find(self.tag(user), |number| self.user(number) == Some(user))
     }
 
-    /// The living ticket that a request drew, and that request.
+    /// Finds the living ticket that a request drew, and that request.
     pub(super) fn of_request(&self, key: u128) -> Option<(u32, RequestId)> {
         let request = |number| self.columns(number).and_then(|(columns, at)| columns.request(at));
         let number = self.requests.find(key as u32, |number| request(number).is_some_and(|known| known.key == key))?;
         Some((number, request(number)?))
     }
 
-    /// The user of a living ticket, if it has one.
+    /// Returns the user of a living ticket, if it has one.
     pub(super) fn user(&self, number: u32) -> Option<&str> {
         let (columns, at) = self.columns(number)?;
         Some(columns.user(at)).filter(|user| !user.is_empty())
@@ -349,12 +349,12 @@ impl Line {
         }
     }
 
-    /// The interval that a living ticket was told last.
+    /// Returns the poll interval that the visitor of a living ticket was told last.
     pub(super) fn polled_ms(&self, number: u32) -> u32 {
         self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told[at]) * TOLD_MS)
     }
 
-    /// Notes that a visitor was here, and when they were told to ask again.
+    /// Notes a contact of a visitor, and the poll interval in the answer.
     pub(super) fn touch(&mut self, number: u32, now: Steady, polled_ms: u32) {
         let (segment, at) = self.spot(number);
         if let Some(columns) = &mut self.segments[segment].columns {
@@ -366,7 +366,7 @@ impl Line {
         self.columns(number).is_some_and(|(columns, at)| columns.is_present(at, columns.clock(now)))
     }
 
-    /// Milliseconds since the last contact of a living ticket.
+    /// Returns the milliseconds since the last contact of a living ticket.
     pub(super) fn silent_ms(&self, number: u32, now: Steady) -> u64 {
         let silent = |(columns, at): (&Columns, usize)| columns.clock(now).saturating_sub(columns.seen[at]);
         self.columns(number).map_or(u64::MAX, |it| silent(it).into())
@@ -392,13 +392,13 @@ impl Line {
         self.waiting -= 1;
     }
 
-    /// Takes a ticket out of the line, into a slot.
+    /// Moves a ticket from the line into a slot.
     pub(super) fn take(&mut self, number: u32) {
         assert_eq!(self.place(number), Some(TicketPlace::Waiting), "only who waits is admitted");
         self.leave_line(number);
     }
 
-    /// Puts a ticket whose slot was not taken up back into line.
+    /// Puts a ticket whose slot was not taken back into line.
     pub(super) fn back(&mut self, number: u32) {
         assert_eq!(self.place(number), Some(TicketPlace::Slot), "only who has a slot comes back");
         assert!(number < self.reached, "no ticket comes back where it would make a position rise");
@@ -431,7 +431,7 @@ impl Line {
         }
     }
 
-    /// How many wait between the number that the line has reached and this one, which may be the next to be drawn.
+    /// Counts the tickets in line between the reached number and this one, which may be the next one to draw.
     pub(super) fn ahead(&self, number: u32) -> u32 {
         if number <= self.reached {
             return 0;
@@ -459,8 +459,8 @@ impl Line {
         rest + between + before
     }
 
-    /// Goes on to the first ticket not yet reached that is present, passing over the absent. Bounded: a long row of
-    /// absent people is passed in several searches.
+    /// Advances to the first present ticket that the line has not reached, and passes over absent ones. Bounded: it takes
+    /// several searches to pass a long row of absent visitors.
     pub(super) fn search(&mut self, now: Steady, looked_max: u32) -> Search {
         let mut search = Search { found: None, passed: 0 };
         let mut looked = 0;
@@ -469,7 +469,7 @@ impl Line {
             let start = self.reached - at as u32;
             let page = &self.segments[segment];
             let Some(columns) = page.columns.as_deref().filter(|it| it.clock(now) <= it.present_until) else {
-                // No visitor here is present, or alive.
+                // No visitor in this segment is present or alive.
                 search.passed += self.counts[segment] - page.waiting_below(at as u32);
                 self.reached = (start + page.drawn).min(self.next);
                 looked += WORDS as u32;
@@ -497,13 +497,13 @@ impl Line {
         search
     }
 
-    /// Marks as reached what a journal says was reached.
+    /// Restores the reached number from a journal.
     pub(super) fn restore_reached(&mut self, reached: u32) {
         self.reached = reached.clamp(self.first, self.next);
     }
 
-    /// Draws the next number for a stored ticket. False, and no change, if that is another number, or if its user or its
-    /// request has a living ticket.
+    /// Draws the next number for a stored ticket. Returns false, and changes nothing, if the next number is another one, or if
+    /// the user or the request has a living ticket.
     pub(super) fn restore(
         &mut self,
         number: u32,
@@ -521,15 +521,15 @@ impl Line {
         true
     }
 
-    /// The numbers of all who wait below the reached one.
+    /// Returns all tickets that wait below the reached number.
     pub(super) fn passed_over(&self) -> impl Iterator<Item = u32> {
         (self.first..self.reached).filter(|&number| self.place(number) == Some(TicketPlace::Waiting))
     }
 
-    /// Finds who has been silent for `ttl_ms`, in a few segments at a time. Each segment is looked at about once in that
-    /// time, no matter what its people do.
+    /// Finds tickets that were silent for `ttl_ms`, a few segments per call. Examines each segment about once per `ttl_ms`,
+    /// no matter what its visitors do.
     pub(super) fn expire_silent(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
-        // Of all numbers drawn since the last time: their first sweep is due when its oldest could have expired.
+        // Schedules new segments: the first sweep is due when the oldest ticket of the segment could have expired.
         for segment in (0..self.segments.len()).rev() {
             let page = &mut self.segments[segment];
             if page.swept {
@@ -546,7 +546,7 @@ impl Line {
             self.sweeps.pop_first();
             let start = self.first + segment * SEGMENT;
             let page = &mut self.segments[segment as usize];
-            // All are gone, and no visitor is added to a full segment.
+            // All tickets of the segment are gone, and a full segment gets no new one.
             let Some(columns) = &mut page.columns else { continue };
             columns.rebase(now);
             let clock = columns.clock(now);
@@ -568,7 +568,7 @@ impl Line {
         }
     }
 
-    /// Sweeps everything anew: the time-out may be shorter now.
+    /// Schedules a sweep of every segment now, because the time-out may be shorter.
     pub(super) fn restart_expiry(&mut self, now: Steady) {
         self.sweeps = (0..self.segments.len() as u32).map(|segment| (now, segment)).collect();
         self.segments.iter_mut().for_each(|page| page.swept = true);

@@ -1,10 +1,10 @@
-//! A room of which a part was lost: what the database holds of it, and visitors who come back with a ticket.
+//! A room of which a part was lost: what the database still has, and visitors who come back with a ticket.
 //!
-//! Numbers up to a ceiling may have been drawn. Those of which nothing is known count nowhere: not as people in line,
-//! not in anybody's position, not as a slot. A visitor that comes with a ticket of such a number waits under it again, so the
-//! line is made anew by those who are still there.
+//! Numbers up to a ceiling may have been drawn. An unknown number counts nowhere: not as a visitor in line, not in a
+//! position, not as a slot. A visitor who comes with the ticket of an unknown number waits under it again. So the visitors
+//! who are still there rebuild the line.
 //!
-//! A position may rise by that, which is the one exception: those who come back in front were not counted before.
+//! Positions may rise by that, which is the one exception: visitors who come back in front were not counted before.
 
 use super::line::{Line, TicketPlace};
 use super::{Change, Damage, Departure, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber};
@@ -17,44 +17,44 @@ use std::hash::RandomState;
 pub struct GoneNumbers {
     /// The number of bit 0.
     pub first_number: u32,
-    /// Who is gone.
+    /// The tickets that are gone.
     pub gone: [u64; 64],
-    /// Who of them left; the others expired.
+    /// Those of them whose visitors left; the others expired.
     pub left: [u64; 64],
 }
 
-/// What is known of a room after a loss.
+/// What the database holds of a room after a loss.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Known {
     /// The settings in force.
     pub settings: RoomSettings,
-    /// Whether an operator closed it.
+    /// Whether an operator closed the room.
     pub standing: RoomPhase,
-    /// Numbers before it are void.
+    /// The first number that is not void.
     pub first: u32,
-    /// Numbers up to it may have been drawn; the next one is the one after it. At most
-    /// [`crate::limits::ROOM_NUMBER_MAX`].
+    /// The highest number that may have been drawn, at most [`crate::limits::ROOM_NUMBER_MAX`]. The next one drawn comes
+    /// after it.
     pub ceiling: u32,
-    /// How far the line was at least.
+    /// The lowest number that the line has not reached, or a lower bound of it.
     pub reached: u32,
     /// The highest admission.
     pub admissions: u64,
-    /// Living tickets of which user or request are known, in the order of their numbers.
+    /// Living tickets with a known user or request, in the order of their numbers.
     pub tickets: Vec<(TicketNumber, Join)>,
-    /// Slots; their tickets need not stand among [`Self::tickets`].
+    /// Slots; their tickets need not be among [`Self::tickets`].
     pub slots: Vec<(TicketNumber, Slot)>,
     /// Tickets that are gone.
     pub gone: Vec<GoneNumbers>,
-    /// No visitor is admitted before this, so that those in front can come back first.
+    /// The room admits no visitor before this, so that visitors in front can come back first.
     pub grace_until: Option<Steady>,
 }
 
 impl Room {
-    /// The room from what is known of it. All known tickets count as just seen. In a closed room all numbers up to the
-    /// ceiling are void: everything that was drawn before is, and nothing was since.
+    /// Rebuilds the room from what is known. All known tickets count as just seen. In a closed room all numbers up to the
+    /// ceiling are void: all of them were drawn before it closed.
     ///
-    /// Damage: a ticket or a slot beyond the ceiling or before the first number, of a visitor that is gone, twice, or of a
-    /// user or a request that has another one, and as [`Self::restore_reached`] and [`Self::restore_slot`] do.
+    /// Fails for a ticket or a slot that lies beyond the ceiling or before the first number, is gone, or occurs twice. Also
+    /// fails for a second ticket of a user or a request, and like [`Self::restore_reached`] and [`Self::restore_slot`].
     pub fn rebuilt(known: &Known, hasher: RandomState, now: Now) -> Result<Self, Damage> {
         let first = known.first.max(1);
         if crate::limits::ROOM_NUMBER_MAX < known.ceiling || known.ceiling < first - 1 {
@@ -92,7 +92,7 @@ impl Room {
             let how =
                 if row.left[at as usize / 64] & (1 << (at % 64)) != 0 { Departure::Left } else { Departure::Expired };
             let Some(number) = row.first_number.checked_add(at) else { return Err(Damage::Ticket) };
-            // Numbers of before the room was closed share a row with later ones, and are void.
+            // A row may also have numbers from before the room was closed; these are void.
             if self.line.first() <= number && !self.line.forget(number, how) {
                 return Err(Damage::Ticket);
             }
@@ -100,8 +100,8 @@ impl Room {
         Ok(())
     }
 
-    /// The end of what happened may be lost, and nothing of it was told but that numbers up to `ceiling` were drawn: those that
-    /// are not drawn here are unknown. Everybody of whom is known counts as just seen; no visitor is admitted before
+    /// Handles the loss of the last entries. No node reported anything of them except numbers up to `ceiling`; the numbers that
+    /// are not drawn here are unknown from now on. All known visitors count as just seen. The room admits no visitor before
     /// `grace_until`.
     pub fn lose_end(&mut self, ceiling: u32, grace_until: Steady, now: Now) {
         self.line.lose(ceiling);
@@ -109,19 +109,19 @@ impl Room {
         self.grace_until = self.grace_until.max(Some(grace_until));
     }
 
-    /// Whether nothing is known of this number since a loss: a visitor that has its ticket comes back by [`Self::readmit`].
+    /// Returns whether this number is unknown since a loss. A visitor with its ticket comes back by [`Self::readmit`].
     pub fn is_unknown(&self, number: TicketNumber) -> bool {
         self.line.place(number.0) == Some(TicketPlace::Unknown)
     }
 
-    /// A visitor came with a ticket, which the caller has checked, of an unknown number: from now on they wait under it.
-    /// Below what the line has reached they are next, as a visitor that was passed over and came back. It is their place:
-    /// neither a full line nor the time since the loss stands against it.
+    /// Readmits a visitor who came with the ticket of an unknown number: the ticket waits under its number again. The caller has
+    /// checked the ticket. A number below the reached one is next, like one that was passed over and came back. The place
+    /// belongs to the visitor: a full line, or the time since the loss, does not matter.
     ///
-    /// A user has one living place. If theirs is another one, the lower number stays and the higher one ends as left,
-    /// whichever came back first: so a visitor that comes in which order leads to the same, and no visitor loses the place for
-    /// which they have waited longer. False if the ticket does not wait now that did not before: its number was not
-    /// unknown, or the user's other one is lower.
+    /// A user has one living place. If the user has another one, the lower number stays and the higher one ends as left,
+    /// whichever came back first. So the order of arrival does not matter, and no visitor loses the place with the longer
+    /// wait. Returns false if this call did not put the ticket in line: its number was not unknown, or the user's other number
+    /// is lower.
     pub fn readmit(
         &mut self,
         number: TicketNumber,
@@ -143,7 +143,7 @@ impl Room {
                 self.depart(other, Departure::Left, now, changes);
             }
         }
-        // No visitor has ticked while no visitor was here.
+        // An idle room may go without ticks, so the time since the last tick says nothing about speed.
         self.was_busy &= !self.is_idle();
         let came_back = self.line.come_back(number.0, user, None, now.steady);
         assert!(came_back, "an unknown number of a user without a place");

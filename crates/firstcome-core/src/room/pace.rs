@@ -4,26 +4,26 @@ use super::Admit;
 use super::bytes::{ImageError, Reader, put_number, put_signed, put_steady};
 use crate::time::Steady;
 
-/// A room never admits more than this much of its rate at once.
+/// The most that a room admits at once: its rate over this time.
 const SLICE_US: u128 = 250_000;
-/// How far back the line's speed is measured.
+/// How far back the room measures the line's speed.
 const MEASURED_S: usize = 32;
-/// The configured rate counts as if it had been measured for this long: an estimate for the first seconds.
+/// How long the configured rate counts as if it had been measured: an estimate for the first seconds.
 const ASSUMED_S: f64 = 4.0;
-/// And for as long as it takes to admit so many, where nothing else limits the line: a slow rate is hardly seen in what
-/// was measured.
+/// The configured rate also counts for as long as it takes to admit so many visitors, if nothing else limits the line: at a
+/// slow rate the measured time shows few admissions.
 const ASSUMED_PEOPLE: f64 = 4.0;
 
-/// A line has stopped when it stands for so many times as long as one person took before.
+/// A line has stopped when it stands for so many times the time that one visitor took before.
 const STOPPED_GAPS: u128 = 5;
-/// And for so long at least: seconds are counted whole.
+/// A line has stopped only after this time at least, since the meter counts whole seconds.
 const STOPPED_S_MIN: i64 = 2;
 
-/// A token bucket in whole numbers, so that nothing is lost or won by rounding: one microsecond earns the count,
-/// one admission costs the period in microseconds (both tenfold). It holds one slice of the rate, or one admission if
-/// that is more; so in any window at most the rate and one slice are admitted. That has a price: below four admissions
-/// per second each one that falls due between two ticks is late, and the time until its tick is lost. So a slow bucket
-/// says when it is full ([`Bucket::until_full_us`]).
+/// A token bucket in whole numbers, so that rounding loses and adds nothing. One microsecond earns the count, and one
+/// admission costs the period in microseconds (both tenfold). The bucket holds one slice of the rate, or one admission if
+/// that is more. So in any window the room admits at most the rate and one slice. Below four admissions per second this
+/// has a price: an admission that falls due between two ticks is late, and the time until its tick is lost. So a slow
+/// bucket reports when it is full ([`Bucket::until_full_us`]).
 pub(super) struct Bucket {
     admit: Admit,
     credit: u128,
@@ -31,7 +31,7 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// An empty bucket: what was admitted before is not known here.
+    /// Makes an empty bucket: it does not know what was admitted before.
     pub(super) const fn new(admit: Admit, now: Steady) -> Self {
         Self { admit, credit: 0, at: now }
     }
@@ -48,7 +48,7 @@ impl Bucket {
         u128::from(self.admit.count) * 10
     }
 
-    /// Earns what is due since the last time.
+    /// Earns credit for the time since the last call.
     pub(super) fn earn(&mut self, now: Steady) {
         let holds = self.holds();
         let elapsed_us = u128::from(now.since_us(self.at));
@@ -56,13 +56,13 @@ impl Bucket {
         self.at = self.at.max(now);
     }
 
-    /// How many may be admitted now.
+    /// Returns how many admissions the bucket affords now.
     pub(super) fn affords(&self) -> u32 {
         u32::try_from(self.credit / self.cost()).unwrap_or(u32::MAX)
     }
 
-    /// Microseconds until one more is earned, if the bucket cannot hold a second one: then everything that is earned after that
-    /// is lost. `None` if one is there.
+    /// Returns the microseconds until the bucket affords one admission, if it cannot hold two: credit earned after that is
+    /// lost. `None` if it affords one now.
     pub(super) fn until_full_us(&self) -> Option<u64> {
         if self.cost() <= self.credit || 2 * self.cost() <= self.holds() {
             return None;
@@ -80,7 +80,7 @@ impl Bucket {
         self.credit -= self.cost();
     }
 
-    /// What it holds, and since when.
+    /// Returns the credit, and the instant up to which it was earned.
     pub(super) const fn credit(&self) -> (u128, Steady) {
         (self.credit, self.at)
     }
@@ -97,7 +97,7 @@ impl Bucket {
     }
 }
 
-/// No second of a real room counts more than this: see [`Meter::read`].
+/// The largest counts of one second that an image may have: see [`Meter::read`].
 const COUNT_MAX: u32 = 1 << 26;
 const BUSY_US_MAX: u64 = 1 << 58;
 const SECOND_MAX: u64 = i64::MAX as u64 / 1_000_000 + 1;
@@ -106,21 +106,22 @@ const SECOND_MAX: u64 = i64::MAX as u64 / 1_000_000 + 1;
 struct Second {
     second: i64,
     admitted: u32,
-    /// Microseconds in which a visitor was left waiting: only these tell how fast the line moves.
+    /// Microseconds in which at least one visitor was left waiting: only these measure the line's speed.
     busy_us: u64,
     moved: u32,
     departed: u32,
 }
 
 impl Second {
-    /// Whether a line that moved so, and then stood for so many seconds, has stopped: at random, one pause of 150 is as long.
+    /// Returns whether a line with this speed that then stood for so many seconds has stopped. With random arrivals, one pause
+    /// of 150 is as long.
     fn has_stopped(&self, stood_s: i64) -> bool {
         let stood_us = u128::from(stood_s.unsigned_abs()) * 1_000_000;
         STOPPED_S_MIN <= stood_s && STOPPED_GAPS * u128::from(self.busy_us) < stood_us * u128::from(self.moved)
     }
 }
 
-/// What happened in the last seconds: admissions, how far the line moved, how many left it from within.
+/// The last seconds of a room: admissions, how far the line moved, and how many visitors left it from within.
 pub(super) struct Meter {
     seconds: [Second; MEASURED_S],
     since: Steady,
@@ -129,9 +130,9 @@ pub(super) struct Meter {
 /// The line's speed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Speed {
-    /// People per second that the front moves past.
+    /// Visitors per second that the front moves past.
     pub(super) moved: f64,
-    /// People per second who leave the line from anywhere.
+    /// Visitors per second who leave the line at any place.
     pub(super) departed: f64,
 }
 
@@ -157,7 +158,7 @@ impl Meter {
         self.current(now).admitted += 1;
     }
 
-    /// The front moved past so many people in this time, and a visitor still waits.
+    /// Notes that the front moved past `count` visitors in this time, and that at least one visitor still waits.
     pub(super) fn moved(&mut self, now: Steady, count: u32, busy_us: u64) {
         let second = self.current(now);
         second.moved += count;
@@ -168,7 +169,7 @@ impl Meter {
         self.current(now).departed += 1;
     }
 
-    /// Begins anew: what was measured under other conditions says nothing.
+    /// Starts to measure again: measurements under other conditions do not count.
     pub(super) fn reset(&mut self, now: Steady) {
         *self = Self::new(now);
     }
@@ -196,7 +197,7 @@ impl Meter {
                 moved: reader.number_u32()?,
                 departed: reader.number_u32()?,
             };
-            // Sums over all seconds, and what is still added, must not wrap.
+            // The sums over all seconds, with later additions, must not overflow.
             let most = it.admitted.max(it.moved).max(it.departed);
             if COUNT_MAX < most || BUSY_US_MAX < it.busy_us || SECOND_MAX < it.second.unsigned_abs() {
                 return Err(ImageError::Value("meter"));
@@ -221,14 +222,14 @@ impl Meter {
         (measured_s, sum)
     }
 
-    /// Admissions per second lately.
+    /// Returns the admissions per second in the measured time.
     pub(super) fn rate(&self, now: Steady) -> f64 {
         let (measured_s, sum) = self.sum(now);
         if measured_s < 0.001 { 0.0 } else { f64::from(sum.admitted) / measured_s.max(1.0) }
     }
 
-    /// The line's speed by what was measured alone; `None` if nothing was, or if the line has stopped. What was measured before a
-    /// stop was of other conditions, such as slots that were still free, and does not count after it. Allocates nothing.
+    /// Returns the line's speed by measurement alone. `None` if there is no measurement, or if the line has stopped. What was
+    /// measured before a stop had other conditions, such as free slots, and does not count after it. Allocates nothing.
     pub(super) fn seen(&self, now: Steady) -> Option<Speed> {
         let end = Self::second(now);
         let (mut sum, mut pause_us, mut last) = (Second::default(), 0, end);
@@ -255,7 +256,8 @@ impl Meter {
         Some(Speed { moved: f64::from(sum.moved) / total_s, departed: f64::from(sum.departed) / total_s })
     }
 
-    /// The line's speed, with what is assumed of it mixed in while little was measured; for ever a bit if it `rules`.
+    /// Returns the line's speed, mixed with the `assumed` one while little was measured. If the rate `rules`, it always keeps
+    /// some weight.
     pub(super) fn speed(&self, now: Steady, assumed: f64, rules: bool) -> Speed {
         let (_, sum) = self.sum(now);
         let measured_s = sum.busy_us as f64 / 1e6;
@@ -268,12 +270,12 @@ impl Meter {
 }
 
 impl Speed {
-    /// Of a line whose next people are admitted at the next tick.
+    /// The speed of a line whose next visitors are admitted at the next tick.
     pub(super) const AT_ONCE: Self = Self { moved: f64::INFINITY, departed: 0.0 };
 
-    /// Milliseconds until so many people ahead are gone, of `waiting` from whom departures come; `None` if the line
-    /// does not move. Departures are proportional to those who wait, so the wait is `ln(1 + λ·ahead ÷ moved) ÷ λ`
-    /// with `λ` departures per person and second; without departures that is `ahead ÷ moved`.
+    /// Returns the milliseconds until `ahead` visitors are gone; departures come from all `waiting` visitors. `None` if the line
+    /// does not move. Departures are proportional to the waiting visitors, so the wait is `ln(1 + λ·ahead ÷ moved) ÷ λ` with
+    /// `λ` departures per visitor and second. Without departures it is `ahead ÷ moved`.
     pub(super) fn wait_ms(self, ahead: u32, waiting: u32) -> Option<u64> {
         if ahead == 0 {
             return Some(0);
@@ -288,8 +290,8 @@ impl Speed {
     }
 }
 
-/// `ln(1 + x)` for `x ≥ 0` out of nothing but sums, products and quotients, which are the same on every machine: copies
-/// of one room must agree on when a visitor is told to ask again. Right to 12 digits.
+/// Computes `ln(1 + x)` for `x ≥ 0` with sums, products and quotients only, which are the same on every machine. Replicas of
+/// a room must agree on when a visitor polls again. Correct to 12 digits.
 fn ln_1p(x: f64) -> f64 {
     // 1 + x is m · 2^e with m in [⅔, 4⁄3).
     let (mut m, mut e) = (1.0 + x, 0.0);
@@ -302,7 +304,7 @@ fn ln_1p(x: f64) -> f64 {
             e += 1.0;
         }
     }
-    // ln m = 2 artanh((m − 1) ÷ (m + 1)), of which x itself is exact where it is small.
+    // ln m = 2 artanh((m − 1) ÷ (m + 1)). For a small x the quotient x ÷ (2 + x) keeps its precision.
     let s = if e == 0.0 && x <= 1.0 / 3.0 { x / (2.0 + x) } else { (m - 1.0) / (m + 1.0) };
     let square = s * s;
     let series = (0..10).rev().fold(0.0, |sum, i| sum * square + 1.0 / f64::from(2 * i + 1));

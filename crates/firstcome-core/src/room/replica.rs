@@ -1,19 +1,19 @@
 //! A replica of a room. All replicas follow the same log.
 //!
-//! Many processes want something of one room. Each appends what it wants to a log, which another node puts in order
-//! and stamps with the time, and applies all entries in that order to its own copy. Nothing else goes in, so the copies
-//! are equal wherever they stand at the same position, and each can answer polls by itself ([`Room::peek`]).
+//! Many processes act on one room. Each appends its commands to a log. The log orders the entries and stamps them with the
+//! time. Every replica applies all entries in that order to its own copy. Nothing else changes a copy, so replicas at the
+//! same position are equal, and each can answer polls by itself ([`Room::peek`]).
 //!
-//! What must not be lost with the log is written down elsewhere, by one process at a time, which then says in the log
-//! how far it has come ([`Entry::Durable`]). Until then nothing is told that rests on it ([`Applied::rests_on`],
-//! [`Replica::unsettled`]); but a number without user and key is told at once: the ceiling of numbers is durable
-//! before any of them is drawn, and its ticket alone brings its holder back into line ([`Room::readmit`]).
+//! One node at a time writes what must survive the loss of the log to SQL. It then records in the log how far it has come
+//! ([`Entry::Durable`]). Until then no node reports an outcome that rests on it ([`Applied::rests_on`],
+//! [`Replica::unsettled`]). One exception: a number without user and key is reported at once. The ceiling of numbers is
+//! durable before any of them is drawn, and the ticket alone brings its visitor back into line ([`Room::readmit`]).
 //!
 //! # Invariants
-//! - Copies of one log are equal at the same position: image, digest, answers, changes. No hash seed shows.
+//! - Copies of one log are equal at the same position: image, digest, answers, changes. Hash seeds have no effect.
 //! - Numbers drawn never pass the ceiling.
 //! - Time does not fall from entry to entry, by either clock.
-//! - What stands in the log twice, since an append was repeated, has one effect: see [`Entry`].
+//! - An entry that stands in the log twice, because its append was repeated, has one effect: see [`Entry`].
 
 mod entry;
 mod image;
@@ -30,61 +30,61 @@ use std::collections::VecDeque;
 use std::hash::RandomState;
 pub use witness::{Lack, Stored, Witness};
 
-/// Joins, settings and closings whose tags are remembered: an append is repeated within seconds. Protects memory.
+/// Joins, settings and closings whose tags are remembered: nodes repeat an append within seconds. Protects memory.
 pub const TAGS_MAX: usize = 65_536;
 
 /// How a join led to its number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drawn {
-    /// It was drawn.
+    /// The join drew it.
     New,
-    /// The same request had it.
+    /// The same request had drawn it.
     SameRequest,
     /// The same user had it.
     SameUser,
 }
 
-/// What an entry led to.
+/// The outcome of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The place of a join, or why there is none.
+    /// The place of a join, or why it has none.
     Joined(Result<Joined, Rejection>),
-    /// The next number is above the ceiling. Nothing was drawn: to be asked again, with the same tag, once the ceiling is
-    /// higher.
+    /// The next number is above the ceiling, so none was drawn. The node appends the join again, with the same tag, once the
+    /// ceiling is higher.
     NoNumber,
-    /// The ticket that was looked at, or that came back. `None` if its number was never drawn, or is unknown.
+    /// The ticket of a look or a readmission. `None` if its number was never drawn, or is unknown.
     Ticket(Option<TicketView>),
-    /// What became of giving up a ticket.
+    /// The result of giving up a ticket.
     Left(Result<(), Rejection>),
-    /// An entry with this tag came before, and this one has no effect. The number that the first one led to, and how, if it
-    /// was a join that was not refused.
+    /// An entry with this tag came before, so this one has no effect. If it was a join that succeeded: the number of the
+    /// first one, and how the join led to it.
     Repeated(Option<(TicketNumber, Drawn)>),
-    /// The settings have changed since they were read: nothing was done.
+    /// The settings have changed since they were read, so the entry had no effect.
     SettingsChanged,
-    /// It is done; there is nothing to say.
+    /// The entry took effect, and has no result.
     Done,
-    /// A node that writes down what is durable has another room at that position. One of the two copies is wrong, and
-    /// nothing more counts as durable here: to be made anew from an image.
+    /// The node that writes to SQL has a different copy at that position, so one of the two is wrong. Nothing more counts as
+    /// durable here. Restore this replica from an image.
     Diverged,
 }
 
-/// What an entry led to, and when that may be told.
+/// The outcome of an entry, and when a node may report it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
-    /// What it led to.
+    /// The outcome.
     pub outcome: Outcome,
-    /// No node may be told before all up to this position is durable. 0 if it may be told at once.
+    /// A node may report the outcome once everything up to this position is durable. 0: at once.
     pub rests_on: u64,
 }
 
-/// An entry that is not the next one: nothing changed, and the copy needs those in between, or an image.
+/// An entry that is not the next one. It changed nothing: the replica needs the entries in between, or an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The position that comes next.
+    /// The position of the next entry.
     pub wanted: u64,
 }
 
-/// One copy of a room, and where it stands in the log.
+/// One copy of a room, with its position in the log.
 pub struct Replica {
     room: Room,
     position: u64,
@@ -94,21 +94,21 @@ pub struct Replica {
     now: Now,
     /// A digest of all changes so far.
     story: u64,
-    /// The last settings or closing, and the last closing.
+    /// The positions of the last settings or closing, and of the last closing.
     settings_at: u64,
     closed_at: u64,
     tags: Tags,
-    /// Positions that are not durable and can be said to be, with their digests: see [`Self::mark_up_to`].
+    /// Positions that are not durable yet and can be marked durable, with their digests: see [`Self::mark_up_to`].
     marks: VecDeque<(u64, u64)>,
-    /// What must be made durable, with its position.
+    /// The records that must become durable, with their positions.
     pending: VecDeque<(u64, Record)>,
-    /// Tickets in `pending`, with the last position about each.
+    /// The tickets in `pending`, with the position of the last record about each.
     unsettled: HashMap<u32, u64, RandomState>,
 }
 
 impl Replica {
-    /// The first copy of a room, at a position up to which all is durable. `ceiling` is the highest number that may be
-    /// drawn, `now` an instant before which no entry is. Copies that begin so must be given the same; who comes later begins
+    /// Makes the first copy of a room, at a position up to which everything is durable. `ceiling` is the highest number that may
+    /// be drawn. `now` is an instant before all entries. Copies that begin this way must get the same values; later ones begin
     /// with an image.
     pub fn new(room: Room, position: u64, ceiling: u32, hasher: RandomState, now: Now) -> Self {
         Self {
@@ -127,72 +127,72 @@ impl Replica {
         }
     }
 
-    /// The room as of the last entry.
+    /// Returns the room after the last entry.
     pub const fn room(&self) -> &Room {
         &self.room
     }
 
-    /// The position of the last entry.
+    /// Returns the position of the last entry.
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The position up to which all is durable.
+    /// Returns the position up to which everything is durable.
     pub const fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// The highest number that may be drawn.
+    /// Returns the highest number that may be drawn.
     pub const fn ceiling(&self) -> u32 {
         self.ceiling
     }
 
-    /// The latest instants of all entries.
+    /// Returns the latest instants of all entries.
     pub const fn now(&self) -> Now {
         self.now
     }
 
-    /// A number that all copies share at this position: see [`Room::digest`]. Beside the counts it holds every change so
-    /// far, so copies that ever decided differently never agree again.
+    /// Returns a number that all replicas share at this position: see [`Room::digest`]. Besides the counts it covers every
+    /// change so far, so replicas that once decided differently never agree again.
     pub fn digest(&self) -> u64 {
         let all = [self.room.digest(), self.story, self.position, self.ceiling.into()];
         all.into_iter().fold(0, mixed)
     }
 
-    /// Whether something was decided about this ticket that is not durable yet: who asks has to wait.
+    /// Returns whether a decision about this ticket is not durable yet: its visitor has to wait for the answer.
     pub fn unsettled(&self, number: TicketNumber) -> bool {
         self.durable < self.decided_at(number)
     }
 
-    /// The position of the last decision about a ticket, if it is not durable; else 0, or some position that is.
+    /// Returns the position of the last decision about a ticket if it is not durable; else 0, or some durable position.
     fn decided_at(&self, number: TicketNumber) -> u64 {
         let voided_at = if number.0 < self.room.line.first() { self.closed_at } else { 0 };
         self.unsettled.get(&number.0).map_or(voided_at, |&position| position.max(voided_at))
     }
 
-    /// The last position up to `end` that can be said to be durable, and the digest there. Those are the positions of which
-    /// something has to be made durable, and those of [`Entry::Durable`], until that or a later one is durable. All others
-    /// are refused: of as many as there are no copy could keep the digests.
+    /// Returns the last position up to `end` that can be marked durable, and its digest. These are the positions with a pending
+    /// record, and the positions of [`Entry::Durable`] entries, until one of them or a later one is durable. [`Entry::Durable`]
+    /// is refused for any other position: a replica cannot keep the digests of all positions.
     pub fn mark_up_to(&self, end: u64) -> Option<(u64, u64)> {
         let count = self.marks.partition_point(|(position, _)| *position <= end);
         self.marks.get(count.checked_sub(1)?).copied()
     }
 
-    /// What has to be made durable next, with the positions, in order: all that is not, of entries after `after`.
+    /// Returns the records that must become durable, with their positions, in order, for entries after `after`.
     ///
-    /// A node that writes it down must write all of an entry or nothing of it, with position and digest: see
+    /// A node that writes them must write all records of an entry or none, with position and digest: see
     /// [`Self::mark_up_to`].
     pub fn pending_changes_after(&self, after: u64) -> impl Iterator<Item = (u64, &Record)> {
         let first = self.pending.partition_point(|(position, _)| *position <= after);
         self.pending.range(first..).map(|(position, record)| (*position, record))
     }
 
-    /// How much has to be made durable.
+    /// Returns how many records must become durable.
     pub fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Applies the next entry, and adds to `changes` what became different.
+    /// Applies the next entry, and adds its changes to `changes`.
     pub fn apply(&mut self, position: u64, now: Now, entry: &Entry, changes: &mut Vec<Change>) -> Result<Applied, Gap> {
         if position != self.position + 1 {
             return Err(Gap { wanted: self.position + 1 });
@@ -243,11 +243,11 @@ impl Replica {
             Entry::Lost { ceiling, grace_ms, branch } => {
                 self.story = mixed(mixed(self.story, self.position), *branch);
                 self.ceiling = self.ceiling.max(*ceiling);
-                // What is lost may have drawn up to everything that was durable.
+                // The lost entries may have drawn all numbers up to the durable ceiling.
                 self.room.lose_end(self.ceiling, now.steady.plus_ms(*grace_ms), now);
             }
             Entry::Put { revision, tag } => {
-                // Not remembered: a second one is judged anew, and is not done either while those settings are in force.
+                // The tag is not remembered: a repeat is judged again, and is refused too while those settings are in force.
                 if !revision.may_replace(self.room.settings()) {
                     return Outcome::SettingsChanged;
                 }
@@ -271,7 +271,7 @@ impl Replica {
         let found = match self.room.find(join, self.now, changes) {
             Ok(Some(joined)) => Ok(joined),
             Ok(None) => match self.room.judge_room(self.now) {
-                // Not remembered: it is asked again.
+                // The tag is not remembered: the node appends the join again.
                 Ok(()) if self.ceiling <= self.room.drawn() => return Outcome::NoNumber,
                 Ok(()) => Ok(self.room.draw(join, self.now, changes)),
                 Err(rejection) => Err(rejection),
@@ -291,7 +291,7 @@ impl Replica {
 
     fn note(&mut self, change: &Change) {
         self.story = told(change).into_iter().fold(self.story, mixed);
-        // A node that joined without user and key is not written down: the ceiling is, and they have their ticket.
+        // A join without user and key is not written to SQL: the ceiling is durable, and the visitor has the ticket.
         if matches!(change, Change::Joined { join: Join { user: None, request: None }, .. }) {
             return;
         }
@@ -321,7 +321,7 @@ impl Replica {
         if position <= self.durable {
             return Outcome::Done;
         }
-        // A node that follows this log says so of no other position.
+        // A node that follows this log marks no other position.
         if self.mark_up_to(position) != Some((position, digest)) {
             return Outcome::Diverged;
         }
@@ -351,7 +351,7 @@ const fn drawn_of(joined: &Joined) -> Drawn {
     }
 }
 
-/// A change as numbers, for a digest.
+/// Turns a change into numbers for a digest.
 fn told(change: &Change) -> [u64; 4] {
     let instant = |at: Steady| at.as_us() as u64;
     match change {
@@ -367,7 +367,7 @@ fn told(change: &Change) -> [u64; 4] {
     }
 }
 
-/// The tags of the last entries of which a second one would have a second effect, and the numbers they led to.
+/// The tags of the last entries whose repeats would have a second effect, and the numbers that they led to.
 struct Tags {
     known: HashMap<u64, Option<(TicketNumber, Drawn)>, RandomState>,
     order: VecDeque<u64>,

@@ -7,14 +7,14 @@ use crate::time::Now;
 /// Whether an operator closed a stored room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RoomPhase {
-    /// People may join.
+    /// Visitors may join.
     Running,
-    /// No visitor may.
+    /// No visitor may join.
     Closed,
 }
 
 impl Room {
-    /// Takes back a stored ticket. To be called for every number from the first one on, in their order, before
+    /// Restores a stored ticket. Call it for every number from the first one on, in order, before
     /// [`Self::restore_reached`].
     pub fn restore_ticket(
         &mut self,
@@ -23,7 +23,7 @@ impl Room {
         gone: Option<Departure>,
         now: Now,
     ) -> Result<(), Damage> {
-        // A visitor that is gone holds neither user nor key.
+        // A ticket that is gone occupies neither user nor key.
         let (user, request) = if gone.is_none() { (join.user.as_ref(), join.request) } else { (None, None) };
         if !self.line.restore(number.0, user, request, now.steady) {
             return Err(Damage::Ticket);
@@ -34,8 +34,8 @@ impl Room {
         Ok(())
     }
 
-    /// Takes back how far the line was, and how many were admitted. All tickets count as just seen, so those who were
-    /// passed over are next.
+    /// Restores how far the line was, and how many admissions there were. All tickets count as just seen, so tickets that
+    /// were passed over are next.
     pub fn restore_reached(&mut self, reached: u32, admissions: u64) -> Result<(), Damage> {
         if self.line.next() < reached {
             return Err(Damage::Reached);
@@ -45,7 +45,7 @@ impl Room {
         Ok(())
     }
 
-    /// Takes back a stored slot, after [`Self::restore_reached`].
+    /// Restores a stored slot, after [`Self::restore_reached`].
     pub fn restore_slot(&mut self, number: TicketNumber, slot: Slot, now: Now) -> Result<(), Damage> {
         if self.line.place(number.0) != Some(TicketPlace::Waiting) || self.admissions < slot.admission {
             return Err(Damage::Slot);
@@ -60,7 +60,7 @@ impl Room {
         Ok(())
     }
 
-    /// Ends a restore: who was passed over counts as come back.
+    /// Ends a restore: tickets that were passed over count as come back.
     pub fn restored(&mut self, standing: RoomPhase) {
         self.closed = standing == RoomPhase::Closed;
         self.returned = self.line.passed_over().collect();

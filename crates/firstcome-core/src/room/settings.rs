@@ -7,51 +7,51 @@ use crate::limits::{
 use crate::time::Timestamp;
 use std::ops::RangeInclusive;
 
-/// A rate: so many people per period, evenly spread.
+/// An admission rate: a number of visitors per period, evenly spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Admit {
-    /// How many.
+    /// Visitors per period.
     pub count: u32,
-    /// In which time.
+    /// The period.
     pub every_ms: u64,
 }
 
 impl Admit {
-    /// Admissions per second.
+    /// Returns the admissions per second.
     pub fn per_second(self) -> f64 {
         f64::from(self.count) * 1_000.0 / self.every_ms as f64
     }
 }
 
-/// What an operator decides about a room. Valid once [`RoomSettings::check`] has said so.
+/// The settings of a room. Valid once [`RoomSettings::check`] has accepted them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RoomSettings {
-    /// People per time. At least one of this and [`Self::max_active`] is set; with both the smaller counts.
+    /// The admission rate. At least one of this and [`Self::max_active`] is set; with both, the lower limit counts.
     pub admit: Option<Admit>,
-    /// Slots at once.
+    /// Slots at the same time.
     pub max_active: Option<u32>,
-    /// People in line at once.
+    /// Visitors in line at the same time.
     pub max_waiting: u32,
-    /// A visitor that is silent for so long loses the place in line.
+    /// A visitor who is silent for this long loses the place in line.
     pub waiting_ttl_ms: u64,
     /// How long a slot lasts once it is taken.
     pub active_ttl_ms: u64,
-    /// How long an admission waits to be taken.
+    /// How long an offered slot waits for its visitor.
     pub claim_window_ms: u64,
-    /// A taken slot without any contact for so long ends.
+    /// A taken slot ends after this long without any contact.
     pub idle_ttl_ms: Option<u64>,
-    /// No visitor is admitted before this instant (by the wall clock); people may join before.
+    /// The room admits no visitor before this instant (by the wall clock); visitors may join before.
     pub opens_at: Option<Timestamp>,
-    /// No visitor is admitted for now.
+    /// Whether the room admits no visitor for now.
     pub paused: bool,
-    /// For the people in line.
+    /// A message for the visitors in line.
     pub message: Option<Box<str>>,
-    /// Where people go once they are admitted.
+    /// The address for visitors who are admitted.
     pub target_url: Option<Box<str>>,
 }
 
 impl RoomSettings {
-    /// The defaults of the HTTP API, with no limit yet.
+    /// Returns the defaults of the HTTP API, with no limit yet.
     pub const fn defaults() -> Self {
         Self {
             admit: None,
@@ -68,17 +68,17 @@ impl RoomSettings {
         }
     }
 
-    /// The defaults with a rate.
+    /// Returns the defaults with a rate.
     pub fn with_rate(count: u32, every_ms: u64) -> Self {
         Self { admit: Some(Admit { count, every_ms }), ..Self::defaults() }
     }
 
-    /// The defaults with a number of slots.
+    /// Returns the defaults with a number of slots.
     pub fn with_slots(max_active: u32) -> Self {
         Self { max_active: Some(max_active), ..Self::defaults() }
     }
 
-    /// Names the first field that is out of range, and what it must be.
+    /// Checks the settings. The error names the first field that is out of range, and its range.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let period = ROOM_PERIOD_MS_MIN..=ROOM_PERIOD_MS_MAX;
         if self.admit.is_none() && self.max_active.is_none() {

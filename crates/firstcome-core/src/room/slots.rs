@@ -1,4 +1,4 @@
-//! The slots of one room: who was admitted, until when, and whose end comes next.
+//! The slots of one room: the admitted visitors, when each slot ends, and which ends next.
 
 use super::bytes::{ImageError, Reader, put_number, put_signed, put_steady};
 use crate::time::{Steady, Timestamp};
@@ -6,18 +6,18 @@ use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::RandomState;
 
-/// Ends are looked up in steps of this. Only the search is coarse: a slot ends at its very instant.
+/// The resolution of the calendar of ends. Only the search is coarse: a slot ends at its very instant.
 const STEP_US: i64 = 250_000;
 
-/// What stands between an admission and its end.
+/// The state of a slot, with its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
-    /// Offered: the first poll before `until` takes it.
+    /// Offered: the first poll before `until` takes the slot.
     Offered {
         /// The end of the claim window (exclusive).
         until: Steady,
     },
-    /// Taken: its pass is valid.
+    /// Taken: the pass of the slot is valid.
     Taken {
         /// The end of the slot (exclusive).
         until: Steady,
@@ -27,12 +27,12 @@ pub enum Hold {
 /// One admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
-    /// Tells the slots apart that are alive, and those that one ticket has after each other. Passes are bound to it: an
-    /// earlier slot's pass opens no later one. Not a count: after a restart it goes on from the highest that is alive.
+    /// Distinguishes living slots, and successive slots of one ticket. Passes are bound to it: the pass of an earlier slot
+    /// does not open a later one. Not a count: after a restart it goes on from the highest living one.
     pub admission: u64,
-    /// When, by the wall clock.
+    /// When the room offered it, by the wall clock.
     pub admitted_at: Timestamp,
-    /// What stands between now and its end.
+    /// Its state, with its end.
     pub hold: Hold,
 }
 
@@ -46,7 +46,7 @@ struct Kept {
 /// All slots of one room.
 pub(super) struct Slots {
     kept: HashMap<u32, Kept, RandomState>,
-    /// One entry per slot, at or before its end; stale ones are recognised by the admission.
+    /// One valid entry per slot, at or before its end. A stale entry has another admission than the slot.
     ends: BTreeMap<i64, Vec<(u32, u64)>>,
     idle_ttl_ms: Option<u64>,
 }
@@ -77,23 +77,23 @@ impl Slots {
         ends.entry(Self::step(end)).or_default().push((number, admission));
     }
 
-    /// The slot of a ticket, and when it ends.
+    /// Returns the slot of a ticket, and when it ends.
     pub(super) fn get(&self, number: u32) -> Option<(Slot, Steady)> {
         self.kept.get(&number).map(|kept| (kept.slot, kept.end(self.idle_ttl_ms)))
     }
 
-    /// [`Self::get`], as if its holder were seen now.
+    /// Returns what [`Self::get`] would return if the visitor were seen now.
     pub(super) fn seen(&self, number: u32, now: Steady) -> Option<(Slot, Steady)> {
         let seen = |kept: &Kept| Kept { contact: kept.contact.max(now), ..*kept };
         self.kept.get(&number).map(|kept| (kept.slot, seen(kept).end(self.idle_ttl_ms)))
     }
 
-    /// Adds a slot, or changes what holds it.
+    /// Adds a slot, or changes its state.
     pub(super) fn put(&mut self, number: u32, slot: Slot, now: Steady) {
         let kept = Kept { slot, contact: now };
         let end = kept.end(self.idle_ttl_ms);
         let before = self.kept.insert(number, kept);
-        // The entry that is there is found again at its end and moved on; only an earlier end needs one of its own.
+        // `due` finds the existing entry at the old end and moves it on. Only an earlier end needs a new entry.
         let known = before.filter(|before| before.slot.admission == slot.admission);
         if known.is_none_or(|before| end < before.end(self.idle_ttl_ms)) {
             Self::enter(&mut self.ends, end, number, slot.admission);
@@ -106,7 +106,7 @@ impl Slots {
         }
     }
 
-    /// Everybody was here. Ends that move are found again where they were.
+    /// Marks all visitors with a slot as just seen. `due` moves the entries on later.
     pub(super) fn mark_all_present(&mut self, now: Steady) {
         self.kept.values_mut().for_each(|kept| kept.contact = kept.contact.max(now));
     }
@@ -115,8 +115,8 @@ impl Slots {
         self.kept.remove(&number).map(|kept| kept.slot)
     }
 
-    /// Collects slots whose end has come. Looks at most at `look_max` of them, so that it takes several calls when very
-    /// many end together.
+    /// Collects slots whose end has come. Examines at most `look_max` of them, so it takes several calls when very many end
+    /// together.
     pub(super) fn due(&mut self, now: Steady, look_max: usize, found: &mut Vec<u32>) {
         let mut later = Vec::new();
         for _ in 0..look_max {
@@ -138,14 +138,14 @@ impl Slots {
         }
     }
 
-    /// Another idle time-out, for all slots at once. Counts the contact as now: no visitor loses a slot by the change.
+    /// Sets the idle time-out for all slots. Counts every visitor as seen now, so that no visitor loses a slot by the change.
     pub(super) fn set_idle_ttl(&mut self, idle_ttl_ms: Option<u64>, now: Steady) {
         if self.idle_ttl_ms == idle_ttl_ms {
             return;
         }
         self.idle_ttl_ms = idle_ttl_ms;
         self.ends.clear();
-        // In the order of the numbers: which of many ends is looked at first must not depend on a seed.
+        // In the order of the numbers: the order in which `due` examines ends must not depend on a hash seed.
         let mut numbers: Vec<u32> = self.kept.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -176,7 +176,7 @@ impl Slots {
         }
     }
 
-    /// What was put, of which every slot has an entry at or before its end.
+    /// Reads slots from an image. Every slot must have an entry at or before its end.
     pub(super) fn read_image(
         reader: &mut Reader<'_>,
         hasher: RandomState,
@@ -209,12 +209,12 @@ impl Slots {
         if ending.len() != slots.kept.len() { Err(ImageError::Value("end of a slot")) } else { Ok(slots) }
     }
 
-    /// The numbers of those who have a slot, and their admissions.
+    /// Returns the ticket number and the admission of each slot.
     pub(super) fn admissions(&self) -> impl Iterator<Item = (u32, u64)> {
         self.kept.iter().map(|(&number, kept)| (number, kept.slot.admission))
     }
 
-    /// Entries in the calendar of ends.
+    /// Returns the number of entries in the calendar of ends.
     #[cfg(test)]
     pub(super) fn entries(&self) -> usize {
         self.ends.values().map(Vec::len).sum()

@@ -1,8 +1,8 @@
-//! The rules of a waiting room: when, what is asked, what is answered, what became different.
+//! The rules of a waiting room: an instant, a command, the expected answer and the expected changes.
 //!
-//! [`Play`] alone knows how a room is asked. It writes a ticket as `waiting 3` (three ahead), `admitted`, `left` or
-//! `expired`, and what became different as `joined 1`, `admitted 1`, `taken 1`, `lapsed 1`, `left 1`, `expired 1`,
-//! `reached 2`. Instants are milliseconds since the room was made.
+//! Only [`Play`] calls the rules. It writes a ticket as `waiting 3` (three ahead), `admitted`, `left` or `expired`. It writes
+//! changes as `joined 1`, `admitted 1`, `taken 1`, `lapsed 1`, `left 1`, `expired 1`, `reached 2`. Instants are milliseconds
+//! since the start of the room.
 
 mod asking;
 mod closing;
@@ -28,13 +28,13 @@ mod values;
 use super::*;
 use crate::id::{RequestId, UserId};
 
-/// When a room is made, by the wall and on the steady clock: two numbers that no visitor can confuse.
+/// The start of a room, by the wall clock and on the steady clock: two numbers that a test cannot confuse.
 const WALL_US: i64 = 1_700_000_000_000_000;
 const STEADY_US: i64 = 5_000_000_000;
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
-/// A room, what time it is, and what became different since it was last asked.
+/// A room, its time, and its changes since the last look.
 struct Play {
     room: Room,
     now: Now,
@@ -70,7 +70,7 @@ pub(super) fn hasher() -> RandomState {
     RandomState::new()
 }
 
-/// Ten people per second: what is told is two seconds, and presence lasts 30.
+/// Ten visitors per second. The poll interval is two seconds, and presence lasts 30.
 fn ten_per_second() -> RoomSettings {
     RoomSettings::with_rate(10, 1_000)
 }
@@ -91,7 +91,7 @@ impl Play {
         Self { room: Room::new(settings, hasher(), start()), now: start(), changes: Vec::new() }
     }
 
-    /// Time goes on, by both clocks, and no visitor ticks.
+    /// Lets time pass on both clocks, without a tick.
     fn pass_ms(&mut self, ms: u64) {
         self.pass_us(ms * 1_000);
     }
@@ -110,7 +110,7 @@ impl Play {
         self.now.steady.since_us(start().steady) / 1_000
     }
 
-    /// What became different since the last time.
+    /// Returns the changes since the last call.
     fn news(&mut self) -> String {
         let told: Vec<String> = self.changes.drain(..).map(|change| describe_change(&change)).collect();
         told.join(", ")
@@ -121,7 +121,7 @@ impl Play {
         self.news()
     }
 
-    /// Ticks every 50 ms for so long; tells the admitted.
+    /// Ticks every 50 ms for so long, and returns the admitted numbers.
     fn run_ms(&mut self, ms: u64) -> Vec<u32> {
         let mut admitted = Vec::new();
         for _ in 0..ms / 50 {
@@ -147,7 +147,7 @@ impl Play {
         }
     }
 
-    /// So many strangers join; tells their numbers.
+    /// Lets visitors without a user join, and returns their numbers.
     fn strangers(&mut self, count: u32) -> Vec<u32> {
         (0..count).map(|_| self.stranger().number.get()).collect()
     }
@@ -159,7 +159,7 @@ impl Play {
         }
     }
 
-    /// Polls, and lets decide what has to be.
+    /// Polls, and makes the decision if the poll needs one.
     fn view(&mut self, ticket: u32) -> Option<TicketView> {
         let (before, ticket) = (self.changes.len(), number(ticket));
         let peeked = self.room.peek(ticket, self.now);
@@ -199,7 +199,7 @@ impl Play {
         self.news()
     }
 
-    /// How long a pass is still valid; `None` if it is not.
+    /// Returns how long a pass is still valid; `None` if it is not.
     fn pass_left_ms(&mut self, ticket: u32, admission: u64) -> Option<u64> {
         let until = self.room.check_pass(number(ticket), admission, self.now)?;
         Some(until.since_us(self.now.steady) / 1_000)
@@ -211,13 +211,13 @@ impl Play {
         assert_eq!(self.room.settings(), settings);
     }
 
-    /// `waiting active serving`.
+    /// Returns `waiting active serving`.
     fn counts(&self) -> (u32, u32, u32) {
         let view = self.room.view(self.now);
         (view.waiting, view.active, view.serving)
     }
 
-    /// One person takes the only slot at once: the line behind it stands.
+    /// Makes a room in which one visitor takes the only slot at once: the line behind it stands.
     fn with_slot_taken(settings: RoomSettings) -> Self {
         let mut play = Self::new(settings);
         assert_eq!(play.strangers(1), [1]);
@@ -274,7 +274,7 @@ impl Chance {
     }
 }
 
-/// Everybody is in exactly one place, and the counts are those of the places.
+/// Checks that every ticket is in exactly one place, and that the counts match.
 #[track_caller]
 fn assert_sound(room: &Room) {
     room.line.assert_sound();

@@ -1,28 +1,28 @@
 //! Answers polls, and records that the ticket's holder is present.
 //!
-//! The two are apart, so that a copy of the room can tell ([`Room::peek`]) and leave the contact to the visitor that orders
-//! what happens ([`Room::contact`]).
+//! The two steps are separate. A replica of the room can answer a poll ([`Room::peek`]) while the contact goes through the
+//! room's log and takes effect there ([`Room::contact`]).
 
 use super::line::TicketPlace;
 use super::{Change, Departure, Hold, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketNumber, TicketState, TicketView};
 use crate::time::{Now, Steady};
 
-/// In what is left to wait a visitor is told to ask so many times: so three missed polls are well before their turn, and
-/// who has gone away silently is passed over instead of wasting a slot.
+/// How many times a visitor polls in the rest of the wait. A visitor who went away silently has then missed three polls well
+/// before the turn, and the room passes over the ticket instead of wasting a slot.
 const POLLS_LEFT: u64 = 5;
-/// How often a visitor is told to ask: never sooner, never later, except for the spread.
+/// The shortest and the longest interval between two polls, before the spread.
 const POLL_MS_MIN: u64 = 2_000;
 const POLL_MS_MAX: u64 = 60_000;
 
 impl Room {
-    /// What the holder of a ticket sees. Counts as a contact. `None` for a number that was never drawn.
+    /// Returns what the visitor of a ticket sees, and notes the contact. `None` for a number that was never drawn.
     pub fn poll(&mut self, number: TicketNumber, now: Now) -> Option<Poll> {
         let poll = self.peek(number, now);
         self.note(poll, now);
         poll
     }
 
-    /// What [`Self::poll`] tells, without being a contact: nothing changes.
+    /// Returns what [`Self::poll`] returns, without a contact: changes nothing.
     pub fn peek(&self, number: TicketNumber, now: Now) -> Option<Poll> {
         Some(match self.line.place(number.0)? {
             TicketPlace::Gone(how) => Poll::Told(gone(number.0, how)),
@@ -39,8 +39,8 @@ impl Room {
         })
     }
 
-    /// Notes a poll that was told: a visitor that waits or is inside was seen, and who was passed over is next. Nothing happens
-    /// where the poll had to be decided, or was of a ticket that is gone.
+    /// Notes the contact of an answered poll: the visitor counts as seen, and one who was passed over is next. Does nothing if
+    /// the poll needed a decision, or if the ticket is gone.
     pub fn contact(&mut self, number: TicketNumber, now: Now) {
         let poll = self.peek(number, now);
         self.note(poll, now);
@@ -55,9 +55,9 @@ impl Room {
         }
     }
 
-    /// Contacts of many: bit `i` says that the holder of `first_number + i` was here. A visitor that of them waits counts as
-    /// seen, with the interval they were told last; who was passed over is next. No other visitor's ticket changes, nor that
-    /// of a visitor that was silent for too long before.
+    /// Notes the contacts of many visitors: bit `i` stands for the visitor of `first_number + i`. Each of them who waits counts
+    /// as seen, with the last poll interval, and is next if the ticket was passed over. No other ticket changes. Nor does the
+    /// ticket of a visitor whose silence was too long before.
     pub fn alive(&mut self, first_number: u32, bits: &[u64; 64], now: Now) {
         for (word, &bits) in bits.iter().enumerate() {
             let mut bits = bits;
@@ -77,16 +77,16 @@ impl Room {
         }
     }
 
-    /// No visitor could be heard for a while: everybody counts as just seen, and who was passed over as come back. What has ended
-    /// by its time has ended all the same.
+    /// Marks every visitor as just seen after a time in which no contact could arrive. Visitors who were passed over count as
+    /// come back. Slots whose time is over stay over.
     pub fn resumed(&mut self, now: Now) {
         self.line.mark_all_present(now.steady);
         self.slots.mark_all_present(now.steady);
         self.returned = self.line.passed_over().collect();
     }
 
-    /// [`Self::poll`], deciding what has to be decided: takes a slot that is offered, ends what is over. `None` also for
-    /// a number of which nothing is known since a loss: that is for [`Self::readmit`].
+    /// Polls like [`Self::poll`], and makes the decision: takes an offered slot, and ends what is over. `None` for a number that
+    /// was never drawn, and for one that is unknown since a loss: use [`Self::readmit`] for it.
     pub fn decide(&mut self, number: TicketNumber, now: Now, changes: &mut Vec<Change>) -> Option<TicketView> {
         match self.line.place(number.0)? {
             TicketPlace::Unknown => None,
@@ -110,14 +110,14 @@ impl Room {
         }
     }
 
-    /// Until when the pass of this admission is valid, if it is. Counts as a contact.
+    /// Returns when the pass of this admission ends, if the pass is valid. Counts as a contact.
     pub fn check_pass(&mut self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         let until = self.peek_pass(number, admission, now)?;
         self.slots.touch(number.0, now.steady);
         Some(until)
     }
 
-    /// What [`Self::check_pass`] tells, without being a contact: nothing changes.
+    /// Returns what [`Self::check_pass`] returns, without a contact: changes nothing.
     pub fn peek_pass(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         let until = self.pass_until(number, admission, now)?;
         Some(self.slots.seen(number.0, now.steady).map_or(until, |(_, until)| until))
@@ -133,7 +133,7 @@ impl Room {
         (taken && slot.admission == admission && now.steady < until).then_some(until)
     }
 
-    /// Whether a visitor in line was silent for longer than they may be.
+    /// Returns whether a visitor in line was silent for longer than the settings allow.
     pub(super) fn is_silent(&self, number: u32, now: Now) -> bool {
         self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady)
     }
@@ -159,7 +159,7 @@ impl Room {
         view
     }
 
-    /// A visitor inside, as if they were seen now.
+    /// Returns the view of an admitted visitor who is seen now.
     fn admitted(&self, number: u32, now: Now) -> Option<TicketView> {
         let (slot, until) = self.slots.seen(number, now.steady)?;
         let left_ms = until.since_us(now.steady) / 1_000;
@@ -177,8 +177,8 @@ const fn gone(number: u32, how: Departure) -> TicketView {
     TicketView { number: TicketNumber(number), state: TicketState::Gone(how), poll_after_ms: 0 }
 }
 
-/// When to ask again: a fifth of what is left to wait, spread by a fifth either way, so that a crowd that came together
-/// does not ask together.
+/// Returns when to poll again: after a fifth of the remaining wait, spread by a fifth either way, so that visitors who came
+/// together do not poll together.
 pub(super) fn poll_after_ms(wait_ms: Option<u64>, number: u32) -> u32 {
     let base_ms = wait_ms.map_or(POLL_MS_UNKNOWN, |wait_ms| wait_ms / POLLS_LEFT).clamp(POLL_MS_MIN, POLL_MS_MAX);
     let spread = u64::from(number.wrapping_mul(0x9e37_79b9) >> 22);

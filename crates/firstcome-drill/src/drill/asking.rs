@@ -1,4 +1,4 @@
-//! What people ask: a step as a request.
+//! The requests of people: writes each step as a request.
 
 use super::crowd::{Act, Step};
 use super::messages::Request;
@@ -7,13 +7,13 @@ use super::plan::Cheat;
 use crate::rng::Rng;
 
 impl People {
-    /// Whether nothing hangs on this step once the event is over.
+    /// Whether the step has no effect that matters after the event.
     fn is_fruitless(&self, step: &Step) -> bool {
         let effect = matches!(step.act, Act::Claim | Act::Leave | Act::Release) && self.stage.room.is_some();
         !effect && self.all[step.person as usize].phase != Phase::Over
     }
 
-    /// The event is over: a person that would only ask again goes home now. Says which steps are left.
+    /// Sends home everybody who would only ask again, since the event is over. Returns the remaining steps.
     pub(crate) fn send_home(&mut self, steps: Vec<Step>) -> Vec<Step> {
         let (fruitless, left): (Vec<Step>, Vec<Step>) = steps.into_iter().partition(|step| self.is_fruitless(step));
         for step in fruitless.iter().filter(|step| !step.act.is_side()) {
@@ -22,8 +22,8 @@ impl People {
         left
     }
 
-    /// Writes what this step sends. False if there is nothing to send: the person has gone home, or goes now because
-    /// the event is over and nothing hangs on the answer.
+    /// Writes the request of this step. Returns false if there is none: the person has gone home, or goes home now
+    /// because the event is over and the step has no effect.
     pub(crate) fn ask(&mut self, step: &Step, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool {
         let one = &self.all[step.person as usize];
         if one.phase == Phase::Home || (step.act.is_side() && (one.phase != Phase::Unborn || self.sold_out)) {
@@ -33,7 +33,7 @@ impl People {
             self.go_home(step.person, Fate::StillThere);
             return false;
         }
-        // The slot may end during the call: no answer could be judged.
+        // The slot may end during the call, so that no answer could be judged.
         if step.act == Act::Cheat && one.phase == Phase::Admitted && one.expires_us < now_us + 3_000_000 {
             self.go_home(step.person, Fate::LostSlot);
             return false;
@@ -75,7 +75,7 @@ impl People {
             }
             Act::Claim | Act::ClaimTwin | Act::ClaimHangUp => {
                 let path = &["/v1/coupons/", stage.coupon.as_str(), "/claims"];
-                // Once the slot is over a repeat with the key of a claim that worked would prove nothing.
+                // After the slot has ended, a repeat with the key of a successful claim would prove nothing.
                 let keyed = Stage::keyed(person) && one.phase == Phase::Admitted;
                 let idempotency = keyed.then_some(("claim", stage.seed, person));
                 Request { method: "POST", path, pass: Some(pass), idempotency, body: who, ..public }.write(out);
@@ -136,7 +136,7 @@ impl People {
     }
 }
 
-/// The shop claims for its people itself.
+/// Writes a claim of the shop's back end for one of its people.
 fn write_at_counter(stage: &Stage, act: Act, person: u32, out: &mut Vec<u8>) {
     let name = format!("u{person}");
     let wrong = "nobody-has-ever-made-such-a-key";
@@ -153,7 +153,7 @@ fn write_at_counter(stage: &Stage, act: Act, person: u32, out: &mut Vec<u8>) {
     request.write(out);
 }
 
-/// Something of the same shape with other letters and digits.
+/// Returns a text of the same shape with other letters and digits.
 fn forged(text: &str, rng: &mut Rng) -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let other = |letter: char| {
@@ -162,7 +162,7 @@ fn forged(text: &str, rng: &mut Rng) -> String {
     text.chars().map(other).collect()
 }
 
-/// The same with one character changed, also for a person that reads upper case as lower case.
+/// Returns the text with one character changed, to one that also differs if case is ignored.
 fn flipped(text: &str, rng: &mut Rng) -> String {
     let places: Vec<usize> = text.char_indices().filter(|(_, c)| c.is_ascii_alphanumeric()).map(|(at, _)| at).collect();
     if places.is_empty() {

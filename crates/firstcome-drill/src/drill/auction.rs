@@ -1,4 +1,4 @@
-//! An event of auctions: what is settled before it, and how it is played.
+//! An auction event: its settings, and how it is played.
 
 mod bidders;
 mod event;
@@ -21,20 +21,20 @@ use plan::{OPENS, Size};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Everything that is settled before the event.
+/// The settings of an event.
 pub(crate) struct Setting {
     pub(crate) size: Size,
     pub(crate) kills: u32,
     pub(crate) connections: usize,
     pub(crate) keys: KeyPair,
-    /// The first part of every name.
+    /// The prefix of every name.
     pub(crate) prefix: String,
-    /// Where the service keeps members and listings.
+    /// The store of members and listings.
     pub(crate) store: String,
 }
 
 impl Setting {
-    /// When everybody has been charged.
+    /// The instant at which every member has been charged.
     pub(crate) fn opens_us(&self) -> u64 {
         (self.size.seconds as f64 * OPENS * 1e6) as u64
     }
@@ -57,7 +57,7 @@ fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
     })
 }
 
-/// Plays the event and says what it came to.
+/// Plays the event, and returns the facts.
 pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     if args.rate.is_some() {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: auctions have no admissions")));
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     Ok(outcome::facts(&setting, &played, stored))
 }
 
-/// The same with members and listings in a database, which lives on when the service is killed.
+/// Plays the event against a service over a database, which survives the kills of the service.
 async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Result<Facts, Failure> {
     let database = OwnDatabase::open(named, scratch).await.map_err(Failure::Unreachable)?;
     let playing = async {
@@ -97,7 +97,7 @@ async fn on_database(setting: &mut Setting, named: &Named, scratch: &Path) -> Re
     when_ended(facts, database.end()).await
 }
 
-/// The same over a cluster.
+/// Plays the event against a cluster.
 async fn on_nodes(args: &EventArgs, setting: &mut Setting, scratch: &Path) -> Result<Facts, Failure> {
     let mut backing = Backing::open(args, scratch).await?;
     let playing = async {

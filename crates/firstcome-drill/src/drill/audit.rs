@@ -1,5 +1,5 @@
-//! The audit: judges every answer that was kept, from the outside. Only what is certain counts: an effect happened
-//! somewhere between sent and received, and a lost request may or may not have had one.
+//! The audit judges every recorded answer from the outside. Only certain facts count: an effect happened between sent
+//! and received, and a lost request may or may not have had one.
 
 mod admissions;
 mod answers;
@@ -22,13 +22,13 @@ use firstcome::Check;
 pub(crate) use in_sql::Recorded;
 use tickets::Tickets;
 
-/// Examples that a check keeps.
+/// The most examples that a check keeps.
 const EXAMPLES_MAX: usize = 5;
 
-/// How long a person without any contact is present at least.
+/// How long a person without any contact counts as present, at least.
 pub(crate) const PRESENT_US: u64 = 30_000_000;
 
-/// One check while it counts.
+/// A check while it counts.
 pub(crate) struct CheckCounter(AuditCheck);
 
 impl CheckCounter {
@@ -36,7 +36,7 @@ impl CheckCounter {
         Self(AuditCheck { invariant, says, checked: 0, breaches: 0, examples: Vec::new() })
     }
 
-    /// Counts one case, and keeps its words if it is a breach.
+    /// Counts one case, and keeps the example if it is a breach.
     pub(crate) fn check(&mut self, fine: bool, example: impl FnOnce() -> String) {
         self.0.checked += 1;
         if !fine {
@@ -52,7 +52,7 @@ impl CheckCounter {
     }
 }
 
-/// Seconds since the start, as examples tell them.
+/// Formats an instant for an example, in seconds since the start.
 pub(crate) fn seconds(at_us: u64) -> String {
     format!("{:.6} s", at_us as f64 / 1e6)
 }
@@ -87,7 +87,7 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
     checks
 }
 
-/// What the offline check of the data directory found.
+/// Turns the results of the offline check of the stores into one check of the audit.
 pub(crate) fn stored(stored: Vec<Check>) -> AuditCheck {
     let mut counter = CheckCounter::new(
         "verify",

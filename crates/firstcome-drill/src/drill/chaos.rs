@@ -1,4 +1,4 @@
-//! Kills under load: at random moments, and only while requests are in flight.
+//! Kills servers under load, at random moments, and only while requests are under way.
 
 use super::crowd::{Crowd, Players};
 use super::record::{Restart, Target};
@@ -13,38 +13,38 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// A child, which a blocking thread restarts while the crowd goes on.
+/// A server process, which a blocking thread restarts while the crowd goes on.
 pub(crate) type SharedServer = Arc<Mutex<Server>>;
-/// The same of a server that nodes keep their data in.
+/// A Redis or database of the nodes, restarted in the same way.
 pub(crate) type SharedStore = Arc<Mutex<StoreServer>>;
 
-/// What an event is played against.
+/// The servers that an event is played against.
 pub(crate) struct DrillTarget {
-    /// Of every node, at least one.
+    /// The addresses of all nodes, at least one.
     pub(crate) addresses: Rc<[SocketAddr]>,
-    /// The nodes, if they are the drill's own.
+    /// The nodes, if the drill started them.
     pub(crate) nodes: Vec<SharedServer>,
-    /// What the nodes share, as far as it is the drill's own.
+    /// The shared servers, as far as the drill started them.
     pub(crate) redis: Option<SharedStore>,
     pub(crate) sql: Option<SharedStore>,
-    /// Whether nodes share what they serve.
+    /// Whether the nodes share their data.
     pub(crate) is_shared: bool,
 }
 
 impl DrillTarget {
-    /// A service that runs somewhere.
+    /// Returns the target for a running service.
     pub(crate) fn at(address: SocketAddr) -> Self {
         let addresses = Rc::new([address]);
         Self { addresses, nodes: Vec::new(), redis: None, sql: None, is_shared: false }
     }
 
-    /// One server of the drill's own.
+    /// Returns the target for one server that the drill started.
     pub(crate) fn alone(server: Server) -> Self {
         let place = Self::at(server.address);
         Self { nodes: vec![Arc::new(Mutex::new(server))], ..place }
     }
 
-    /// Nodes of the drill's own, over servers that may be too.
+    /// Returns the target for nodes that the drill started, over servers that it may have started too.
     pub(crate) fn of_nodes(nodes: Vec<Server>, redis: Option<StoreServer>, sql: Option<StoreServer>) -> Self {
         let addresses = nodes.iter().map(|node| node.address).collect();
         let nodes = nodes.into_iter().map(|node| Arc::new(Mutex::new(node))).collect();
@@ -52,7 +52,7 @@ impl DrillTarget {
         Self { addresses, nodes, redis, sql, is_shared: true }
     }
 
-    /// What can be killed, in the order in which it is its turn.
+    /// Returns what can be killed, in the order of the turns.
     fn targets(&self) -> Vec<Target> {
         let all = [
             (Target::Server, !self.nodes.is_empty()),
@@ -62,14 +62,14 @@ impl DrillTarget {
         all.into_iter().filter(|(_, there)| *there).map(|(target, _)| target).collect()
     }
 
-    /// The most memory that one of the nodes uses, in bytes. One that is being restarted is left out.
+    /// Returns the most memory that one of the nodes uses, in bytes. Skips nodes that are being restarted.
     pub(crate) fn rss(&self) -> u64 {
         let rss = |node: &SharedServer| node.try_lock().ok().and_then(|node| node.rss());
         self.nodes.iter().filter_map(rss).max().unwrap_or(0)
     }
 }
 
-/// When the kills are: random, in the thick of it, in order.
+/// Draws the instants of the kills, in order, from the busiest part of the event.
 pub(crate) fn moments_us(seed: u64, kills: u32, opens_us: u64, ends_us: u64) -> Vec<u64> {
     let mut rng = Rng::from_seed(seed ^ 0x6B69_6C6C);
     let span_us = ends_us.saturating_sub(opens_us) * 45 / 100;
@@ -78,16 +78,16 @@ pub(crate) fn moments_us(seed: u64, kills: u32, opens_us: u64, ends_us: u64) -> 
     moments
 }
 
-/// One kill: what, and of the nodes which one.
+/// One kill: its target, and which node if it is a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Victim {
     target: Target,
     node: usize,
-    /// Its data go too.
+    /// Whether the data of Redis is lost too.
     loses: bool,
 }
 
-/// Whom each kill is for: each sort in its turn, any of the nodes, and every other time Redis loses what it had.
+/// Chooses the target of each kill: each kind in turn, a random node, and every other time Redis loses its data.
 fn victims(seed: u64, kills: usize, targets: &[Target], nodes: usize) -> Vec<Victim> {
     let mut rng = Rng::from_seed(seed ^ 0x7669_6374);
     let mut losing = !seed.is_multiple_of(2);
@@ -100,7 +100,7 @@ fn victims(seed: u64, kills: usize, targets: &[Target], nodes: usize) -> Vec<Vic
     if targets.is_empty() { Vec::new() } else { (0..kills).map(victim).collect() }
 }
 
-/// Ends a store and starts it again, on a thread where that may take its time.
+/// Kills a store and starts it again, on a thread that may block.
 async fn restart_store(store: &SharedStore, loses: bool) -> anyhow::Result<()> {
     let (store, runtime) = (Arc::clone(store), Handle::current());
     let restart = move || {
@@ -121,7 +121,7 @@ async fn restart_node(node: &SharedServer) -> anyhow::Result<()> {
     tokio::task::spawn_blocking(restart).await?
 }
 
-/// Kills and restarts. A moment without anything in flight is no kill: it is waited for one.
+/// Kills and restarts servers. A kill waits until some request is under way.
 pub(crate) async fn kill_at<P: Players>(
     crowd: Rc<Crowd<P>>,
     place: &DrillTarget,

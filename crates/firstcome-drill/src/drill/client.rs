@@ -1,4 +1,4 @@
-//! The crowd's end of the wire: a fixed number of connections to each node that take what is due, the earliest first.
+//! The connections of the crowd: a fixed number to each node. Each takes the earliest due step.
 
 use super::crowd::{Crowd, Players, Step};
 use super::messages::{Head, read_answer};
@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 /// How long a person waits for an answer before it counts as lost.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// Hands out what is due until the event is over.
+/// Hands out due steps until the event is over.
 pub(crate) async fn dispatch<P: Players>(crowd: &Crowd<P>) {
     let mut ticks = interval(Duration::from_millis(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -22,7 +22,8 @@ pub(crate) async fn dispatch<P: Players>(crowd: &Crowd<P>) {
     }
 }
 
-/// One connection of the crowd, to whichever node its steps go: takes a step, sends, reads, tells; for ever.
+/// Serves one connection of the crowd, to the node of each step: takes a step, sends it, reads the answer. Never
+/// returns.
 pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, addresses: Rc<[SocketAddr]>) {
     let mut line = ClientConnections {
         streams: addresses.iter().map(|_| None).collect(),
@@ -39,10 +40,10 @@ pub(crate) async fn connection<P: Players>(crowd: Rc<Crowd<P>>, addresses: Rc<[S
     }
 }
 
-/// A connection that is open, and to which start of its node.
+/// An open connection, with the start of its node that it belongs to.
 type Open = (u32, TcpStream);
 
-/// The connections of one of the crowd, at most one to each node.
+/// The connections of one client, at most one to each node.
 struct ClientConnections {
     addresses: Rc<[SocketAddr]>,
     streams: Vec<Option<Open>>,
@@ -50,13 +51,13 @@ struct ClientConnections {
 }
 
 impl ClientConnections {
-    /// The connection to a node, opened if there is none to this start of it.
+    /// Returns the connection to a node, and opens one if there is none to this start of the node.
     async fn open(&mut self, node: usize, start: u32) -> Option<TcpStream> {
         if let Some((_, stream)) = self.streams[node].take().filter(|(of, _)| *of == start) {
             return Some(stream);
         }
         let stream = timeout(ANSWER, TcpStream::connect(self.addresses[node])).await.ok()?.ok()?;
-        // Without it small requests wait for acknowledgements; a refusal costs only time.
+        // Without TCP_NODELAY small requests wait for acknowledgements; a failure costs only time.
         let _ = stream.set_nodelay(true);
         Some(stream)
     }
@@ -72,7 +73,7 @@ impl ClientConnections {
 }
 
 async fn play<P: Players>(crowd: &Crowd<P>, step: Step<P::Act>, line: &mut ClientConnections, out: &mut Vec<u8>) {
-    // While a node is down no person connects: a connection to a port without a listener could meet itself.
+    // Does not connect while a node is down: a connection to a local port without a listener could connect to itself.
     let Some(node) = crowd.node_for(&step) else { return crowd.not_sent(step) };
     let start = crowd.spread.start_of(node);
     let Some(mut stream) = line.open(node, start).await else { return crowd.not_sent(step) };

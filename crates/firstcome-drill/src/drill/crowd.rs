@@ -1,4 +1,4 @@
-//! The crowd: one queue of what people mean to do and when, and what the connections tell about it.
+//! The crowd: one queue of people's next steps by time, shared by the connections.
 
 use super::clock::RunClock;
 use super::people::People;
@@ -9,33 +9,33 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use tokio::sync::Notify;
 
-/// How long after the event's end what has an effect is still brought to its end.
+/// How long after the event's end steps with an effect are still finished.
 const GRACE_US: u64 = 30_000_000;
 
-/// Those who play: each step of theirs is one request, and what they make of its answer.
+/// The players of an event. Each step is one request, and the reaction to its answer.
 pub(crate) trait Players {
-    /// What a step can be.
+    /// The kind of a step.
     type Act: Copy + Ord;
 
-    /// Whether a person that does this goes away before the answer.
+    /// Whether a person who does this disconnects before the answer.
     fn hangs_up(act: Self::Act) -> bool;
 
-    /// Whether nothing is to come any more.
+    /// Whether no step is left.
     fn all_home(&self) -> bool;
 
-    /// The time is up: which of the steps that are to come are still made.
+    /// Ends the event. Returns which of the planned steps are still made.
     fn close(&mut self, steps: Vec<Step<Self::Act>>) -> Vec<Step<Self::Act>>;
 
-    /// What a step really is now.
+    /// Returns what a planned step has become by now.
     fn resolve(&self, step: Step<Self::Act>) -> Step<Self::Act>;
 
-    /// Writes the step's request; `over` says that the time is up. False if there is none after all.
+    /// Writes the step's request; `over` says that the event has ended. Returns false if there is none after all.
     fn write_request(&mut self, step: &Step<Self::Act>, now_us: u64, over: bool, out: &mut Vec<u8>) -> bool;
 
-    /// No answer came: the effect may have happened.
+    /// Handles a request without an answer: the effect may have happened.
     fn lost(&mut self, step: &Step<Self::Act>, sent_us: u64, agenda: &mut Agenda<Self::Act>);
 
-    /// An answer came.
+    /// Handles an answer.
     fn answered(
         &mut self,
         step: &Step<Self::Act>,
@@ -45,17 +45,17 @@ pub(crate) trait Players {
         agenda: &mut Agenda<Self::Act>,
     );
 
-    /// Something was killed, and is back.
+    /// Records that a server was killed and is back.
     fn restarted(&mut self, restart: Restart);
 }
 
-/// What a person does next.
+/// The next action of a person.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Act {
     Join,
     /// The second of two clicks.
     JoinTwin,
-    /// Sends and goes away before the answer.
+    /// Sends the request and disconnects before the answer.
     JoinHangUp,
     Poll,
     Leave,
@@ -86,17 +86,17 @@ impl Act {
         }
     }
 
-    /// No person waits for what becomes of it.
+    /// Whether the person does not wait for the answer.
     pub(crate) const fn is_side(self) -> bool {
         matches!(self, Self::JoinTwin | Self::ClaimTwin)
     }
 }
 
-/// One request that must be sent. Ordered by when it is due.
+/// One request to send. Ordered by when it is due.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Step<A = Act> {
     pub(crate) due_us: u64,
-    /// When it was meant to be sent at first: latencies count from here, over all repeats.
+    /// When it was first planned to be sent: latencies count from here, over all repeats.
     pub(crate) intended_us: u64,
     pub(crate) person: u32,
     pub(crate) act: A,
@@ -108,7 +108,7 @@ impl<A: Copy> Step<A> {
     }
 }
 
-/// What is to come, by time.
+/// The planned steps, by time.
 pub(crate) struct Agenda<A = Act> {
     later: BinaryHeap<Reverse<Step<A>>>,
     pub(crate) now_us: u64,
@@ -125,13 +125,13 @@ impl<A: Copy + Ord> Agenda<A> {
         self.later.push(Reverse(step));
     }
 
-    /// This person does this in so many microseconds.
+    /// Plans an action of this person after so many microseconds.
     pub(crate) fn after(&mut self, person: u32, act: A, delay_us: u64) {
         self.push(Step::new(person, act, self.now_us + delay_us));
     }
 }
 
-/// Everything that the connections share, on one thread.
+/// State that all connections share, on one thread.
 pub(crate) struct Crowd<P: Players = People> {
     pub(crate) clock: RunClock,
     ends_us: u64,
@@ -140,10 +140,10 @@ pub(crate) struct Crowd<P: Players = People> {
     ready: RefCell<VecDeque<Step<P::Act>>>,
     wake: Notify,
     pub(crate) spread: Spread,
-    /// Nothing of what is played against is down.
+    /// Whether every server of the target is up.
     whole: Cell<bool>,
     late_us: Cell<u64>,
-    /// Those who only wait have been sent home.
+    /// Whether the people who only wait have been sent home.
     closed: Cell<bool>,
 }
 
@@ -169,12 +169,12 @@ impl<P: Players> Crowd<P> {
         }
     }
 
-    /// Says whether all that is played against is there. While it is not the event goes on.
+    /// Records whether every server of the target is up. The event does not end while one is down.
     pub(crate) fn set_whole(&self, whole: bool) {
         self.whole.set(whole);
     }
 
-    /// How late a request was sent at worst.
+    /// Returns how late a request was sent at worst.
     pub(crate) const fn latest_us(&self) -> u64 {
         self.late_us.get()
     }
@@ -191,7 +191,7 @@ impl<P: Players> Crowd<P> {
         self.people.borrow_mut().restarted(restart);
     }
 
-    /// Everybody is home, or the time is up and what had an effect has had its time too.
+    /// Whether everybody is home, or the event and its grace time have passed.
     pub(crate) fn is_over(&self) -> bool {
         self.whole.get() && (self.people.borrow().all_home() || self.ends_us + GRACE_US < self.clock.now_us())
     }
@@ -222,13 +222,13 @@ impl<P: Players> Crowd<P> {
         self.wake.notified().await;
     }
 
-    /// Writes the step's request. False if its person has gone home instead.
+    /// Writes the step's request. Returns false if its person has gone home instead.
     pub(crate) fn write_request(&self, step: &Step<P::Act>, out: &mut Vec<u8>) -> bool {
         let now_us = self.clock.now_us();
         self.people.borrow_mut().write_request(step, now_us, self.ends_us <= now_us, out)
     }
 
-    /// The node to which this step goes now, if any is up.
+    /// Returns the node for this step now, if any is up.
     pub(crate) fn node_for(&self, step: &Step<P::Act>) -> Option<usize> {
         self.spread.node_for(step.person, self.clock.now_us())
     }

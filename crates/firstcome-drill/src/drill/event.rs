@@ -1,4 +1,4 @@
-//! One event from the first arrival to the last look: who does what to the service besides the crowd.
+//! Plays one event of a concert or a sale, and makes the calls of its operator.
 
 use super::chaos::{DrillTarget, kill_at, moments_us};
 use super::client::{connection, dispatch};
@@ -18,14 +18,14 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::interval;
 
-/// Tickets and passes of the other room.
+/// How many tickets and passes of another room the cheats get.
 const FOREIGN: u32 = 6;
-/// How often the one who runs the shop asks again, at 20 times a second.
+/// How often the operator repeats a call, at 20 times a second.
 const TRIES: usize = 600;
-/// A node of a cluster answers from a copy of its room that is at most so old.
+/// The most age of the room's copy from which a node of a cluster answers.
 const STALE_US: u64 = 250_000;
 
-/// Everything that is settled before the event.
+/// The settings of an event.
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) event: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct Setting {
     pub(crate) kills: u32,
     pub(crate) connections: usize,
     pub(crate) opens_us: u64,
-    /// Admissions in a second; 0 at a sale without room.
+    /// Admissions in a second; 0 for a sale without a room.
     pub(crate) admit: u32,
     pub(crate) active_max: u64,
     pub(crate) claim_window_ms: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Setting {
     pub(crate) keys: KeyPair,
 }
 
-/// What is left of an event when everybody is home.
+/// What an event leaves behind once everybody is home.
 pub(crate) struct Played {
     pub(crate) people: People,
     pub(crate) arrivals_us: Vec<u64>,
@@ -56,14 +56,14 @@ pub(crate) struct Played {
     pub(crate) started_at: String,
 }
 
-/// The one who runs the shop.
+/// The operator of the shop.
 struct Admin<'a> {
     place: &'a DrillTarget,
     setting: &'a Setting,
 }
 
 impl Admin<'_> {
-    /// A call that must work; a service that cannot say now is asked again, and another node with it.
+    /// Makes a call that must succeed. Repeats it, at the next node, while a service cannot answer.
     async fn must(&self, method: &str, path: &[&str], body: &str) -> anyhow::Result<Vec<u8>> {
         let key = Some(self.setting.keys.admin.as_str());
         let body: &[&str] = if body.is_empty() { &[] } else { &[body] };
@@ -82,7 +82,7 @@ impl Admin<'_> {
         bail!("{method} {}: the service cannot say", path.concat())
     }
 
-    /// The settings of the room; a PUT replaces them all.
+    /// Returns the settings of the room; a PUT replaces them all.
     fn room_settings(&self, opens_at: &str, paused: bool) -> String {
         let Setting { admit, active_max, claim_window_ms, active_ttl_ms, .. } = self.setting;
         format!(
@@ -92,7 +92,7 @@ impl Admin<'_> {
         )
     }
 
-    /// Another room, with tickets and passes that must be worth nothing in the first.
+    /// Creates another room, and returns tickets and passes that must be invalid in the first room.
     async fn foreign(&self, room: &str) -> anyhow::Result<Vec<(String, String)>> {
         let side = format!("{room}-side");
         self.must("PUT", &["/v1/rooms/", &side], "{\"admit\":{\"count\":1000,\"every_ms\":1000}}").await?;
@@ -120,7 +120,7 @@ impl Admin<'_> {
         Ok(foreign)
     }
 
-    /// The line stands still, so that every slot comes back by itself; waits for that.
+    /// Pauses the room, and waits until every slot has come back.
     async fn slots_return(&self, room: &str, opens_at: &str, clock: RunClock) -> anyhow::Result<SlotReturn> {
         self.must("PUT", &["/v1/rooms/", room], &self.room_settings(opens_at, true)).await?;
         let started_us = clock.now_us();
@@ -133,7 +133,7 @@ impl Admin<'_> {
             let active = Body::parse(&bytes).and_then(|body| body.active).context("the room names no slots")?;
             let took_us = clock.now_us() - started_us;
             if active == 0 || deadline_us < clock.now_us() {
-                // Every slot has ended by its own time at the latest.
+                // Every slot has ended by now at the latest.
                 return Ok(SlotReturn { active, alive: 0, took_us });
             }
         }
@@ -193,7 +193,7 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::R
     Ok(Played { people, arrivals_us, took_us, latest_us, rss_max: rss_max.get(), started_at })
 }
 
-/// Makes the people and writes down when each comes.
+/// Creates the people, and plans when each arrives.
 fn gather(
     setting: &Setting,
     place: &DrillTarget,
@@ -237,14 +237,14 @@ fn gather(
     (Rc::new(Crowd::new(clock, people, agenda, setting.seconds * 1_000_000, spread)), arrivals)
 }
 
-/// The crowd, the sampler and the kills, until everybody is home.
+/// Runs the crowd, the sampler and the kills, until everybody is home.
 async fn event(
     setting: &Setting,
     place: &Rc<DrillTarget>,
     crowd: &Rc<Crowd>,
     rss_max: &Rc<Cell<u64>>,
 ) -> anyhow::Result<()> {
-    // All of them end when this does, or is dropped.
+    // All tasks end when this function ends or is dropped.
     let mut tasks = JoinSet::new();
     for _ in 0..setting.connections {
         tasks.spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
@@ -261,7 +261,7 @@ async fn event(
     let kills = async {
         let moments = moments_us(setting.seed, setting.kills, setting.opens_us, setting.seconds * 1_000_000);
         kill_at(Rc::clone(crowd), place, setting.seed, moments).await?;
-        // The kills are over; the crowd is not.
+        // The kills are over; the crowd goes on.
         std::future::pending::<anyhow::Result<()>>().await
     };
     let outcome = tokio::select! {

@@ -1,4 +1,4 @@
-//! What a drill found out: everything that the table, `report.json` and `report.html` show.
+//! The facts of a drill, which the table, `report.json` and `report.html` show.
 
 /// The whole outcome of one drill.
 pub(crate) struct Facts {
@@ -11,25 +11,25 @@ pub(crate) struct Facts {
     pub(crate) people: u64,
     /// Tickets, coupons, or listings.
     pub(crate) stock: u64,
-    /// How many of them went to a person.
+    /// How many of them were issued or sold.
     pub(crate) issued: u64,
     /// Settings and machine, for the head: `("seed", "7")`, `("admit", "1000 per 1 s")`, `("processors", "2")`.
     pub(crate) conditions: Vec<(String, String)>,
     /// What a reader wants to know: `("server memory, highest", "212 MB")`, `("admission rate, measured", "999.2/s")`.
     pub(crate) figures: Vec<(String, String)>,
-    /// What became of people, or at auctions of their orders: `("got one", 90000)`, `("sold out", …)`, `("gave up", …)`.
+    /// The outcomes of people, or of orders at auctions: `("got one", 90000)`, `("sold out", …)`, `("gave up", …)`.
     pub(crate) outcomes: Vec<(String, u64)>,
-    /// Every invariant, with how often it was looked at.
+    /// Every invariant, with the number of its checks.
     pub(crate) checks: Vec<AuditCheck>,
     pub(crate) kills: Vec<Kill>,
     pub(crate) latencies: Vec<Latency>,
     pub(crate) series: Series,
     pub(crate) sample_people: Vec<SamplePerson>,
-    /// What only auctions have.
+    /// The facts that only auctions have.
     pub(crate) auctions: Option<AuctionFacts>,
 }
 
-/// What was bid and sold. Series are sampled as those of [`Series`] are.
+/// The facts of bids and sales. Series are sampled like those of [`Series`].
 pub(crate) struct AuctionFacts {
     /// Bids that were accepted.
     pub(crate) bids: u64,
@@ -41,13 +41,13 @@ pub(crate) struct AuctionFacts {
     pub(crate) sold: Vec<f64>,
     /// Points that back bids.
     pub(crate) held: Vec<f64>,
-    /// The bids of the listing that everybody looks at: when, and how much.
+    /// The bids of the hot listing: when, and how much.
     pub(crate) hot_prices: Vec<(f64, f64)>,
-    /// When its auction ended.
+    /// When the auction of the hot listing ended.
     pub(crate) hot_ends_s: Option<f64>,
 }
 
-/// One promise, and how often it was looked at and found broken.
+/// One invariant, with the numbers of its checks and breaches.
 pub(crate) struct AuditCheck {
     pub(crate) invariant: &'static str,
     pub(crate) says: &'static str,
@@ -60,16 +60,16 @@ pub(crate) struct AuditCheck {
 pub(crate) struct Kill {
     /// `server`, `redis` or `sql`.
     pub(crate) target: &'static str,
-    /// What it had was lost with it.
+    /// Whether it lost its data.
     pub(crate) loses: bool,
     pub(crate) at_s: f64,
-    /// Requests that were on their way at that moment.
+    /// Requests under way at that moment.
     pub(crate) in_flight: u64,
     pub(crate) down_ms: u64,
 }
 
 impl Kill {
-    /// What was killed, in words.
+    /// Describes what was killed.
     pub(crate) fn what(&self) -> String {
         format!("{}{}", self.target, if self.loses { ", with its data" } else { "" })
     }
@@ -97,7 +97,7 @@ pub(crate) struct Series {
     pub(crate) requests_per_s: Vec<f64>,
 }
 
-/// One of the people whose way through the line is drawn.
+/// One of the people whose positions are drawn.
 pub(crate) struct SamplePerson {
     pub(crate) label: String,
     /// When a position was told, and which.

@@ -1,4 +1,4 @@
-//! What the database of a cluster holds at the end, read by plain statements past everything that the service is made of.
+//! Reads the database of a cluster at the end by plain SQL statements, without any code of the service.
 
 use super::Setting;
 use super::audit::{Recorded, in_sql};
@@ -26,7 +26,7 @@ impl Database {
         })
     }
 
-    /// Names are bytes there, in one kind of database.
+    /// Returns the expression for a name. MySQL stores names as bytes.
     const fn name(&self) -> &'static str {
         match self {
             Self::Postgres(_) => "name",
@@ -53,7 +53,7 @@ fn small(number: i64) -> anyhow::Result<u32> {
     u32::try_from(number).with_context(|| format!("{number} is no number of this drill"))
 }
 
-/// Reads what there is of one sale. Its names are the drill's own, so they stand in statements as they are.
+/// Reads the rows of one sale. The drill has chosen its names, so it inserts them into statements unescaped.
 async fn read(url: &str, setting: &Setting) -> anyhow::Result<Recorded> {
     let mut database = Database::open(url).await?;
     let coupon = format!("(SELECT id FROM firstcome_coupon WHERE name='{}')", setting.coupon);
@@ -76,7 +76,7 @@ async fn read(url: &str, setting: &Setting) -> anyhow::Result<Recorded> {
     Ok(recorded)
 }
 
-/// Compares all that was told with what is there.
+/// Compares the answers with the database.
 pub(crate) async fn all(url: &str, setting: &Setting, history: &History) -> anyhow::Result<Vec<AuditCheck>> {
     Ok(in_sql::all(history, &read(url, setting).await?))
 }

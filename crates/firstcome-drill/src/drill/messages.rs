@@ -1,4 +1,4 @@
-//! HTTP/1.1 as far as a drill needs it: requests as bytes, answers with a `content-length`, cheap to read.
+//! A minimal HTTP/1.1 client: requests as bytes, answers with a `content-length`, cheap to read.
 
 use super::record::{Call, Holder, Reply};
 use serde::Deserialize;
@@ -7,12 +7,12 @@ use std::ops::Range;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
-/// One request: the fixed parts as text, so that a request costs one allocation-free write.
+/// A request. Its parts are slices, so that writing it allocates nothing.
 #[derive(Default)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     pub(crate) path: &'a [&'a str],
-    /// The client that a trusted proxy speaks for.
+    /// The person whose address a trusted proxy would forward.
     pub(crate) person: Option<u32>,
     pub(crate) key: Option<&'a str>,
     pub(crate) pass: Option<&'a str>,
@@ -21,7 +21,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Appends the request as it goes over the wire.
+    /// Appends the request in the form that the connection sends.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         for part in [self.method, " "].iter().chain(self.path) {
             out.extend_from_slice(part.as_bytes());
@@ -29,7 +29,7 @@ impl Request<'_> {
         out.extend_from_slice(b" HTTP/1.1\r\nhost: 127.0.0.1\r\n");
         // Writing to memory cannot fail.
         if let Some(person) = self.person {
-            // Every person has an address of its own, of the block 10.0.0.0/8.
+            // Every person has an own address in the block 10.0.0.0/8.
             let [_, a, b, c] = (person + 1).to_be_bytes();
             let _ = write!(out, "x-forwarded-for: 10.{a}.{b}.{c}\r\n");
         }
@@ -53,14 +53,14 @@ impl Request<'_> {
     }
 }
 
-/// Status, where the body lies in the buffer, and whether the connection ends with this answer.
+/// The status, the range of the body in the buffer, and whether the connection ends with this answer.
 pub(crate) struct Head {
     pub(crate) status: u16,
     pub(crate) body: Range<usize>,
     pub(crate) closes: bool,
 }
 
-/// Reads a head if it is complete.
+/// Parses a head. Returns `None` if it is incomplete.
 fn head(buffer: &[u8]) -> io::Result<Option<Head>> {
     let Some(end) = buffer.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
     let wrong = || io::Error::from(io::ErrorKind::InvalidData);
@@ -99,7 +99,7 @@ pub(crate) async fn read_answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) ->
     found.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Every field of every answer that a drill looks at.
+/// All fields of answers that a drill reads.
 #[derive(Deserialize, Default)]
 pub(crate) struct Body<'a> {
     #[serde(default, borrow)]
@@ -160,19 +160,19 @@ pub(crate) struct ClaimPage<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// An empty body reads as one without fields; `None` is one that is not JSON.
+    /// Parses a body. An empty one has no fields; returns `None` if it is not JSON.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         if bytes.is_empty() { Some(Self::default()) } else { serde_json::from_slice(bytes).ok() }
     }
 
-    /// The claim that this answer is or names.
+    /// Returns the claim that this answer is or contains.
     pub(crate) fn claimed(&self) -> Option<ClaimBody<'a>> {
         self.claim.or_else(|| Some(ClaimBody { user: self.user?, serial: self.serial?, code: self.code? }))
     }
 }
 
-/// Which answer this is to this call. A code with another status than its own is unexpected, as is an answer that lacks
-/// what it must hold.
+/// Classifies an answer to this call. A code with a wrong status is unexpected, as is an answer without its required
+/// fields.
 pub(crate) fn classify(call: Call, status: u16, body: &Body<'_>) -> Reply {
     if 300 <= status {
         return refusal(status, body.code.unwrap_or_default(), body);
@@ -219,7 +219,7 @@ fn refusal(status: u16, code: &str, body: &Body<'_>) -> Reply {
     }
 }
 
-/// Who a claim's `user` is.
+/// Returns the holder for the `user` of a claim.
 pub(crate) fn holder(user: &str) -> Holder {
     let number = |text: &str| text.parse::<u32>().ok();
     if let Some(number) = user.strip_prefix("pass:").and_then(number) {
@@ -228,7 +228,7 @@ pub(crate) fn holder(user: &str) -> Holder {
     user.strip_prefix('u').and_then(number).map_or_else(|| Holder::Other(hash(user)), Holder::User)
 }
 
-/// FNV-1a: a code is kept by its hash, since only equality counts.
+/// Hashes a text by FNV-1a. Codes are kept as hashes, since the audit only compares them.
 pub(crate) fn hash(text: &str) -> u64 {
     text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -1,4 +1,4 @@
-//! What people make of an answer: the next step of each.
+//! How people react to an answer: the next step of each.
 
 use super::crowd::{Act, Agenda, Step};
 use super::messages::Body;
@@ -7,20 +7,20 @@ use super::plan::{Cheat, Role};
 use super::record::{Call, Reply};
 use crate::rng::Rng;
 
-/// How long the absent stay away at least: no person counts as present that long.
+/// The shortest absence: no visitor counts as present for that long without contact.
 const ABSENT_US: u64 = 30_000_000;
 
-/// What a person does who goes away for longer than anybody counts as present.
+/// How a person plans an absence that is longer than a present visitor may be silent.
 enum Absence {
     Not,
-    /// The right moment is so far away.
+    /// Goes away after so many microseconds.
     In(u64),
-    /// For so long.
+    /// Goes away now, for so many microseconds.
     Now(u64),
 }
 
-/// Most go so early that they are called while they do not count as present any more, and are back just after that;
-/// the others go at their `turn`.
+/// Plans an absence. Most people go so early that their turn comes while they no longer count as present, and are back
+/// just after that. The others go at their `turn`.
 fn absence(rng: &mut Rng, absent_us: u64, ahead_us: u64, turn: bool) -> Absence {
     const SOON_US: u64 = 2_500_000;
     const LATE_US: u64 = 9_000_000;
@@ -67,13 +67,13 @@ impl People {
         }
     }
 
-    /// A moment to think, different for everybody and every time.
+    /// Draws a pause, different for each person and each time.
     fn pause_us(&self, person: u32, first_ms: u64, last_ms: u64) -> u64 {
         let polls = u64::from(self.all[person as usize].polls);
         Rng::of(self.stage.seed, person, 100 + polls).range(first_ms * 1_000, last_ms * 1_000)
     }
 
-    /// As long as it was told, give or take a tenth.
+    /// Draws the pause before a poll: the told time, give or take a tenth.
     fn poll_pause_us(&self, person: u32, poll_after_ms: u32) -> u64 {
         let told_ms = u64::from(poll_after_ms);
         self.pause_us(person, told_ms - told_ms / 10, told_ms + told_ms / 10)
@@ -101,7 +101,7 @@ impl People {
         let poll_after_ms = body.poll_after_ms.unwrap_or(1_000);
         let mut poll_us = self.poll_pause_us(person, poll_after_ms);
         let turn = polls == 1 + Rng::of(seed, person, 4).below(3) as u16;
-        // Less than two seconds ahead of them: they will be called while they still count as present.
+        // Less than two seconds ahead: their turn comes while they still count as present.
         let near = f64::from(body.position.unwrap_or(0)) < self.stage.rate_per_s * 2.0;
         match role {
             Role::WalksAway if turn => return self.go_home(person, Fate::WalkedAway),
@@ -135,7 +135,7 @@ impl People {
         let by_shop = self.stage.by_shop(person);
         let one = &mut self.all[person as usize];
         if one.phase == Phase::Over {
-            // The slot should be over, and the audit will say so.
+            // The slot should be over; the audit judges this answer.
             return self.go_home(person, Fate::LostSlot);
         }
         one.pass = body.pass.map(Into::into);
@@ -189,12 +189,12 @@ impl People {
             (Some(Cheat::LeftPass), _) => agenda.after(person, Act::Leave, pause_us),
             (Some(Cheat::ReleasedPass), _) | (_, 0..70) => agenda.after(person, Act::Release, pause_us),
             (_, 70..85) => agenda.after(person, Act::Leave, pause_us),
-            // The slot ends by itself.
+            // The slot ends by its time.
             _ => self.go_home(person, Fate::GotOne),
         }
     }
 
-    /// The slot is over, or the line was left. Some look whether the pass is really dead.
+    /// Handles the end of a slot, or a departure from the line. Some people then check that the pass is invalid.
     fn over(&mut self, person: u32, agenda: &mut Agenda) {
         let kind = Rng::of(self.stage.seed, person, 7).below(8) as u8;
         let one = &mut self.all[person as usize];
@@ -210,7 +210,7 @@ impl People {
             (_, 1, 2) if had_pass => Act::Claim,
             _ => return self.go_home(person, Fate::LeftPolitely),
         };
-        // A node may judge by its copy of before.
+        // A node may still judge by an older copy.
         agenda.after(person, act, 200_000 + self.stage.stale_us);
     }
 
@@ -228,7 +228,7 @@ impl People {
         }
     }
 
-    /// It did not work, as it should be. Most cheats then behave like everybody else.
+    /// Handles a refused cheat. Most cheats then behave like the other people.
     fn cheated(&mut self, person: u32, agenda: &mut Agenda) {
         let Some(cheat) = self.cheat_of(person) else { return };
         let one = &mut self.all[person as usize];

@@ -1,4 +1,4 @@
-//! From what was heard to what is shown: figures, series, latencies, the ways of some people.
+//! Turns the answers into the facts of the report: figures, series, latencies, the positions of some people.
 
 use super::audit;
 use super::event::{Played, Setting};
@@ -10,7 +10,7 @@ use crate::output::grouped;
 use firstcome::Check;
 use hdrhistogram::Histogram;
 
-/// Points of a series at most.
+/// The most points of a series.
 const POINTS_MAX: u64 = 600;
 const QUANTILES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 1.0];
 
@@ -107,7 +107,7 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
         rows.push(("slots back after", format!("{:.1} s", returned.took_us as f64 / 1e6)));
     }
     let oldest_ms = history.records.iter().map(|record| u64::from(record.age_ms)).max().unwrap_or(0);
-    // What a node does not say of its age is no figure.
+    // Ages within the node's usual staleness are not reported.
     let oldest_ms = oldest_ms.saturating_sub(history.rules.stale_us / 1_000);
     if 0 < oldest_ms {
         rows.push(("oldest view that a node answered with", format!("{oldest_ms} ms")));
@@ -130,7 +130,7 @@ pub(crate) fn latency(call: &str, times: &Histogram<u64>) -> Option<Latency> {
     })
 }
 
-/// How often something happened in every step, per second.
+/// Counts events per step, and returns rates per second.
 pub(crate) fn rates(times_us: impl Iterator<Item = u64>, steps: usize, step_us: u64) -> Vec<f64> {
     let mut counts = vec![0_u64; steps];
     for at_us in times_us {
@@ -141,7 +141,7 @@ pub(crate) fn rates(times_us: impl Iterator<Item = u64>, steps: usize, step_us: 
     counts.iter().map(|&count| count as f64 * 1e6 / step_us as f64).collect()
 }
 
-/// The last value at or before the end of every step.
+/// Returns the last value at or before the end of every step.
 pub(crate) fn levels(seen: &[(u64, f64)], steps: usize, step_us: u64) -> Vec<f64> {
     let (mut at, mut last) = (0, 0.0);
     let level = |step: usize| {
@@ -154,7 +154,7 @@ pub(crate) fn levels(seen: &[(u64, f64)], steps: usize, step_us: u64) -> Vec<f64
     (0..steps).map(level).collect()
 }
 
-/// When each admission was, each once.
+/// Returns the instants of all admissions, each once.
 fn admission_times(history: &History) -> Vec<u64> {
     let mut once: Vec<(u32, u64)> = history.admissions.iter().map(|seen| (seen.number, seen.admitted_us)).collect();
     once.sort_unstable();

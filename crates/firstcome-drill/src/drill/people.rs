@@ -1,4 +1,4 @@
-//! The people: what each of them has, asks next, and makes of the answer.
+//! The people: the state of each, the next request, and the reaction to an answer.
 
 use super::clock::RunClock;
 use super::crowd::{Act, Agenda, Players, Step};
@@ -9,23 +9,23 @@ use super::server::KeyPair;
 use crate::rng::Rng;
 use hdrhistogram::Histogram;
 
-/// Strange answers that are kept in words.
+/// The most unexpected answers whose text is kept.
 const STRANGE_MAX: usize = 20;
-/// People whose way is shown.
+/// How many people's positions are shown.
 pub(crate) const SAMPLES: u32 = 8;
 
-/// Where a person is.
+/// The phase of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Unborn,
     Waiting,
     Admitted,
-    /// The slot is over, by release, leave or time.
+    /// The slot has ended: released, left, or out of time.
     Over,
     Home,
 }
 
-/// What became of a person.
+/// The outcome of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Fate {
@@ -58,39 +58,39 @@ impl Fate {
     ];
 }
 
-/// One of up to a million: keep it small.
+/// The state of one person. Up to a million exist: keep it small.
 pub(crate) struct Person {
     pub(crate) ticket: Option<Box<str>>,
     pub(crate) pass: Option<Box<str>>,
     pub(crate) expires_us: u64,
     pub(crate) number: u32,
-    /// Of its latest admission, in the history.
+    /// The index of the latest admission in the history.
     pub(crate) admission: u32,
     pub(crate) polls: u16,
     pub(crate) role: Role,
     pub(crate) phase: Phase,
     pub(crate) fate: Fate,
-    /// Did once what its role does once.
+    /// Whether the person has done the special action of its role.
     pub(crate) acted: bool,
-    /// Asked whether anything is left, and there was.
+    /// Whether the person has asked if any stock is left, and there was.
     pub(crate) looked: bool,
-    /// Steps after the slot was over.
+    /// The number of steps after the slot has ended.
     pub(crate) afterlife: u8,
 }
 
-/// What everybody knows.
+/// What all people share.
 pub(crate) struct Stage {
     pub(crate) clock: RunClock,
     pub(crate) seed: u64,
-    /// None at a sale without room.
+    /// Absent for a sale without a room.
     pub(crate) room: Option<String>,
     pub(crate) coupon: String,
     pub(crate) keys: KeyPair,
-    /// Tickets and passes of the other room.
+    /// Tickets and passes of another room.
     pub(crate) foreign: Vec<(String, String)>,
     pub(crate) rate_per_s: f64,
     pub(crate) claim_window_us: u64,
-    /// How old what a node answers from may be.
+    /// How old the state may be from which a node answers.
     pub(crate) stale_us: u64,
 }
 
@@ -106,14 +106,14 @@ impl Stage {
     }
 }
 
-/// One of those whose way is shown.
+/// One of the people whose positions are shown.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) person: u32,
     pub(crate) positions: Vec<(f64, u32)>,
 }
 
-/// Everybody, and what they heard.
+/// All people, and the answers that they got.
 pub(crate) struct People {
     pub(crate) stage: Stage,
     pub(crate) all: Vec<Person>,
@@ -121,7 +121,7 @@ pub(crate) struct People {
     pub(crate) latencies: Vec<Histogram<u64>>,
     pub(crate) samples: Vec<Sample>,
     home: usize,
-    /// A person heard that all is gone, and the news spreads.
+    /// Whether a person was told "sold out"; all others then know it too.
     pub(crate) sold_out: bool,
     pub(crate) answers: u64,
 }
@@ -152,7 +152,7 @@ impl People {
         Self { samples: samples.collect(), stage, all, history, latencies, home: 0, sold_out: false, answers: 0 }
     }
 
-    /// How a person begins.
+    /// Plans the first step of a person.
     pub(crate) fn arrive(&self, person: u32, at_us: u64, agenda: &mut Agenda) {
         let room = self.stage.room.is_some();
         let (once, twin, hang_up) = if room {
@@ -184,7 +184,7 @@ impl People {
         }
     }
 
-    /// What a step really is now: when the news has spread, people look first whether anything is left.
+    /// Returns what a step has become: once "sold out" is known, people first ask if any stock is left.
     fn really(&self, step: Step) -> Step {
         let one = &self.all[step.person as usize];
         let in_line = matches!(one.phase, Phase::Unborn | Phase::Waiting) && self.stage.room.is_some();
@@ -210,7 +210,7 @@ impl People {
         }
     }
 
-    /// No answer came: the request is sent again, unless no person waits for it.
+    /// Handles a lost request: sends it again, unless the person does not wait for it.
     fn on_no_reply(&mut self, step: &Step, sent_us: u64, agenda: &mut Agenda) {
         let now_us = agenda.now_us;
         let call = step.act.call();
@@ -225,7 +225,7 @@ impl People {
         }
     }
 
-    /// A person that hung up tries again a little later; a person that was told to wait does so.
+    /// Repeats a step. A person that hung up tries again a little later; a retry time in the answer is respected.
     pub(crate) fn again(&mut self, step: &Step, reply: Reply, retry_after_ms: Option<u64>, agenda: &mut Agenda) {
         let mut rng = Rng::of(self.stage.seed, step.person, agenda.now_us);
         let delay_us = retry_after_ms.unwrap_or(100) * 1_000 + rng.range(50_000, 400_000);
@@ -235,7 +235,7 @@ impl People {
             Act::ClaimHangUp => Act::Claim,
             act => act,
         };
-        // A server that says when to come again has answered; one that is silent has not.
+        // An answer with a retry time is a measured answer; a lost request counts from its first instant.
         let intended_us = if reply == Reply::Lost && act == step.act { step.intended_us } else { due_us };
         agenda.push(Step { due_us, intended_us, person: step.person, act });
     }
@@ -261,7 +261,7 @@ impl People {
         }
     }
 
-    /// Keeps what the answer says.
+    /// Fills the record from the answer.
     fn fill(&mut self, record: &mut Record, body: &Body<'_>) {
         let clock = self.stage.clock;
         let one = &mut self.all[record.person as usize];
@@ -298,7 +298,7 @@ impl People {
             && let Role::Cheats(cheat) = self.all[record.person as usize].role
         {
             record.value = cheat as u32;
-            // The slot may have ended by itself meanwhile: then another refusal is right.
+            // The slot may have ended by its time meanwhile: then another refusal is correct.
             record.poll_after_ms =
                 u32::from(self.all[record.person as usize].expires_us.saturating_sub(1_000_000) < record.received_us());
         }
@@ -309,7 +309,7 @@ impl People {
         }
     }
 
-    /// The index of the admission that was told; a new one if it was not told before.
+    /// Returns the index of the admission in the answer, and records a new one if it was not known.
     fn keep_admission(&mut self, record: &Record, body: &Body<'_>) -> u32 {
         let clock = self.stage.clock;
         let instant = |text: Option<&str>| text.and_then(|text| clock.of_text(text)).unwrap_or(0);
@@ -329,7 +329,7 @@ impl People {
         one.admission
     }
 
-    /// The cheat of this person, if it is one.
+    /// Returns the person's cheat, if the role has one.
     pub(crate) fn cheat_of(&self, person: u32) -> Option<Cheat> {
         match self.all[person as usize].role {
             Role::Cheats(cheat) => Some(cheat),

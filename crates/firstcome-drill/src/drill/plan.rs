@@ -1,14 +1,14 @@
-//! The plan of an event, made before it: who comes when, and what sort of person it is.
+//! The plan of an event, made beforehand: when each person arrives, and with which role.
 
 use crate::rng::Rng;
 
-/// How many arrivals per second a plan has at most, on average over the rush: more is a test of the generator alone.
+/// The most arrivals per second, on average over the rush: more would test only the generator.
 const RUSH_PER_S: f64 = 6_000.0;
-/// The shares of arrivals before the opening and in the rush; the rest comes late.
+/// The shares of arrivals before the opening and in the rush; the others come late.
 const EARLY: f64 = 0.30;
 const RUSH: f64 = 0.45;
 
-/// What a person does who is not simply patient.
+/// The role of a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
     Patient,
@@ -16,26 +16,26 @@ pub(crate) enum Role {
     DoubleClicks,
     /// Hangs up right after sending the join, and tries again.
     HangsUp,
-    /// Stops to poll without a word.
+    /// Stops polling without leaving.
     WalksAway,
-    /// Leaves politely while waiting.
+    /// Leaves the line while waiting.
     Leaves,
-    /// Is away for longer than anybody counts as present, and comes back.
+    /// Is silent for longer than a present visitor may be, and comes back.
     ComesBack,
-    /// Is not there when its turn comes, and never again.
+    /// Is absent when its turn comes, and never comes back.
     NeverComes,
-    /// Is not there when its turn comes, and polls again after it lost the slot.
+    /// Is absent when its turn comes, and polls again after it lost the slot.
     ComesTooLate,
-    /// Has a pass, and has the shop release it without a claim.
+    /// Has the shop release its pass without a claim.
     ReleasesUnused,
-    /// Has a pass, and leaves without a claim.
+    /// Leaves with a pass, without a claim.
     LeavesAdmitted,
-    /// Has a pass and never uses it: the slot ends by itself.
+    /// Never uses its pass: the slot ends by its time.
     BrowsesAway,
     Cheats(Cheat),
 }
 
-/// What must not work.
+/// An attempt that the service must refuse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum Cheat {
@@ -74,7 +74,7 @@ impl Cheat {
         Self::NoKey,
         Self::WrongKey,
     ];
-    /// Those of a concert come first.
+    /// The number of cheats of a concert, which come first.
     const CONCERT: usize = 13;
 
     pub(crate) const fn name(self) -> &'static str {
@@ -97,13 +97,13 @@ impl Cheat {
         }
     }
 
-    /// Whether it is tried while waiting, before there is a pass.
+    /// Whether it is tried while waiting, before the person has a pass.
     pub(crate) const fn is_early(self) -> bool {
         (self as u8) < Self::FlippedPass as u8
     }
 }
 
-/// The sort of person number `person` of a concert.
+/// Draws the role of person number `person` of a concert.
 pub(crate) const fn role(seed: u64, person: u32) -> Role {
     let mut rng = Rng::of(seed, person, 1);
     match rng.below(1_000) {
@@ -122,7 +122,7 @@ pub(crate) const fn role(seed: u64, person: u32) -> Role {
     }
 }
 
-/// The sort of person of a sale without a room.
+/// Draws the role of a person of a sale without a room.
 pub(crate) const fn role_at_counter(seed: u64, person: u32) -> Role {
     let mut rng = Rng::of(seed, person, 1);
     match rng.below(1_000) {
@@ -133,11 +133,11 @@ pub(crate) const fn role_at_counter(seed: u64, person: u32) -> Role {
     }
 }
 
-/// Of those who are admitted, how many claim: the stock and this give the admission rate.
+/// The share of admitted people who claim. Together with the stock it gives the admission rate.
 pub(crate) const CLAIMING_SHARE: f64 = 0.85;
 
-/// When people arrive, in microseconds since the start, in order: a ramp up to the opening, a rush from then on that
-/// dies away, and late-comers.
+/// Draws when people arrive, in microseconds since the start, in order: a ramp up to the opening, then a rush that
+/// fades, and late-comers.
 pub(crate) fn arrivals_us(seed: u64, people: u32, seconds: f64, opens_s: f64) -> Vec<u64> {
     let mut rng = Rng::from_seed(seed);
     let rush_s = (f64::from(people) * RUSH / RUSH_PER_S).max(2.0).min(seconds * 0.5);
@@ -146,7 +146,7 @@ pub(crate) fn arrivals_us(seed: u64, people: u32, seconds: f64, opens_s: f64) ->
         .map(|_| {
             let (kind, at) = (rng.unit(), rng.unit());
             let at_s = if kind < EARLY {
-                // More and more, the nearer the opening.
+                // Denser and denser towards the opening.
                 first_s + (opens_s - first_s) * at.sqrt()
             } else if kind < EARLY + RUSH {
                 opens_s + rush_s * at * at.sqrt()

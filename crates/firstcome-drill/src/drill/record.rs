@@ -1,6 +1,6 @@
-//! What a drill keeps of every answer, small, for the audit at the end.
+//! A compact record of every answer, for the audit at the end.
 
-/// Which call it was.
+/// The kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Call {
@@ -11,7 +11,7 @@ pub(crate) enum Call {
     Release,
     Verify,
     Look,
-    /// `Record::value` says which; see [`super::plan::Cheat`].
+    /// A cheat. `Record::value` says which; see [`super::plan::Cheat`].
     Cheat,
 }
 
@@ -33,7 +33,7 @@ impl Call {
     }
 }
 
-/// What the answer was: status and code together.
+/// The parsed answer: status and code together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Reply {
@@ -64,12 +64,12 @@ pub(crate) enum Reply {
     Invalid,
     CouponOpen,
     CouponSoldOut,
-    /// Nothing that the API knows for this call.
+    /// An answer that the API does not allow for this call.
     Unexpected,
 }
 
 impl Reply {
-    /// Whether a person that hears this asks again, since nothing was decided.
+    /// Whether the outcome is unknown, so that the person asks again.
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(
             self,
@@ -78,20 +78,20 @@ impl Reply {
     }
 }
 
-/// One request and its answer. Times in microseconds since the start. Its effect, if it had one, happened somewhere
-/// between sent and received.
+/// One request and its answer. Times are in microseconds since the start. Its effect, if it had one, happened between
+/// sent and received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record {
     pub(crate) sent_us: u64,
     pub(crate) took_us: u32,
     pub(crate) person: u32,
-    /// Of the ticket told or asked about; 0 is none.
+    /// The number of the ticket that the answer told or the request named; 0 for none.
     pub(crate) number: u32,
-    /// Position of a waiting ticket, index into `History::admissions` of an admitted one, serial of a claim, kind of a
-    /// cheat.
+    /// The position of a waiting ticket, the index in `History::admissions` of an admitted one, the serial of a claim,
+    /// or the kind of a cheat.
     pub(crate) value: u32,
     pub(crate) poll_after_ms: u32,
-    /// How much older than the request the answer says it is.
+    /// How much older than the request the state in the answer is.
     pub(crate) age_ms: u16,
     pub(crate) call: Call,
     pub(crate) reply: Reply,
@@ -102,47 +102,47 @@ impl Record {
         self.sent_us + self.took_us as u64
     }
 
-    /// The earliest instant that the answer can be about.
+    /// Returns the earliest instant that the answer can describe.
     pub(crate) const fn about_us(&self) -> u64 {
         self.sent_us.saturating_sub(self.age_ms as u64 * 1_000)
     }
 
-    /// An answered join or poll: the room saw this ticket.
+    /// Whether this is an answered join or poll, so that the room saw the ticket.
     pub(crate) const fn is_contact(&self) -> bool {
         matches!(self.call, Call::Join | Call::Poll)
             && matches!(self.reply, Reply::Joined | Reply::JoinedAgain | Reply::Waiting | Reply::Admitted)
     }
 }
 
-/// An admission that a ticket was told, when it was told first.
+/// An admission that a ticket was told, with the instant of the first such answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Admission {
     pub(crate) number: u32,
-    /// The instant of the room, by the drill's clock.
+    /// The room's instant of the admission, on the drill's clock.
     pub(crate) admitted_us: u64,
     pub(crate) received_us: u64,
     pub(crate) expires_us: u64,
 }
 
-/// Who holds a claim.
+/// The holder of a claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Holder {
     /// `pass:{number}`.
     Pass(u32),
     /// `u{person}`.
     User(u32),
-    /// Anybody else, by a hash of the name.
+    /// Any other name, by its hash.
     Other(u64),
 }
 
-/// A claim that a person was told.
+/// An acknowledged claim.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClaimReceipt {
     pub(crate) received_us: u64,
     pub(crate) serial: u32,
     pub(crate) code_hash: u64,
     pub(crate) holder: Holder,
-    /// Who it should be.
+    /// The holder that it should have.
     pub(crate) expected: Holder,
 }
 
@@ -154,7 +154,7 @@ pub(crate) struct ListedClaim {
     pub(crate) holder: Holder,
 }
 
-/// What the room said about itself.
+/// A read of the room.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RoomObservation {
     pub(crate) received_us: u64,
@@ -165,17 +165,17 @@ pub(crate) struct RoomObservation {
     pub(crate) rate_per_s: f64,
 }
 
-/// What can be killed.
+/// A kind of server that the drill can kill.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Target {
-    /// The service, or one node of it.
+    /// The service, or one of its nodes.
     Server,
     Redis,
     Sql,
 }
 
 impl Target {
-    /// As reports name it.
+    /// Returns the name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Server => "server",
@@ -185,14 +185,15 @@ impl Target {
     }
 }
 
-/// A time in which something was down.
+/// A time during which a server was down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restart {
     pub(crate) target: Target,
-    /// Its data were lost too.
+    /// Whether its data were lost too.
     pub(crate) loses: bool,
-    /// What was known of people in line beyond what is durable was lost with it: that of an embedded server, whose memory has it,
-    /// or the log of the rooms, which lies in Redis. A node of a cluster has a copy of that log only, and SQL what outlives it.
+    /// Whether it lost what was known of people in line beyond what is durable. An embedded server loses it with its
+    /// memory. A Redis loses it with the logs of the rooms. A node of a cluster has only a copy of the log, and SQL
+    /// has what is durable.
     pub(crate) forgets: bool,
     pub(crate) killed_us: u64,
     pub(crate) ready_us: u64,
@@ -207,7 +208,7 @@ pub(crate) struct SlotReturn {
     pub(crate) took_us: u64,
 }
 
-/// What the server was told to keep.
+/// The settings that the audit checks the server against.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) stock: u32,
@@ -217,21 +218,21 @@ pub(crate) struct Rules {
     pub(crate) slice: f64,
     pub(crate) active_max: u64,
     pub(crate) claim_window_us: u64,
-    /// How long a slot lasts that no person gives back.
+    /// How long a slot lasts if it is not released.
     pub(crate) active_ttl_us: u64,
-    /// How far two readings of the same instant may lie apart: resolution of the text, and another machine's clock.
+    /// How far two readings of the same instant may differ: resolution of the text, and another machine's clock.
     pub(crate) reading_us: u64,
-    /// Whether a cluster share the room.
+    /// Whether nodes of a cluster share the room.
     pub(crate) is_shared: bool,
-    /// How old what a node answers from may be: 0 where one server has it all.
+    /// How old the state may be from which a node answers: 0 for a single server.
     pub(crate) stale_us: u64,
 }
 
-/// Everything that was heard.
+/// All answers.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) rules: Rules,
-    /// In the order in which the answers came.
+    /// In order of arrival of the answers.
     pub(crate) records: Vec<Record>,
     pub(crate) admissions: Vec<Admission>,
     pub(crate) rooms: Vec<RoomObservation>,
@@ -239,7 +240,7 @@ pub(crate) struct History {
     pub(crate) told: Vec<ClaimReceipt>,
     pub(crate) listed: Vec<ListedClaim>,
     pub(crate) returned: Option<SlotReturn>,
-    /// Answers that the API does not know, in words.
+    /// The text of answers that the API does not allow.
     pub(crate) strange: Vec<String>,
 }
 
@@ -248,24 +249,24 @@ impl History {
         self.restarts.iter().filter(move |restart| restart.killed_us <= to_us && from_us <= restart.ready_us)
     }
 
-    /// Whether anything was down at some time between these.
+    /// Whether a server was down at some time in this span.
     pub(crate) fn restarted_within(&self, from_us: u64, to_us: u64) -> bool {
         self.within(from_us, to_us).next().is_some()
     }
 
-    /// Whether what was known of the line was lost at some time between these: afterwards all count as just seen, and positions
-    /// are those of a line made anew from what is durable.
+    /// Whether what was known of the line was lost at some time in this span. Afterwards every ticket counts as just
+    /// seen, and the positions are those of a line that was rebuilt from durable data.
     pub(crate) fn forgotten_within(&self, from_us: u64, to_us: u64) -> bool {
         self.within(from_us, to_us).any(|restart| restart.forgets)
     }
 
-    /// For how long Redis was down between these: contacts of that time are told to the room afterwards.
+    /// Returns how long Redis was down in this span: nodes report the contacts of that time to the room afterwards.
     pub(crate) fn unheard_us(&self, from_us: u64, to_us: u64) -> u64 {
         let redis = self.within(from_us, to_us).filter(|restart| restart.target == Target::Redis);
         redis.map(|restart| restart.ready_us - restart.killed_us).sum()
     }
 
-    /// Whether a node ended so soon after these that it may not have passed on yet who was there.
+    /// Whether a node ended so soon after this span that it may not have passed on its contacts.
     pub(crate) fn may_be_unheard(&self, from_us: u64, to_us: u64) -> bool {
         let (is_shared, to_us) = (self.rules.is_shared, to_us + self.rules.stale_us);
         is_shared && self.within(from_us, to_us).any(|restart| restart.target == Target::Server)

@@ -1,4 +1,4 @@
-//! What a drill leaves behind: a table on the terminal, `report.json` for programs, `report.html` for people.
+//! The results of a drill: a table on the terminal, `report.json` for programs, `report.html` for people.
 
 mod charts;
 mod html;
@@ -15,7 +15,7 @@ use anyhow::Context;
 use std::fs;
 use std::path::Path;
 
-/// Writes `report.json` and `report.html` into the directory, which is made if it is not there.
+/// Writes `report.json` and `report.html` into the directory, which is created if it is absent.
 pub(crate) fn write(facts: &Facts, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
     let json = format!("{:#}\n", json::report(facts));
@@ -27,18 +27,18 @@ pub(crate) fn write(facts: &Facts, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the tables. Whether a broken promise is a failure is for the caller to say.
+/// Prints the tables. The caller decides whether a breach is a failure.
 pub(crate) fn print(facts: &Facts) -> Outcome {
     crate::output::write_out(table::text(facts).as_bytes())?;
     Ok(())
 }
 
-/// The promises that did not hold.
+/// Returns the invariants that did not hold.
 fn broken(facts: &Facts) -> Vec<&AuditCheck> {
     facts.checks.iter().filter(|check| 0 < check.breaches).collect()
 }
 
-/// What it all comes to. Who looked at nothing must not say that all is well.
+/// Returns the verdict. A drill without any check does not pass.
 fn verdict(facts: &Facts) -> (Verdict, String) {
     let broken = broken(facts).len();
     if 0 < broken {

@@ -1,4 +1,4 @@
-//! What the room and the coupon say about themselves, four times a second, and how much memory the server takes.
+//! Samples the room and the coupon four times a second, and the memory of the server.
 
 use super::chaos::DrillTarget;
 use super::crowd::Crowd;
@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// Time between two looks.
+/// The time between two samples.
 pub(crate) const STEP_MS: u64 = 250;
 
-/// What is looked at.
+/// Samples the target of an event.
 pub(crate) struct Sampler {
     pub(crate) crowd: Rc<Crowd>,
     pub(crate) place: Rc<DrillTarget>,
@@ -27,7 +27,7 @@ pub(crate) struct Sampler {
     pub(crate) seconds: u64,
 }
 
-/// A line on standard error while it is a terminal; nothing elsewhere.
+/// Returns a progress line on standard error if that is a terminal; otherwise a hidden one.
 pub(crate) fn line(seconds: u64) -> ProgressBar {
     let target =
         if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -38,11 +38,11 @@ pub(crate) fn line(seconds: u64) -> ProgressBar {
     bar
 }
 
-/// The highest serial that was told, which is how many were issued.
+/// The highest acknowledged serial, which is the number of issued claims.
 #[derive(Default)]
 struct Issued {
     highest: u32,
-    /// So many answers were looked at.
+    /// The number of answers that were read so far.
     looked_at: usize,
 }
 
@@ -55,7 +55,7 @@ impl Issued {
 }
 
 impl Sampler {
-    /// Looks for ever.
+    /// Samples until it is dropped.
     pub(crate) async fn run(self) {
         let bar = line(self.seconds);
         let mut streams: Vec<Option<TcpStream>> = self.place.addresses.iter().map(|_| None).collect();
@@ -65,7 +65,7 @@ impl Sampler {
         loop {
             ticks.tick().await;
             self.rss_max.set(self.rss_max.get().max(self.place.rss()));
-            // Each node in its turn: what one says must go on where the last one left it.
+            // Asks the nodes in turn: their answers must be consistent with each other.
             node = (node + 1) % self.place.addresses.len();
             if !self.crowd.spread.is_up(node) {
                 streams[node] = None;
@@ -81,7 +81,7 @@ impl Sampler {
         let history = self.crowd.history();
         let seen = history.rooms.last().copied().unwrap_or_default();
         let (waiting, active) = (grouped(seen.waiting), grouped(seen.active));
-        // Answers are more than claims: a retry is told the same one again.
+        // There are more answers than claims: a retry gets the same claim again.
         issued.look(&history.told);
         let (told, kills) = (grouped(u64::from(issued.highest)), history.restarts.len());
         bar.set_message(format!("waiting {waiting}  active {active}  claims {told}  kills {kills}"));

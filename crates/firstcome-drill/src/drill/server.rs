@@ -1,4 +1,4 @@
-//! The service that a drill plays against: a child of its own, which it may kill, or another person's by its address.
+//! The service that a drill plays against: a child process, which the drill may kill, or a running one by its address.
 
 use super::messages::{Request, read_answer};
 use anyhow::{Context, bail};
@@ -11,56 +11,56 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-/// How long a start may take, recovery included.
+/// The longest time of a start, recovery included.
 const START: Duration = Duration::from_secs(60);
-/// How long one call outside the crowd may take.
+/// The longest time of one call outside the crowd.
 const CALL: Duration = Duration::from_secs(15);
 
-/// Keys of the one who runs the shop.
+/// The keys of the shop's operator.
 #[derive(Clone)]
 pub(crate) struct KeyPair {
     pub(crate) admin: String,
     pub(crate) service: String,
 }
 
-/// A child that is ended with the drill.
+/// A child process that ends with the drill.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: SocketAddr,
     launch: Launch,
 }
 
-/// How it is started, every time.
+/// How each start launches the service.
 struct Launch {
     data: PathBuf,
     keys: KeyPair,
-    /// Whether people come through a proxy, which says who they are.
+    /// Whether people come through a proxy, which forwards their addresses.
     proxied: bool,
     stores: Stores,
 }
 
-/// What the service keeps its data in.
+/// The stores of the service.
 #[derive(Clone)]
 pub(crate) enum Stores {
-    /// Its directory.
+    /// Its data directory.
     Directory,
-    /// Members and listings in a database, by its address.
+    /// Members and listings in the database at this address.
     Auctions(String),
-    /// Everything in servers that other nodes share, under a secret.
+    /// Everything on servers that other nodes share, under a secret.
     Shared { redis: String, sql: String, secret: String },
 }
 
 impl Server {
-    /// Starts this program on any free port and waits for the line that names its address.
+    /// Starts this program on any free port, and waits for the line with its address.
     pub(crate) fn start(data: &Path, keys: &KeyPair, proxied: bool, stores: &Stores) -> anyhow::Result<Self> {
         let launch = Launch { data: data.to_owned(), keys: keys.clone(), proxied, stores: stores.clone() };
         let (child, address) = launch.run("127.0.0.1:0")?;
         Ok(Self { child, address, launch })
     }
 
-    /// Ends it as a power cut would: it gets no chance to tidy up.
+    /// Kills the process without warning, as a power cut would.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
+        // Fails only if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -81,13 +81,13 @@ impl Server {
         }
     }
 
-    /// Memory of the process that is in use, in bytes.
+    /// Returns the resident memory of the process, in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
         memory(&self.child.id().to_string(), "VmRSS:")
     }
 }
 
-/// The most memory of this process that was in use so far, in bytes.
+/// Returns the highest resident memory of this process so far, in bytes.
 pub(crate) fn highest_rss() -> Option<u64> {
     memory("self", "VmHWM:")
 }
@@ -111,7 +111,7 @@ impl Launch {
         if self.proxied {
             command.args(["--trusted-proxy", "127.0.0.1/32"]);
         }
-        // Everybody comes from this machine.
+        // All people come from this machine.
         command.args(["--calls-per-minute", "0", "--connections-per-address", "0"]);
         command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
         match &self.stores {
@@ -119,7 +119,7 @@ impl Launch {
             Stores::Auctions(sql) => {
                 command.args(["--sql", sql]);
             }
-            // Addresses may hold passwords, which a list of processes would show.
+            // Not as arguments: addresses may hold passwords, which a list of processes would show.
             Stores::Shared { redis, sql, secret } => {
                 command.env("FIRSTCOME_REDIS", redis).env("FIRSTCOME_SQL", sql).env("FIRSTCOME_SECRET", secret);
             }
@@ -131,7 +131,7 @@ impl Launch {
         let mut lines = BufReader::new(output).lines();
         let address = lines.find_map(|line| line.ok()?.strip_prefix("listening on http://")?.parse().ok());
         let Some(address) = address else {
-            // It may have ended by itself.
+            // Fails only if it has ended already.
             let _ = child.kill();
             let status = child.wait()?;
             bail!("the service did not start ({status})");
@@ -140,7 +140,7 @@ impl Launch {
     }
 }
 
-/// One call outside the crowd: status and body.
+/// Makes one call outside the crowd. Returns status and body.
 pub(crate) async fn call(address: SocketAddr, request: &Request<'_>) -> anyhow::Result<(u16, Vec<u8>)> {
     let work = async {
         let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
@@ -149,7 +149,7 @@ pub(crate) async fn call(address: SocketAddr, request: &Request<'_>) -> anyhow::
     tokio::time::timeout(CALL, work).await.context("no answer in time")?
 }
 
-/// The same over a connection that is there.
+/// Makes one call over an open connection.
 pub(crate) async fn call_on(stream: &mut TcpStream, request: &Request<'_>) -> anyhow::Result<(u16, Vec<u8>)> {
     let mut bytes = Vec::new();
     request.write(&mut bytes);
@@ -158,7 +158,7 @@ pub(crate) async fn call_on(stream: &mut TcpStream, request: &Request<'_>) -> an
     Ok((head.status, bytes[head.body].to_vec()))
 }
 
-/// Waits until `/readyz` says so.
+/// Waits until `/readyz` answers 200.
 pub(crate) async fn wait_ready(address: SocketAddr) -> anyhow::Result<()> {
     let watch = Stopwatch::start();
     let mut ticks = tokio::time::interval(Duration::from_millis(5));

@@ -1,12 +1,13 @@
-//! Which node a request goes to, as behind a balancer: some people stay with one node, others change at every request.
+//! Chooses the node of each request, like a balancer: some people stay with one node, others change it at every
+//! request.
 
 use crate::rng::Rng;
 use std::cell::Cell;
 
-/// Of a thousand people so many stay with one node while it is up.
+/// How many of a thousand people stay with one node while it is up.
 const STICKY_PER_MILLE: u64 = 400;
 
-/// The nodes as the crowd knows them.
+/// The nodes as the crowd sees them.
 pub(crate) struct Spread {
     nodes: Vec<Node>,
     seed: u64,
@@ -16,17 +17,18 @@ pub(crate) struct Spread {
 struct Node {
     is_down: Cell<bool>,
     in_flight: Cell<u64>,
-    /// How often it was started again: connections to an earlier start lead nowhere.
+    /// How often it was restarted: connections to an earlier start are dead.
     start: Cell<u32>,
 }
 
 impl Spread {
-    /// Over the nodes of a cluster, all of which are up.
+    /// Creates the spread over the nodes of a cluster, all of which are up.
     pub(crate) fn over(nodes: usize, seed: u64) -> Self {
         Self { nodes: (0..nodes).map(|_| Node::default()).collect(), seed }
     }
 
-    /// The node for a request of this person at this time; a person whose is down goes to another one. None if all are down.
+    /// Returns the node for a request of this person now. If that node is down, the next one that is up; `None` if all
+    /// are down.
     pub(crate) fn node_for(&self, person: u32, now_us: u64) -> Option<usize> {
         let count = self.nodes.len() as u64;
         let mut own = Rng::of(self.seed, person, 60);
@@ -40,17 +42,17 @@ impl Spread {
         !self.nodes[node].is_down.get()
     }
 
-    /// Which start of the node this is.
+    /// Returns the number of the node's current start.
     pub(crate) fn start_of(&self, node: usize) -> u32 {
         self.nodes[node].start.get()
     }
 
-    /// From now on no person connects to it.
+    /// Marks a node as down: no new connection goes to it.
     pub(crate) fn goes_down(&self, node: usize) {
         self.nodes[node].is_down.set(true);
     }
 
-    /// It is there again.
+    /// Marks a node as up again.
     pub(crate) fn comes_up(&self, node: usize) {
         let node = &self.nodes[node];
         node.start.set(node.start.get() + 1);
@@ -67,12 +69,12 @@ impl Spread {
         in_flight.set(in_flight.get() - 1);
     }
 
-    /// Requests that this node has not answered yet.
+    /// Returns how many requests this node has not answered yet.
     pub(crate) fn in_flight_at(&self, node: usize) -> u64 {
         self.nodes[node].in_flight.get()
     }
 
-    /// Requests that no person has answered yet.
+    /// Returns how many requests are not answered yet.
     pub(crate) fn in_flight(&self) -> u64 {
         self.nodes.iter().map(|node| node.in_flight.get()).sum()
     }

@@ -1,14 +1,14 @@
-//! A rate as a room takes it: so many people per period.
+//! An admission rate as a room takes it: people per period.
 
 use firstcome::core::limits::{ADMIT_COUNT_MAX, ROOM_PERIOD_MS_MAX, ROOM_PERIOD_MS_MIN};
 use serde::Serialize;
 
-/// How far below the wanted rate a small ratio may lie: no person can measure a back end better.
+/// How far below the wanted rate the ratio may be. A back end cannot be measured more precisely.
 const SLACK: f64 = 0.001;
-/// Twelve people per 116 ms must not become 117 ms because 12 ÷ 0.116 was rounded.
+/// A tolerance for rounding: 12 people per 116 ms must not become 117 ms because 12 ÷ 0.116 was rounded.
 const ROUNDING: f64 = 1e-12;
 
-/// So many people per period, evenly spread.
+/// An admission rate: people per period, evenly spread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Admit {
     pub(crate) count: u64,
@@ -16,7 +16,8 @@ pub(crate) struct Admit {
 }
 
 impl Admit {
-    /// The smallest ratio that is not above the rate and less than 0.1 % below it. `None` if no room can have it.
+    /// Returns the smallest ratio that is not above the rate and less than 0.1 % below it. `None` if no room can have
+    /// it.
     pub(crate) fn at_most(per_second: f64) -> Option<Self> {
         let first = (per_second * ROOM_PERIOD_MS_MIN as f64 / 1_000.0 * (1.0 - ROUNDING)).ceil().max(1.0) as u64;
         for count in first..=ADMIT_COUNT_MAX.into() {
@@ -25,7 +26,7 @@ impl Admit {
                 return None;
             }
             let admit = Self { count, every_ms: every_ms as u64 };
-            // The count of a period of a second or more is always near enough.
+            // With a period of a second or more the ratio is always close enough.
             if per_second * (1.0 - SLACK) <= admit.per_second() {
                 return Some(admit);
             }

@@ -1,6 +1,6 @@
-//! What the arithmetic takes for granted, and when it should not.
+//! The assumptions of the arithmetic, and when they fail.
 
-/// An assumption, and when it is wrong.
+/// Each assumption, and when it is wrong.
 pub(crate) const ASSUMPTIONS: [(&str, &str); 7] = [
     (
         "The database connections are what runs out first.",

@@ -1,4 +1,4 @@
-//! The settings against a simulated back end: do they keep the utilisation that was planned, and does the queue end?
+//! Checks the settings in a simulated back end: the utilisation is as planned, and the queue does not grow.
 
 use super::admit::Admit;
 use super::inputs::Inputs;
@@ -6,26 +6,26 @@ use super::rates::Plan;
 use super::simulation::{Arrivals, Measured, Run, simulate};
 use anyhow::{Context, ensure};
 
-/// How far the measured utilisation may lie from the planned one.
+/// How far the measured utilisation may differ from the planned one.
 const TOLERANCE: f64 = 0.03;
-/// A queue that is so much longer at last than at first, and than one more query per connection, grows.
+/// A queue grows if it is at last this many times as long as at first, plus one query per connection.
 const GROWTH: f64 = 1.5;
 /// Queries of one run: enough for the tolerance, and a fraction of a second on any machine.
 const QUERIES: f64 = 400_000.0;
-/// Queries of the run at the planned rate at most, before the check is refused.
+/// The most queries of the run at the planned rate. The check refuses a larger run.
 const QUERIES_MAX: f64 = 1_000_000.0;
-/// Seconds of one run at most, thirty years: nanoseconds fit in a word.
+/// The longest run in simulated seconds, thirty years: its nanoseconds fit in 64 bits.
 const RUN_S_MAX: f64 = 1e9;
-/// A stay is shortened to no less than this many times the queries of a visit: thinking must be most of it.
+/// The shortest stay, as a multiple of the time of a visit's queries: people must think most of the time.
 const STAY_VISITS: f64 = 4.0;
-/// A run lasts so many stays: half of them until as many leave as come, the rest to measure.
+/// The length of a run in stays. In the first half the arrivals and departures balance; the second half is measured.
 const RUN_STAYS: f64 = 4.0;
-/// A room never admits more than this much of its rate at once.
+/// The longest slice of a room: it admits at most this much of its rate at once.
 const SLICE_NS: u64 = 250_000_000;
-/// Slices in a stay at least, when the stay is shortened.
+/// The fewest slices in a stay, if the stay is shortened.
 const SLICES_PER_STAY: u64 = 40;
 
-/// One rate, and what the back end made of it.
+/// One rate, with the measurements of the back end.
 #[derive(PartialEq, Debug)]
 pub(crate) struct PlanRow {
     pub(crate) what: &'static str,
@@ -36,7 +36,7 @@ pub(crate) struct PlanRow {
     pub(crate) measured: Measured,
 }
 
-/// The rows, the planned rate first, and whether it holds.
+/// The rows, the planned rate first, and whether the planned rate holds.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Check {
     pub(crate) rows: Vec<PlanRow>,
@@ -44,7 +44,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Refuses only what would take too long.
+    /// Runs the check. Fails only if it would take too long.
     pub(crate) fn run(plan: &Plan, seed: u64) -> anyhow::Result<Self> {
         let (inputs, planned) = (&plan.inputs, plan.admit.per_second());
         let least = STAY_VISITS * RUN_STAYS * inputs.visit_s() * planned * inputs.queries();
@@ -70,7 +70,7 @@ fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyho
     let (visit_s, per_second) = (inputs.visit_s(), admit.per_second());
     let offered = per_second * visit_s / inputs.pool as f64;
     let enough_s = (QUERIES / (per_second * inputs.queries().max(1.0))).min(RUN_S_MAX);
-    // Under too much load no person gets through, however long the run: there the shorter one will do.
+    // Under overload no visit completes in any run, so a short run is enough.
     let least_s = if offered <= 1.0 { STAY_VISITS * visit_s } else { 0.0 };
     let stay_s = inputs.stay.as_secs_f64().min(least_s.max(enough_s / RUN_STAYS));
     let simulated_s = enough_s.max(stay_s * RUN_STAYS);
@@ -87,7 +87,8 @@ fn row(inputs: &Inputs, what: &'static str, per_second: f64, seed: u64) -> anyho
     Ok(PlanRow { what, per_second, offered, simulated_s, stay_s, measured: simulate(&run, seed) })
 }
 
-/// Order of checks: the queue ends, the allowed utilisation is kept, the formula foretold it.
+/// Judges the planned rate. Order of checks: the queue ends, the allowed utilisation is kept, the formula predicted
+/// it.
 pub(crate) fn judge(allowed: f64, offered: f64, measured: &Measured, pool: u64) -> Result<(), String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let (first, last) = (measured.queue_first, measured.queue_last);

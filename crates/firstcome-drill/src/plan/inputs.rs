@@ -1,20 +1,20 @@
-//! What a plan is made from, checked where it comes in.
+//! The validated inputs of a plan.
 
 use crate::arguments::duration;
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use std::time::Duration;
 
-/// Larger figures are mistakes, and would leave the range in which the arithmetic is exact enough.
+/// The largest figure. A larger one is a mistake, and would make the arithmetic inexact.
 const FIGURE_MAX: f64 = 1e9;
-/// Queries of one visit at most. Protects the simulation.
+/// The most queries of one visit. Protects the simulation.
 const QUERIES_MAX: f64 = 10_000.0;
-/// Connections at most. Protects the simulation.
+/// The most connections. Protects the simulation.
 const POOL_MAX: u64 = 10_000;
-/// A slot lasts no longer than this in any room.
+/// The longest slot of any room.
 const PERIOD_MAX: Duration = Duration::from_hours(24);
 
-/// What the inputs are for.
+/// The formulas in the help text.
 const FORMULAS: &str = "\
 A visit holds a connection for   reads x read-ms + writes x write-ms
 The back end carries             pool x utilisation / that time, in people per second
@@ -31,13 +31,13 @@ pub struct PlanArgs {
     /// Try the settings in a simulated back end; exit code 1 if they do not hold
     #[arg(long)]
     pub(crate) check: bool,
-    /// The chance of the simulation: the same seed gives the same figures
+    /// Seed of the simulation: the same seed gives the same figures
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     pub(crate) json: bool,
-    /// Print tables also elsewhere
+    /// Print tables even if the output is not a terminal
     #[arg(long)]
     pub(crate) table: bool,
 }
@@ -88,12 +88,12 @@ pub(crate) struct Inputs {
 }
 
 impl Inputs {
-    /// Queries of one visit.
+    /// Returns the number of queries of one visit.
     pub(crate) fn queries(&self) -> f64 {
         self.reads + self.writes
     }
 
-    /// Time for which one visit holds a connection, in seconds.
+    /// Returns the time for which one visit holds a connection, in seconds.
     pub(crate) fn visit_s(&self) -> f64 {
         (self.reads * self.read_ms + self.writes * self.write_ms) / 1_000.0
     }

@@ -1,4 +1,4 @@
-//! The arithmetic: every limit as a rate of people per second, the smallest binds.
+//! The arithmetic: every limit is a rate of people per second, and the smallest binds.
 
 use super::admit::Admit;
 use super::inputs::Inputs;
@@ -7,24 +7,24 @@ use firstcome::core::limits::{ROOM_ACTIVE_MAX, ROOM_PERIOD_MS_MAX, ROOM_WAITING_
 use firstcome::core::room::RoomSettings;
 use serde_json::{Value, json};
 
-/// Slots beyond the mean number of people inside: stays differ, and a slot that is not claimed is held too.
+/// Slots relative to the mean number of people inside: stays vary, and an unclaimed slot is occupied too.
 pub(crate) const HEAD_ROOM: f64 = 1.2;
-/// Visits that make fewer queries than this are not what limits a back end.
+/// Visits with fewer queries than this do not limit a back end.
 const QUERIES_MIN: f64 = 0.1;
 
-/// What can limit the people per second.
+/// A limit of the people per second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Limit {
     /// Connection time of the database.
     DatabasePool,
     /// People inside at once.
     Slots,
-    /// No other person comes.
+    /// The people who come: no more arrive.
     Demand,
 }
 
 impl Limit {
-    /// Stable name in the JSON.
+    /// Returns the stable name in the JSON.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::DatabasePool => "database_pool",
@@ -33,7 +33,7 @@ impl Limit {
         }
     }
 
-    /// For people.
+    /// Returns the description for people.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::DatabasePool => "database connection time",
@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// Everything that follows from the inputs. Rates are people per second.
+/// The results of the inputs. Rates are people per second.
 pub(crate) struct Plan {
     pub(crate) inputs: Inputs,
     /// Connections that are busy on average.
@@ -51,14 +51,14 @@ pub(crate) struct Plan {
     pub(crate) people: f64,
     /// Every limit with its rate, the smallest first.
     pub(crate) limits: Vec<(Limit, f64)>,
-    /// What the back end carries, or what was demanded instead.
+    /// The rate that the back end carries, or the given one.
     pub(crate) rate: f64,
     pub(crate) admit: Admit,
     pub(crate) max_active: u64,
 }
 
 impl Plan {
-    /// Refuses what no room could be set to.
+    /// Computes a plan. Fails if no room could have its settings.
     pub(crate) fn new(inputs: &Inputs) -> anyhow::Result<Self> {
         let visit_s = inputs.visit_s();
         ensure!(
@@ -92,28 +92,29 @@ impl Plan {
         Ok(Self { inputs, busy, people, limits, rate, admit, max_active })
     }
 
-    /// The limit that binds, with its rate.
+    /// Returns the limit that binds, with its rate.
     pub(crate) fn binding(&self) -> (Limit, f64) {
         self.limits[0]
     }
 
-    /// The rate that one limit allows.
+    /// Returns the rate that one limit allows.
     pub(crate) fn of(&self, limit: Limit) -> f64 {
         self.limits.iter().find(|(name, _)| *name == limit).map_or(f64::INFINITY, |(_, rate)| *rate)
     }
 
-    /// How long people wait in line, from the opening on. 0: no line forms.
+    /// Returns how long people wait in line, from the opening on; 0 if no line forms.
     pub(crate) fn line_s(&self) -> f64 {
         let rate = self.admit.per_second();
         if self.of(Limit::Demand) <= rate { 0.0 } else { self.people / rate }
     }
 
-    /// Connection time asked for in a second, as a share of what there is, while the room admits without a pause.
+    /// Returns the demanded connection time per second as a share of the available time, while the room admits without
+    /// a pause.
     pub(crate) fn offered(&self) -> f64 {
         self.admit.per_second() * self.inputs.visit_s() / self.inputs.pool as f64
     }
 
-    /// The same at the busiest moment of this crowd: who came in less than a stay ago is inside.
+    /// Returns the same share at the busiest moment of this crowd: people who came less than a stay ago are inside.
     pub(crate) fn offered_by_crowd(&self) -> f64 {
         let (stay_s, spike_s) = (self.inputs.stay.as_secs_f64(), self.inputs.spike.as_secs_f64());
         let entering_s = self.line_s().max(spike_s);
@@ -121,14 +122,14 @@ impl Plan {
         entering * entering_s.min(stay_s) / stay_s * self.inputs.visit_s() / self.inputs.pool as f64
     }
 
-    /// The body for `PUT /v1/rooms/{room}`. What is left out keeps its default.
+    /// Returns the body for `PUT /v1/rooms/{room}`. Omitted settings keep their defaults.
     pub(crate) fn room(&self) -> Value {
         let defaults = RoomSettings::defaults();
         let mut room = json!({"admit": self.admit, "max_active": self.max_active});
         if f64::from(defaults.max_waiting) < self.people {
             room["max_waiting"] = (self.people as u64).into();
         }
-        // No person is thrown out in the middle of a usual visit.
+        // A slot must not end in the middle of a usual visit.
         let twice_ms = self.inputs.stay.as_millis() as u64 * 2;
         if defaults.active_ttl_ms < twice_ms {
             room["active_ttl_ms"] = twice_ms.min(ROOM_PERIOD_MS_MAX).into();
@@ -136,7 +137,7 @@ impl Plan {
         room
     }
 
-    /// How an operator sets the room.
+    /// Returns the command that sets the room.
     pub(crate) fn curl(&self) -> String {
         let head =
             "curl -X PUT http://127.0.0.1:8080/v1/rooms/concert -H \"authorization: Bearer $FIRSTCOME_ADMIN_KEY\"";

@@ -7,7 +7,7 @@ use crate::output::{grouped, table};
 use comfy_table::Cell;
 use serde_json::{Value, json};
 
-/// Three digits that count; all digits of larger numbers.
+/// Formats three significant digits, or all digits of a larger number.
 fn figure(number: f64) -> String {
     match number.abs() {
         0.0 => "0".into(),
@@ -29,12 +29,12 @@ fn percent(share: f64) -> String {
     format!("{} %", figure(share * 100.0))
 }
 
-/// The number that JSON shows: six digits after the point.
+/// Rounds a number for JSON: six digits after the point.
 fn rounded(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }
 
-/// Each formula with its figures: what, how, result.
+/// Returns each formula with its figures: what, how, result.
 fn formulas(plan: &Plan) -> Vec<[String; 3]> {
     let inputs = &plan.inputs;
     let (visit_s, stay_s, spike_s) = (inputs.visit_s(), inputs.stay.as_secs_f64(), inputs.spike.as_secs_f64());
@@ -104,7 +104,7 @@ fn formulas(plan: &Plan) -> Vec<[String; 3]> {
     lines
 }
 
-/// What the reader should take along.
+/// Returns the notes for the reader.
 fn notes(plan: &Plan) -> Vec<String> {
     let (limit, rate) = plan.binding();
     let mut notes = vec![format!("binds: {} ({} people/s)", limit.words(), figure(rate))];
@@ -129,7 +129,7 @@ fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// Everything for a terminal.
+/// Renders the plan for a terminal.
 pub(crate) fn table_of(plan: &Plan, check: Option<&Check>) -> String {
     let mut sums = table(&["What", "How", ">Result"]);
     for line in formulas(plan) {
@@ -193,7 +193,7 @@ fn check_table(check: &Check) -> String {
     )
 }
 
-/// Everything for a program.
+/// Renders the plan for programs.
 pub(crate) fn json_of(plan: &Plan, check: Option<&Check>) -> Value {
     let inputs = &plan.inputs;
     let binding = plan.binding().0;

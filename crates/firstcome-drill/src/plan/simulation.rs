@@ -1,6 +1,6 @@
-//! A back end in simulated time: people come in, think, ask; every query holds one connection of a pool.
+//! A back end in simulated time: people enter, think, and query; every query holds one connection of a pool.
 //!
-//! Closed loop: a person asks the next query only after the last was answered, so slow answers slow people down.
+//! Closed loop: a person sends the next query only after the answer to the last one, so slow answers slow people down.
 //! Pure: the same seed gives the same figures. Instants are nanoseconds from the opening.
 
 use super::admit::Admit;
@@ -9,26 +9,26 @@ use crate::rng::Rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// How people come in.
+/// How people enter.
 pub(crate) enum Arrivals {
-    /// A line that does not run dry, admitted at this rate at the ends of slices of this length.
+    /// A line that never runs empty, admitted at this rate at the ends of slices of this length.
     Room { admit: Admit, slice_ns: u64 },
-    /// One by one by chance: what the theory of queues assumes.
+    /// Independent random arrivals, as queueing theory assumes.
     #[cfg(test)]
     Poisson { per_second: f64 },
 }
 
-/// One run: who comes, how long they stay, when measuring begins and ends.
+/// One run: arrivals, thinking, and when measuring begins and ends.
 pub(crate) struct Run<'a> {
     pub(crate) back_end: &'a Inputs,
     pub(crate) arrivals: Arrivals,
-    /// Mean time between an answer and the next question.
+    /// The mean time between an answer and the next query.
     pub(crate) think_ns: f64,
     pub(crate) warm_ns: u64,
     pub(crate) end_ns: u64,
 }
 
-/// What was seen between the warm-up and the end.
+/// The measurements between the warm-up and the end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) admitted_per_second: f64,
@@ -57,14 +57,14 @@ struct Person {
 struct World<'a> {
     run: &'a Run<'a>,
     rng: Rng,
-    /// By instant, then by the order in which they were planned.
+    /// By instant, then in the order of planning.
     agenda: BinaryHeap<Reverse<(u64, u64, usize)>>,
     events: Vec<Event>,
     free: Vec<usize>,
     planned: u64,
     people: Vec<Person>,
     idle: u64,
-    /// Who waits for a connection, since when.
+    /// The people who wait for a connection, and since when.
     queue: VecDeque<(usize, u64)>,
     admitted: u64,
     admitted_warm: u64,
@@ -124,7 +124,7 @@ impl World<'_> {
     fn next_arrival(&mut self, now_ns: u64) -> u64 {
         match self.run.arrivals {
             Arrivals::Room { admit, slice_ns } => {
-                // The end of the first slice by which the rate has earned one more person.
+                // The end of the first slice by which the rate allows one more person.
                 let earned = u128::from(admit.count) * u128::from(slice_ns);
                 let cost = u128::from(self.admitted + 1) * u128::from(admit.every_ms) * 1_000_000;
                 u64::try_from(cost.div_ceil(earned) * u128::from(slice_ns)).unwrap_or(u64::MAX).max(now_ns)
@@ -145,7 +145,7 @@ impl World<'_> {
         self.plan(next_ns, Event::Admit);
     }
 
-    /// Thinks, then asks; goes away when there is nothing left to ask.
+    /// Plans the person's next query after thinking; a person without queries left goes away.
     fn think(&mut self, person: usize, now_ns: u64) {
         if 0 < self.people[person].reads + self.people[person].writes {
             let at_ns = now_ns + exponential(&mut self.rng, self.run.think_ns);
@@ -187,7 +187,7 @@ impl World<'_> {
         self.plan(answered_ns, Event::Answer { person });
     }
 
-    /// A person was in the queue from here to there.
+    /// Adds the time that a person was in the queue.
     fn waited(&mut self, from_ns: u64, to_ns: u64) {
         let (warm_ns, end_ns) = (self.run.warm_ns, self.run.end_ns);
         let quarter_ns = (end_ns - warm_ns) / 4;
@@ -196,7 +196,7 @@ impl World<'_> {
     }
 
     fn measured(mut self) -> Measured {
-        // Who still waits at the end has waited, too.
+        // People who still wait at the end have waited too.
         for (_, asked_ns) in std::mem::take(&mut self.queue) {
             self.waited(asked_ns, self.run.end_ns);
             if self.run.warm_ns <= asked_ns {
@@ -223,12 +223,12 @@ impl World<'_> {
     }
 }
 
-/// How long two spans of time have in common.
+/// Returns how long two spans overlap.
 fn overlap(from_ns: u64, to_ns: u64, first_ns: u64, last_ns: u64) -> u64 {
     to_ns.min(last_ns).saturating_sub(from_ns.max(first_ns))
 }
 
-/// What 99 of 100 do not exceed.
+/// Returns the 99th percentile.
 fn p99_ms(times_ns: &mut [u64]) -> f64 {
     if times_ns.is_empty() {
         return 0.0;
@@ -237,13 +237,13 @@ fn p99_ms(times_ns: &mut [u64]) -> f64 {
     *times_ns.select_nth_unstable(at).1 as f64 / 1e6
 }
 
-/// A time that ends at random, with this mean.
+/// Draws an exponentially distributed time with this mean.
 fn exponential(rng: &mut Rng, mean: f64) -> u64 {
-    // Above 0, at most 1: a logarithm of it is finite.
+    // Above 0 and at most 1, so that the logarithm is finite.
     (-(rng.unit() + f64::EPSILON / 2.0).ln() * mean) as u64
 }
 
-/// A whole number next to this one, equal to it on average.
+/// Draws a whole number next to the mean, equal to it on average.
 fn about(rng: &mut Rng, mean: f64) -> u32 {
     mean as u32 + u32::from(rng.unit() < mean.fract())
 }

@@ -1,4 +1,4 @@
-//! The arithmetic against figures worked out by hand, the simulation against the theory of queues.
+//! Tests the arithmetic against figures worked out by hand, and the simulation against queueing theory.
 
 use super::PlanArgs;
 use super::admit::Admit;
@@ -61,7 +61,7 @@ fn the_smallest_limit_binds() {
         assert_near(plan.binding().1, rate, 1e-12);
         assert!(plan.limits.is_sorted_by(|left, right| left.1 <= right.1), "{arguments}");
     }
-    // The room protects the back end, also when too few come to need it.
+    // The room protects the back end, even if too few people come to need it.
     let few = plan("--mau 100");
     assert_near(few.rate, 12.0 / 0.116, 1e-12);
     assert_eq!(few.line_s(), 0.0);
@@ -71,7 +71,7 @@ fn the_smallest_limit_binds() {
 
 #[test]
 fn every_input_has_the_unit_that_its_name_says() {
-    // What is doubled, and by what that multiplies: people per second of the pool, people, slots.
+    // The doubled input, and the factor for: people per second of the pool, people, slots.
     let table = [
         ("--mau 10000", 1.0, 2.0, 1.0),
         ("--daily 30%", 1.0, 0.5, 1.0),
@@ -225,7 +225,8 @@ fn a_check_that_would_take_too_long_is_refused() {
     assert!(error.contains("--check would simulate"), "{error}");
 }
 
-/// Mean wait in a queue with chance arrivals, `servers` and exponential service (Erlang C), in units of the service.
+/// Returns the mean wait in a queue with random arrivals, `servers` and exponential service (Erlang C), in service
+/// times.
 fn erlang_c_wait(servers: u32, utilisation: f64) -> f64 {
     let offered = f64::from(servers) * utilisation;
     let blocked = (1..=servers).fold(1.0, |blocked, busy| offered * blocked / (f64::from(busy) + offered * blocked));
@@ -233,7 +234,7 @@ fn erlang_c_wait(servers: u32, utilisation: f64) -> f64 {
     waits / (f64::from(servers) - offered)
 }
 
-/// One query a visit, arrivals by chance.
+/// Simulates one query a visit, with random arrivals.
 fn open_queue(servers: u32, utilisation: f64, seed: u64) -> Measured {
     let back_end = inputs(&format!("--reads 1 --writes 0 --read-ms 10 --pool {servers}")).expect("inputs");
     let per_second = f64::from(servers) * utilisation / 0.010;
@@ -258,7 +259,8 @@ fn the_simulated_wait_is_that_of_erlang_c() {
 #[test]
 fn a_query_that_waits_holds_no_connection_and_its_time_counts() {
     let seen = open_queue(1, 0.5, 5);
-    // With one server the whole time is exponential with mean service ÷ (1 − utilisation); 99 of 100 end within ln 100 of it.
+    // With one server the total time is exponential with mean service ÷ (1 − utilisation); 99 of 100 end within ln 100
+    // of it.
     assert_near(seen.query_p99_ms, 100_f64.ln() * 20.0, 0.05);
     assert!(seen.wait_p99_ms < seen.query_p99_ms);
 }

@@ -1,15 +1,15 @@
-//! A step as bytes and back, without a server: what measurements count.
+//! Converts steps to bytes and answers from bytes without a server, for measurements.
 
 use super::{RedisLocks, answer, run_of};
 use firstcome_core::lock::{Answer, Step};
 
 impl RedisLocks {
-    /// The bytes that [`take`](firstcome_store::LockStore::take) sends for a step.
+    /// Returns the bytes that [`take`](firstcome_store::LockStore::take) sends for a step.
     pub fn written(step: &Step) -> Vec<u8> {
         run_of(step).command.get_packed_command()
     }
 
-    /// The answer to a step that a server's bytes stand for; `None` if they stand for none.
+    /// Reads the server's answer to a step; `None` if the bytes are not a valid answer.
     pub fn read(step: &Step, bytes: &[u8]) -> Option<Answer> {
         answer(step, redis::parse_redis_value(bytes).ok()?)
     }

@@ -1,4 +1,4 @@
-//! The locks on a server that are held now, for an operator.
+//! The holds on a server now, for an operator.
 
 use super::{Items, RedisLocks, STANDING, counter, read};
 use crate::Script;
@@ -9,13 +9,13 @@ use firstcome_store::StoreError;
 use redis::Value;
 use std::time::Duration;
 
-/// One part of all keys: a server with many is not kept busy for long.
+/// Scans a part of the keys at a time, so that a server with many keys is not blocked for long.
 static SCAN: Script = Script::new("return redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 1000)");
 /// The keys of the holds in all buckets.
 const HOLDS: &str = "fc:{l??}:h:*";
 
 impl RedisLocks {
-    /// The hold of a lock; `None` if it is free. One round trip. Changes nothing.
+    /// Shows the hold of a lock; `None` if it is free. One round trip. Changes nothing.
     pub async fn standing(&self, name: &LockName) -> Result<Option<HeldLockView>, StoreError> {
         let mut run = STANDING.with_keys(1);
         let value = self.link.invoke(run.add(counter(bucket_of(name))).add(name)).await?;
@@ -26,8 +26,9 @@ impl RedisLocks {
         standing_of(name, &mut items).map(Some).ok_or(StoreError::Unknown)
     }
 
-    /// The names of locks that are held or were a moment ago, in order. Not for a cluster: it asks one server. Costs a pass over
-    /// all keys of the database, in round trips of a thousand keys. A name that comes or goes meanwhile may be missing.
+    /// Lists the names of locks that are held, or were held a moment ago, in order. Not for a cluster, because it asks
+    /// one server only. Costs a pass over all keys of the database, in round trips of a thousand keys. A lock that is
+    /// taken or released meanwhile may be missing.
     pub async fn names(&self) -> Result<Vec<LockName>, StoreError> {
         let mut names = Vec::new();
         let mut cursor = "0".to_owned();
@@ -49,7 +50,7 @@ impl RedisLocks {
     }
 }
 
-/// The lock of a key like `fc:{l00}:h:NAME`.
+/// Reads the name of the lock from a key like `fc:{l00}:h:NAME`.
 fn name_of(key: &Value) -> Option<LockName> {
     let Value::BulkString(key) = key else { return None };
     let name = std::str::from_utf8(key).ok()?.splitn(4, ':').nth(3)?;

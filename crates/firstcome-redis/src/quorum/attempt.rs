@@ -1,4 +1,4 @@
-//! One attempt at a lock: a word that is used once, a task per node, and what their answers come to.
+//! One attempt at a lock: a word that is used once, a task per node, and the outcome of their answers.
 
 use super::scripts::{Keys, Taken, Tell, Unclear};
 use super::waiting::Waiting;
@@ -16,63 +16,64 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 pub(super) enum Outcome {
     Taken(Fence),
     Lost(Lost),
-    /// A node is used with other settings.
+    /// Other clients use a node with other settings.
     Unfit(Fault),
 }
 
-/// One attempt.
+/// One attempt at a lock.
 pub(super) struct Attempt {
-    /// The word of the acquisition that it belongs to.
+    /// The word of the acquisition that this attempt belongs to.
     pub(super) acquisition: Box<str>,
-    /// That of this attempt alone.
+    /// The word of this attempt alone.
     pub(super) word: Box<str>,
-    /// By which those who are told of its end know that several nodes mean the same.
+    /// Identifies the end of this hold, so that a waiter can match the notifications of several nodes.
     pub(super) token: u64,
     pub(super) keys: Keys,
     pub(super) lease_ms: u32,
-    /// So many fences come with it.
+    /// How many fences come with the lock.
     pub(super) passes: NonZeroU32,
     pub(super) begun: Instant,
-    /// Who must be told when the lock becomes free.
+    /// The waiter to notify when the lock becomes free.
     pub(super) waiting: Option<Arc<Waiting>>,
     pub(super) course: Mutex<Course>,
 }
 
-/// How it stands.
+/// The state of an attempt.
 pub(super) struct Course {
     pub(super) votes: Votes,
     told: Option<oneshot::Sender<Outcome>>,
-    /// Have been asked for the lock, and may yet answer.
+    /// The nodes that were asked for the lock and may yet answer.
     in_flight: Nodes,
-    /// May have given the lock: all but those that have said, or of which it is known, that they did not.
+    /// The nodes that may have granted the lock: all except those that are known not to have.
     pub(super) may_have: Nodes,
-    /// Lost by its answers: who is in flight is released once it has answered.
+    /// The attempt failed. Nodes in flight are released once they have answered.
     lost: bool,
-    /// Are being told of the release, and have not answered; have given the lock back; and those of the former of which it
-    /// was heard since that they had given it.
+    /// The nodes with a release under way; the nodes that have released; and the nodes in `releasing` whose grant was
+    /// reported only after the release was sent.
     pub(super) releasing: Nodes,
     pub(super) released: Nodes,
     pub(super) late: Nodes,
     pub(super) fence: Option<Fence>,
     pub(super) until: Option<Instant>,
-    /// When no node can have anything of it any more.
+    /// When no node can still have anything of this attempt.
     pub(super) over_at: Instant,
     pub(super) renewals: BTreeMap<u64, Renewal>,
 }
 
 impl Attempt {
-    /// How long it is certainly had.
+    /// Returns how long the hold certainly lasts.
     pub(super) fn left(&self) -> Option<Duration> {
         self.course.lock().until.map(|until| until.saturating_duration_since(now()))
     }
 }
 
 impl Course {
-    /// Ends it; whom to release. The votes would name more: it does not know that a node was never reached.
+    /// Ends the attempt, and returns the nodes to release. `votes` would name more nodes, because it does not know
+    /// which ones were never reached.
     pub(super) fn close(&mut self) -> Nodes {
         (self.told, self.until, self.lost) = (None, None, false);
         self.renewals.values_mut().for_each(Renewal::close);
@@ -81,7 +82,7 @@ impl Course {
     }
 }
 
-/// A caller that waits for an attempt. Dropped before there is an answer, the attempt is given up.
+/// A caller that waits for an attempt. Dropping it before there is an answer gives the attempt up.
 pub(super) struct Asking<'a> {
     shared: &'a Arc<Shared>,
     attempt: Option<Arc<Attempt>>,
@@ -118,12 +119,12 @@ impl<'a> Asking<'a> {
             keys: Keys::of(key),
             lease_ms,
             passes,
-            // Before the first message.
+            // Taken before the first message is sent.
             begun: now(),
             waiting: shared.waiters.of(acquisition),
             course: Mutex::new(course),
         });
-        // A try of the same word before this one: what it may have had is not relied on.
+        // An earlier try with the same word may have been granted. That grant is given up.
         if let Some(before) = shared.keep(acquisition, &attempt) {
             ending::give_up(shared, &before, &mut before.course.lock());
         }
@@ -133,7 +134,7 @@ impl<'a> Asking<'a> {
         Self { shared, attempt: Some(attempt) }
     }
 
-    /// The caller knows what became of it.
+    /// Notes that the caller knows the outcome.
     pub(super) fn is_answered(&mut self) {
         self.attempt = None;
     }
@@ -147,7 +148,7 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Asks one node, and hears it: at first that it is silent if it takes too long.
+/// Asks one node, and handles its answer. A slow node counts as silent first, and its answer counts when it comes.
 async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
     let mut asked = pin!(shared.take_on(node, &attempt));
     let answer = match timeout(shared.node_timeout, &mut asked).await {
@@ -183,7 +184,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
             }
         }
         Err(Unclear) => {
-            // It may yet arrive, and no process will tell.
+            // The take may still arrive, and no later answer will tell.
             if course.lost {
                 ending::undo(&shared, &attempt, node, Tell::Nobody);
             }
@@ -192,7 +193,7 @@ async fn take(shared: Arc<Shared>, attempt: Arc<Attempt>, node: usize) {
     }
 }
 
-/// Takes an answer into account.
+/// Counts an answer of a node.
 fn on_reply(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node: usize, answer: Answer) {
     let step = course.votes.on_reply(node, answer, elapsed_us(attempt.begun));
     obey(shared, attempt, course, node, step);
@@ -228,20 +229,20 @@ fn obey(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course, node:
             shared.seen.fetch_max(fence.get(), Ordering::Relaxed);
             course.fence = Some(fence);
             course.until = Some(now() + Duration::from_micros(left_us));
-            // A process that is gone has given it up.
+            // Sending fails if the caller is gone, which has given the attempt up.
             course.told.take().map(|told| told.send(Outcome::Taken(fence)));
         }
         Step::Lost { why, undo } => {
             course.lost = true;
             shared.forget(attempt);
             course.told.take().map(|told| told.send(Outcome::Lost(why)));
-            // The others are seen to when they answer: most of them will say that another process has it.
+            // The nodes in flight are handled when they answer. Most will report another holder.
             let settled = undo.without(course.in_flight);
             for node in settled.without(settled.without(course.may_have)).iter() {
                 ending::undo(shared, attempt, node, Tell::Nobody);
             }
         }
-        // The release is behind the take on the same connection, as a rule: what it says will tell.
+        // The release normally follows the take on the same connection, so its answer will tell.
         Step::Undo if course.releasing.has(node) => course.late = course.late.and(Nodes::only(node)),
         Step::Undo if course.released.has(node) => {}
         Step::Undo => {

@@ -1,4 +1,4 @@
-//! Giving back: what is held, and what an attempt in vain may have left.
+//! Releases holds, and undoes what a failed attempt may have left.
 
 use super::attempt::{Attempt, Course};
 use super::scripts::Tell;
@@ -12,13 +12,14 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// Between two tries to tell a node that has not answered, or that may yet get what it is to undo; it doubles each time.
+/// The first pause between two tries to release at a node that did not answer, or that may yet receive the take; it
+/// doubles each time.
 const REPEAT: Duration = Duration::from_millis(100);
-/// The longest of these pauses: what could not be undone is gone so long after the node is back.
+/// The longest of these pauses: a node that was away is released within this time after its return.
 const REPEAT_MOST: Duration = Duration::from_secs(2);
 
-/// Tells a node until it has answered, or nothing can be left there. If it has nothing it is told once more: the take that is
-/// to be undone may have gone another way, and come later.
+/// Sends a release to a node until it has answered, or nothing of the attempt can be left there. If the node has
+/// nothing, it gets one more release: the take may have gone another way, and arrive later.
 pub(super) fn undo(shared: &Arc<Shared>, attempt: &Arc<Attempt>, node: usize, tell: Tell) {
     let (leaving, attempt) = (Leaving::new(shared), Arc::clone(attempt));
     shared.runtime.spawn(async move {
@@ -38,7 +39,7 @@ pub(super) fn undo(shared: &Arc<Shared>, attempt: &Arc<Attempt>, node: usize, te
     });
 }
 
-/// Gives an attempt up, no matter what became of it.
+/// Gives an attempt up in any state.
 pub(super) fn give_up(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut Course) {
     shared.forget(attempt);
     for node in course.close().iter() {
@@ -46,11 +47,11 @@ pub(super) fn give_up(shared: &Arc<Shared>, attempt: &Arc<Attempt>, course: &mut
     }
 }
 
-/// One release, and what was said to it.
+/// One release, and its answers so far.
 struct Release {
     ending: Ending,
     step: EndingStep,
-    /// How many nodes may yet say something in time.
+    /// How many nodes may yet answer in time.
     open: usize,
     released: usize,
     absent: usize,
@@ -73,7 +74,7 @@ impl Release {
             EndingStep::Wait => return,
             EndingStep::Unsure { .. } => Err(StoreError::Unknown),
             EndingStep::Gone if shared.quorum.majority() <= self.released => Ok(true),
-            // No matter what the others say, no majority had it.
+            // No majority had the lock, regardless of the other answers.
             EndingStep::Gone if shared.quorum.knowing() <= self.absent => Ok(false),
             EndingStep::Gone if self.open == 0 => Ok(was_had),
             EndingStep::Gone => return,
@@ -85,7 +86,7 @@ impl Release {
     }
 }
 
-/// Gives a hold back on all nodes. Whether a majority had it until now.
+/// Releases a hold on all nodes. Returns whether a majority had it until now.
 pub(super) async fn release(shared: &Arc<Shared>, attempt: &Arc<Attempt>) -> Result<bool, StoreError> {
     let was_had = attempt.left().is_some_and(|left| !left.is_zero());
     let may_have = {
@@ -107,7 +108,7 @@ pub(super) async fn release(shared: &Arc<Shared>, attempt: &Arc<Attempt>) -> Res
     }
     for node in may_have.iter() {
         let (shared, attempt, release) = (Arc::clone(shared), Arc::clone(attempt), Arc::clone(&release));
-        // Who asked is answered by the fastest of them, and may want to end: see `quiet`.
+        // The caller gets its answer from the fastest nodes. `quiet` waits for the others.
         let leaving = Leaving::new(&shared);
         tokio::spawn(async move {
             let _leaving = leaving;

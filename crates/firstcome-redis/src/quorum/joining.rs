@@ -1,4 +1,4 @@
-//! Nodes that do not vote yet.
+//! Lets nodes vote that do not vote yet.
 
 use super::super::OpenError;
 use super::{Figures, Shared};
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// Tells a node that is ripe what the others know. One at a time for each node.
+/// Tells a node that may vote again the counter of the other nodes. Runs once at a time for each node.
 pub(super) fn introduce(shared: &Arc<Shared>, newcomer: usize, birth_us: u64) {
     if shared.nodes[newcomer].joining.swap(true, Ordering::AcqRel) {
         return;
@@ -34,7 +34,7 @@ pub(super) fn introduce(shared: &Arc<Shared>, newcomer: usize, birth_us: u64) {
     });
 }
 
-/// Lets all nodes of a set vote that was never used. If one of them votes, it was: then nothing is done.
+/// Lets all nodes of a new set vote. If one of them votes already, the set is not new: then nothing is done.
 pub(super) async fn begin(shared: &Arc<Shared>) -> Result<(), OpenError> {
     let away = || OpenError::Quorum { says: "a new set begins when all of them answer, and one does not".to_owned() };
     let mut used = false;

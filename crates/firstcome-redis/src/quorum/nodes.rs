@@ -10,16 +10,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// Between two attempts at a server that has not answered since this process began.
+/// The pause between two attempts to reach a server that has not answered yet.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// One server.
 pub(super) struct Node {
     url: Box<str>,
-    /// From when it was first reached on.
+    /// Set once the server was first reached.
     link: OnceLock<Link>,
     watch: OnceLock<Watch>,
-    /// Whether a process finds out with which counter it may join.
+    /// Whether a task is finding out with which counter the node may join.
     pub(super) joining: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Node {
         self.link.get()
     }
 
-    /// Whether it may take part in a grant: as far as is known it evicts no keys.
+    /// Whether the node may take part in a grant: as far as is known, it evicts no keys.
     pub(super) fn may_grant(&self) -> bool {
         self.watch.get().is_none_or(|watch| watch.may_grant().is_ok())
     }
@@ -39,7 +39,8 @@ impl Node {
     }
 }
 
-/// Connects to all at once. A majority must answer; of those that do, each must be fit and none the same as another.
+/// Connects to all servers at once. A majority must answer. Each server that answers must be fit, and no two may be the
+/// same.
 pub(super) async fn open(
     urls: &[&str],
     channel: &str,
@@ -63,7 +64,7 @@ pub(super) async fn open(
     let mut inboxes: Vec<Option<Inbox>> = urls.iter().map(|_| None).collect();
     let mut trouble = None;
     while let Some(opened) = opening.join_next().await {
-        // A task that did not end has panicked, and says so by itself.
+        // A task that did not end has panicked, which the panic message reports.
         let Ok((node, opened)) = opened else { continue };
         match opened {
             Ok((link, inbox)) => {
@@ -82,7 +83,7 @@ pub(super) async fn open(
     }
 }
 
-/// One server that is named twice would vote twice.
+/// Checks that no other address leads to the same server, which would vote twice.
 fn check_other(nodes: &[Node], link: &Link) -> Result<(), OpenError> {
     let run = link.run_of(b"");
     let same = |other: &Node| {
@@ -99,7 +100,7 @@ fn check_other(nodes: &[Node], link: &Link) -> Result<(), OpenError> {
     }
 }
 
-/// Connects to a server that was not there when the store was opened, and passes on what each has to tell.
+/// Connects to a server that was absent when the store was opened, and passes on the messages of the node.
 pub(super) async fn keep(shared: Arc<Shared>, node: usize, inbox: Option<Inbox>, options: LinkOptions) {
     let mut inbox = match inbox {
         Some(inbox) => inbox,

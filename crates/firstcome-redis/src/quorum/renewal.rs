@@ -1,4 +1,4 @@
-//! Letting a hold last, and making it again on nodes that have lost it.
+//! Renews a hold, and restores it on nodes that have lost it.
 
 use super::attempt::Attempt;
 use super::scripts::{Tell, Unclear};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// One renewal, and its hold.
+/// One renewal of one hold.
 struct Renewing {
     shared: Arc<Shared>,
     attempt: Arc<Attempt>,
@@ -25,7 +25,7 @@ struct Renewing {
     told: Mutex<Option<oneshot::Sender<Result<bool, StoreError>>>>,
 }
 
-/// Renews a hold on all nodes. Whether it goes on; if not, it is given back.
+/// Renews a hold on all nodes. Returns whether the hold goes on; if not, it is given up.
 pub(super) async fn renew(shared: &Arc<Shared>, attempt: &Arc<Attempt>, lease_ms: u32) -> Result<bool, StoreError> {
     let (told, answer) = oneshot::channel();
     let number = shared.attempts.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl Renewing {
                 course.until = course.until.max(Some(until));
                 Ok(true)
             }
-            // Until its end it may be tried again.
+            // The caller may try again until the hold ends.
             RenewalStep::Failed => Err(StoreError::Unknown),
             RenewalStep::Lost => {
                 ending::give_up(shared, attempt, &mut course);
@@ -100,7 +100,7 @@ impl Renewing {
 }
 
 impl Drop for Renewing {
-    /// All nodes have answered.
+    /// Forgets the renewal once all nodes have answered.
     fn drop(&mut self) {
         self.attempt.course.lock().renewals.remove(&self.number);
     }

@@ -1,4 +1,4 @@
-//! What is sent to a node, and what its answers mean.
+//! The scripts that are sent to a node, and the meaning of their answers.
 
 use super::super::{Invocation, LinkError, Run, Script};
 use super::attempt::Attempt;
@@ -25,7 +25,7 @@ static KNOWN: Script = script!("node", "known");
 static JOIN: Script = script!("node", "join");
 static BEGIN: Script = script!("node", "begin");
 
-/// The key of what a node knows.
+/// The key of a node's state.
 const NODE: &str = "fcq:node";
 
 /// The keys of a lock.
@@ -42,17 +42,17 @@ impl Keys {
     }
 }
 
-/// No process can say what became of a message: it may yet arrive.
+/// The outcome of a message is unknown: it may yet arrive.
 pub(super) struct Unclear;
 
-/// What a node says to a take.
+/// The answer of a node to a take.
 pub(super) enum Taken {
     Answer(Answer),
-    /// It is used with other settings.
+    /// Other clients use the node with other settings.
     Unfit(Fault),
 }
 
-/// A process that must be told next when a release frees a lock.
+/// Which waiter a release notifies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tell {
     Next,
@@ -68,7 +68,7 @@ fn number(value: &Value) -> Option<u64> {
 }
 
 fn numbers(value: &Value) -> Option<Vec<u64>> {
-    // A time to live of -1 stands for one without an end, which nothing here makes.
+    // A negative time to live means a key without an expiry, which nothing here creates.
     let each = |value: &Value| int(value).map(|number| u64::try_from(number).unwrap_or(0));
     if let Value::Array(parts) = value { parts.iter().map(each).collect() } else { None }
 }
@@ -99,7 +99,7 @@ impl Shared {
         };
         let value = match self.nodes[node].run(make).await {
             Ok(value) => value,
-            // Surely nothing was done.
+            // Certainly nothing was done.
             Err(LinkError::Unavailable { .. }) => return Ok(Taken::Answer(Answer::Refused)),
             Err(_) => return Err(Unclear),
         };
@@ -144,7 +144,7 @@ impl Shared {
             renew
         };
         match self.nodes[node].run(make).await {
-            // Surely nothing was done.
+            // Certainly nothing was done.
             Err(LinkError::Unavailable { .. }) => Ok(Renewed::Silent),
             Err(_) => Err(Unclear),
             Ok(value) => match number(&value) {
@@ -169,14 +169,14 @@ impl Shared {
         }
     }
 
-    /// Whether the node has heard it.
+    /// Removes a waiter at a node.
     pub(super) async fn leave_on(&self, node: usize, keys: &Keys, member: &str, token: u64) {
         let make = |_: &Run| {
             let mut leave = keyed(&LEAVE, keys);
             leave.add_bytes(member.as_bytes()).add(self.turn_ms()).add(token);
             leave
         };
-        // Who did not hear it tells a process in vain, once.
+        // A node that misses this notifies the waiter once, in vain.
         let _ = self.nodes[node].run(make).await;
     }
 
@@ -188,7 +188,7 @@ impl Shared {
         }
     }
 
-    /// Whether it votes now.
+    /// Lets a node vote with this counter. Returns whether it votes now.
     pub(super) async fn join_on(&self, node: usize, birth_us: u64, counter: u64) -> bool {
         let make = |run: &Run| {
             let mut join = self.on_run(&JOIN, &[NODE], run);
@@ -202,7 +202,7 @@ impl Shared {
         self.nodes[node].run(|run| self.on_run(&BEGIN, &[NODE], run)).await.map(drop)
     }
 
-    /// As long as a node has to answer, a process that was told has to come.
+    /// How long a notified waiter has to come: as long as a node has to answer.
     fn turn_ms(&self) -> u64 {
         u64::try_from(self.node_timeout.as_millis()).unwrap_or(u64::MAX).max(1)
     }

@@ -1,10 +1,10 @@
-//! Those who wait, and how they are told that a lock has become free.
+//! The waiters, and how they learn that a lock has become free.
 //!
-//! A try that finds the lock held leaves word with the node, in a list by when the waiting began, so that all nodes have the
-//! same first. A release tells the first one, and keeps the lock for him for a moment. He comes when a majority of nodes has
-//! told him of the same release: then the lock is free where he needs it. He waits a moment longer for the others that know
-//! of him, all but one, since one that has not yet heard of the release would refuse him, and have him in its list once more. What is lost
-//! on the way costs a pause.
+//! A try that finds the lock held registers its waiter at the node. Each node orders waiters by when they began to
+//! wait, so all nodes have the same first waiter. A release notifies the first waiter, and reserves the lock for it for
+//! a moment. The waiter tries again when a majority of nodes has reported the same release, because the lock is then
+//! free on enough nodes. It waits a moment longer for the other nodes that know it, except one: a node without the
+//! release yet would refuse the waiter and register it again. A lost notification costs one pause.
 
 use super::scripts::Keys;
 use super::{Leaving, Shared};
@@ -19,20 +19,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// So many wait for one lock at most and are told; the others ask again after their pauses.
+/// The most registered waiters of one lock; others try again after their pauses.
 pub(super) const WAITERS_MAX: u32 = 1_024;
-/// So long after the last one came no process waits any more.
+/// How long a node keeps its waiters after the last one came.
 pub(super) const STAY_MS: u32 = 60_000;
 
-/// How long a waiter who was told by a majority waits for the rest.
+/// How long a waiter that a majority has notified waits for the rest.
 const REST: Duration = Duration::from_millis(2);
 
-/// The channel of a process.
+/// Returns the channel of a process.
 pub(super) fn channel_of(client: u64) -> String {
     format!("fcq:i:{client:016x}")
 }
 
-/// Those of this process.
+/// The waiters of this process.
 #[derive(Default)]
 pub(super) struct Waiters {
     numbers: AtomicU64,
@@ -40,10 +40,10 @@ pub(super) struct Waiters {
     by_word: Mutex<BTreeMap<Box<str>, Arc<Waiting>>>,
 }
 
-/// One who waits.
+/// One waiter.
 pub(super) struct Waiting {
     number: u64,
-    /// As nodes know him.
+    /// The name by which nodes know the waiter.
     pub(super) member: Box<str>,
     /// By the clock of this machine, so that all nodes have the same order.
     pub(super) since_us: i64,
@@ -54,23 +54,23 @@ pub(super) struct Waiting {
 
 #[derive(Default)]
 struct Subscriber {
-    /// The release that is being told of, and by whom.
+    /// The release that nodes report, and the nodes that reported it.
     token: u64,
     told_by: Nodes,
-    /// The one that he came for last.
+    /// The last release for which the waiter tried again.
     came_for: Option<u64>,
-    /// Who may have word of him.
+    /// The nodes where the waiter may be registered.
     known_to: Nodes,
     closed: bool,
 }
 
 impl Waiters {
-    /// Who waits by this word.
+    /// Returns the waiter with this word.
     pub(super) fn of(&self, word: &str) -> Option<Arc<Waiting>> {
         self.by_word.lock().get(word).cloned()
     }
 
-    /// A message: the number of one who waits, and the release.
+    /// Handles a message: the number of a waiter, and the release.
     pub(super) fn on_reply(&self, shared: &Shared, node: usize, message: &[u8]) {
         let parts = std::str::from_utf8(message).ok().and_then(|text| text.split_once(' '));
         let Some((number, token)) = parts else { return };
@@ -95,7 +95,7 @@ impl Waiting {
         if told_by < shared.quorum.majority() {
             return;
         }
-        // One that goes its own way cannot keep the others from a majority.
+        // One node with another opinion must not keep the others from a majority.
         let all_but_one = shared.quorum.nodes() - 1;
         if all_but_one <= told_by || hearing.known_to.without(hearing.told_by).is_empty() {
             hearing.came_for = Some(token);
@@ -113,7 +113,7 @@ impl Waiting {
         }
     }
 
-    /// A node has answered a try, with which word was left of him.
+    /// Handles the answer of a node to a try: whether it registered the waiter.
     pub(super) fn is_answered(self: &Arc<Self>, shared: &Arc<Shared>, node: usize, answer: Answer) {
         let mut hearing = self.hearing.lock();
         match answer {

@@ -53,9 +53,9 @@ pub(super) async fn serve(
     }
     loop {
         tokio::select! {
-            // The peer went away or broke the protocol: hyper has answered what there was to answer.
+            // The peer left or broke the protocol: hyper has already sent every answer that it could.
             _ = &mut served => return,
-            // The next turn of this loop makes hyper look whether there is something to read.
+            // The next turn of this loop polls hyper, which then checks for bytes to read.
             () = watch.told() => {}
             _ = stopping.changed(), if !stops => {
                 stops = true;
@@ -79,7 +79,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Answers one request of a connection, and says when the connection has to end after it.
+/// Answers one request of a connection, and adds `connection: close` if the connection ends after it.
 async fn answer_one(
     context: &PortContext,
     peer: IpAddr,
@@ -105,7 +105,7 @@ async fn answer_one(
     response
 }
 
-/// Answers, unless the address has asked for too much.
+/// Answers a request, unless its address has too many requests or calls too often.
 async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
     let app = &*context.app;
     if app.is_dev() {
@@ -140,7 +140,8 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
         return api::limited(app, &request.into_parts().0, problem);
     }
     let response = answer(context, request).await;
-    // A key that is none gives no freedom: to try keys is a call like any other. Another 401, for want of a pass, is of another scheme.
+    // An unknown key gives no exemption from the rate limit: trying keys counts as a call. A 401 for a missing pass
+    // has another scheme.
     if has_key
         && response.headers().get(header::WWW_AUTHENTICATE).is_some_and(|scheme| scheme == "Bearer")
         && let Err(problem) = app.may_call(client)

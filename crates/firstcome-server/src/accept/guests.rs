@@ -1,4 +1,5 @@
-//! Requests of clients behind a trusted proxy: its connections carry those of many, so here requests are counted.
+//! Counts requests per client behind trusted proxies, since one connection of a proxy carries requests of many
+//! clients.
 
 use crate::address::network;
 use parking_lot::Mutex;
@@ -8,12 +9,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
-/// Parts of the table, each with a lock of its own.
+/// The number of shards of the table, each with a lock of its own.
 const SHARDS: usize = 16;
 
 type Shard = Mutex<HashMap<IpAddr, usize>>;
 
-/// How many requests each client has under way. Empty when nothing is under way.
+/// The number of requests that each client has under way. Empty when no request is under way.
 pub(super) struct Guests {
     per_client: Option<NonZeroUsize>,
     hasher: RandomState,
@@ -31,7 +32,7 @@ impl Guests {
         Self { per_client, hasher, shards: array::from_fn(|_| Shard::default()) }
     }
 
-    /// Counts a request of this client. `Err` if it has as many under way as it may have.
+    /// Counts a request of this client. Fails if the client has the most requests that it may have under way.
     pub(super) fn enter(&self, client: IpAddr) -> Result<Option<Guest<'_>>, TooMany> {
         let Some(max) = self.per_client else { return Ok(None) };
         let client = network(client);

@@ -1,8 +1,8 @@
-//! What a handler has not read of a request's body.
+//! Reads the rest of a body that a handler did not read.
 //!
-//! A refusal often comes before the body was read. hyper then ends the connection after the answer, without a word to the client,
-//! whose next request on it fails. So the service reads the rest of the body first, as far as that is cheap; otherwise the answer says that the
-//! connection ends.
+//! A handler often refuses a request before it has read the body. hyper then closes the connection after the answer
+//! without announcing it, and the client's next request on it fails. So the server reads the rest of the body first,
+//! if that is cheap. Otherwise the answer carries `connection: close`.
 
 use bytes::Bytes;
 use firstcome::core::limits::BODY_BYTES_MAX;
@@ -15,10 +15,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// So long an answer waits for the rest of a body.
+/// How long an answer waits for the rest of a body.
 const READ_WITHIN: Duration = Duration::from_millis(250);
 
-/// Where a body goes that was dropped before its end. One for each connection, which has one request at a time.
+/// Receives a body that a handler dropped before its end. One per connection, which has one request at a time.
 #[derive(Clone, Default)]
 pub(super) struct Slot(Arc<Mutex<Option<Incoming>>>);
 
@@ -29,7 +29,7 @@ pub(super) struct LentBody {
     slot: Slot,
 }
 
-/// Whether the connection can be used again.
+/// Whether the whole body was read, so that the connection can be used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rest {
     Read,
@@ -41,8 +41,8 @@ impl Slot {
         LentBody { body: Some(body), slot: self.clone() }
     }
 
-    /// Reads the part of the body that the handler has left. Reads nothing if the client sent `Expect: 100-continue`: it need not
-    /// send the body then.
+    /// Reads the part of the body that the handler has left. Reads nothing if the client sent `Expect: 100-continue`:
+    /// such a client need not send the body.
     pub(super) async fn read_rest(&self, client_waits: bool) -> Rest {
         let body = self.0.lock().take();
         match body {

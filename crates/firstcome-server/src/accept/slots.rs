@@ -1,4 +1,4 @@
-//! Who is connected: how many at once, in all and from one address, and which idle connection makes room for a new one.
+//! Limits connections, in all and per address, and chooses the idle connection that makes room for a new one.
 //!
 //! One lock, taken when a connection opens and when it ends, never for a request.
 
@@ -12,10 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Idle connections that one look over all of them chooses: a flood that needs room for each newcomer looks once for
-/// so many.
+/// How many idle connections one search chooses at most. A flood then searches once per so many newcomers.
 const CHOSEN_MAX: usize = 64;
-/// A look that found no idle connection is not repeated for this long.
+/// How long the server waits after a search that found no idle connection before it searches again.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// The connections of one listener.
@@ -40,19 +39,19 @@ struct Group {
     chosen: Chosen,
 }
 
-/// The idle connections that leave next; the longest idle is the last.
+/// Idle connections that the server closes next; the longest idle is the last.
 #[derive(Default)]
 struct Chosen {
     queue: Vec<(IpAddr, u64)>,
     looked_in_vain: Option<Instant>,
 }
 
-/// Why a connection gets no place.
+/// Why a connection gets no slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SlotRefusal {
-    /// As many as may be are open, and none of them is idle.
+    /// The port has its most connections, and none of them is idle.
     Full,
-    /// The address has as many as one may have, and none of them is idle.
+    /// The address has its most connections, and none of them is idle.
     Address,
 }
 
@@ -64,13 +63,13 @@ pub(super) enum Limit {
     None,
 }
 
-/// The place of one connection, given back when it is dropped.
+/// The slot of one connection. Dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     places: Arc<ConnectionSlots>,
     address: IpAddr,
     id: u64,
     pub(super) watch: Arc<Watch>,
-    /// Whether an idle connection was closed for it.
+    /// Whether the server closed an idle connection for it.
     pub(super) made_room: bool,
 }
 
@@ -79,8 +78,8 @@ impl ConnectionSlots {
         Self { max, per_address, state: Mutex::default() }
     }
 
-    /// Gives a connection a place. Where there is none left, the longest idle connection leaves for it: one of the
-    /// same address if that address has as many as it may have. A connection in the middle of a request never leaves.
+    /// Gives a connection a slot. If none is free, the longest idle connection is closed: one of the same address if
+    /// that address has its most connections. Never closes a connection that has a request under way.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr, limit: Limit) -> Result<ConnectionSlot, SlotRefusal> {
         let address = network(peer);
         let mut state = self.state.lock();
@@ -105,7 +104,7 @@ impl ConnectionSlots {
         Ok(ConnectionSlot { places: Arc::clone(self), address, id, watch, made_room })
     }
 
-    /// Lets the longest idle connection leave, for example to free its file descriptor. False if none is idle.
+    /// Closes the longest idle connection, for example to free its file descriptor. Returns false if none is idle.
     pub(super) fn make_room(&self) -> bool {
         self.state.lock().let_go()
     }
@@ -118,7 +117,7 @@ impl Drop for ConnectionSlot {
 }
 
 impl State {
-    /// Takes a connection off the list, unless it is off already.
+    /// Removes a connection from the table. Returns `None` if it was removed already.
     fn remove(&mut self, address: IpAddr, id: u64) -> Option<Arc<Watch>> {
         let group = self.groups.get_mut(&address)?;
         let watch = group.open.remove(&id)?;
@@ -129,7 +128,7 @@ impl State {
         Some(watch)
     }
 
-    /// Lets the longest idle connection of all leave.
+    /// Closes the longest idle connection of the port.
     fn let_go(&mut self) -> bool {
         let mut chosen = std::mem::take(&mut self.chosen);
         let groups = |state: &Self| state.groups.iter().flat_map(|(&address, group)| idle(address, group)).collect();
@@ -138,7 +137,7 @@ impl State {
         has_left
     }
 
-    /// Lets the longest idle connection of one address leave.
+    /// Closes the longest idle connection of one address.
     fn let_go_of(&mut self, address: IpAddr) -> bool {
         let Some(group) = self.groups.get_mut(&address) else { return false };
         let mut chosen = std::mem::take(&mut group.chosen);
@@ -151,7 +150,7 @@ impl State {
     }
 
     fn let_go_one(&mut self, chosen: &mut Chosen, find: impl Fn(&Self) -> Vec<(u32, (IpAddr, u64))>) -> bool {
-        // Those of the last look may all be busy, or gone: then a second look finds others.
+        // The connections of the last search may all be busy or gone: a second search then finds others.
         for _ in 0..2 {
             if chosen.queue.is_empty() {
                 chosen.look(|| find(self));
@@ -165,7 +164,7 @@ impl State {
         false
     }
 
-    /// Tells a connection to leave if it is still idle.
+    /// Closes a connection if it is still idle.
     fn leave(&mut self, address: IpAddr, id: u64) -> bool {
         let open = self.groups.get(&address).and_then(|group| group.open.get(&id));
         if open.is_none_or(|watch| watch.idle_ticks().is_none()) {
@@ -188,7 +187,7 @@ impl Chosen {
             return;
         }
         let mut found = found();
-        // Of two that are idle for equally many ticks the older one has the lower number, and leaves first.
+        // Of two connections that are idle for equally many ticks, the older one has the lower id and leaves first.
         found.sort_unstable_by_key(|&(ticks, (_, id))| (ticks, std::cmp::Reverse(id)));
         let surplus = found.len().saturating_sub(CHOSEN_MAX);
         self.queue = found.drain(surplus..).map(|(_, place)| place).collect();
@@ -218,7 +217,7 @@ mod tests {
         places.take(peer, Limit::PerAddress).err()
     }
 
-    /// Comes back when so much time has passed.
+    /// Returns once `time` has passed.
     fn pass(time: Duration) {
         let watch = Stopwatch::start();
         while watch.elapsed() < time {
@@ -246,12 +245,12 @@ mod tests {
         assert_eq!(leaving(&open), [false, true, false, false]);
         let second = take(&places, THERE);
         assert_eq!(leaving(&open), [true, true, false, false]);
-        // The one that is left in the queue has work meanwhile.
+        // The connection that is left in the queue gets a request meanwhile.
         open[2].watch.enter(Phase::Head);
         assert_eq!(refused(&places, THERE), Some(SlotRefusal::Full));
         drop(second);
         assert!(!take(&places, THERE).made_room);
-        // Those who have left give back nothing that others have.
+        // A connection that was closed for another one frees no second slot when it is dropped.
         drop(open);
         assert_eq!(places.state.lock().count, 1);
         drop(newcomer);

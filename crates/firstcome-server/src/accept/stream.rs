@@ -1,4 +1,4 @@
-//! The transport of a connection, and the state of its peer that only the system knows.
+//! The transport of a connection, with the state of its peer as the kernel knows it.
 
 use socket2::SockRef;
 use std::io;
@@ -10,14 +10,14 @@ use tokio::net::TcpStream;
 
 /// A stream of bytes to a peer and back.
 pub(super) trait PeerStream: AsyncRead + AsyncWrite + Unpin {
-    /// Whether the system knows of nothing that the peer has sent. Asked past the runtime, which learns of bytes only when
-    /// it looks again.
+    /// Whether the kernel holds no unread bytes of the peer. Asks the kernel directly, since the runtime learns of
+    /// bytes only at its next poll.
     fn has_nothing_unread(&self) -> bool;
 
-    /// Whether the system knows that the peer is gone. Asked past the runtime, which learns it only when it looks again.
+    /// Whether the kernel knows that the peer is gone. Asks the kernel directly, as [`Self::has_nothing_unread`] does.
     fn peer_left(&self) -> bool;
 
-    /// Whether the peer has ended its side, also if something unread comes before the end.
+    /// Whether the peer has closed its side, even if unread bytes come before the end.
     fn peer_said_end(&self) -> bool;
 }
 
@@ -41,7 +41,7 @@ impl PeerStream for TcpStream {
     }
 }
 
-/// A stream within the process. No system is between the two sides: what its reads say is all that there is to know.
+/// A stream within the process. No kernel is between the two sides: its reads report everything.
 pub(super) struct InProcess<S>(pub(super) S);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> PeerStream for InProcess<S> {

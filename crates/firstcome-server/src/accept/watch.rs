@@ -1,4 +1,4 @@
-//! What a connection is at, and for how long.
+//! Tracks the phase of a connection, and how long it lasts.
 
 use super::stream::PeerStream;
 use super::{Limits, Parcel, TICK};
@@ -13,65 +13,67 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-/// A connection that was idle for fewer ticks than this does not leave for another one: its next request may be under way.
+/// The fewest idle ticks after which a connection may be closed for another one: its next request may be under way
+/// before.
 const IDLE_TICKS_MIN: u32 = 2;
-/// After its last answer a connection waits for so many ticks until its peer has closed it too.
+/// How many ticks a connection waits after its last answer for its peer to close.
 const LINGER_TICKS: u32 = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
-    /// Nothing of a request is here.
+    /// No byte of a request has arrived.
     Idle,
     /// A request has begun to arrive.
     Head,
     /// A request is being answered.
     Busy,
-    /// The last answer has left. What the peer still sends is read and thrown away until it closes: a connection that is
-    /// closed with something unread is reset, and a reset may take the last answer from a peer that has not read it yet.
+    /// The last answer has left. The server reads and discards what the peer still sends until the peer closes. The
+    /// kernel resets a connection that is closed with unread bytes, and a reset may destroy the last answer before the
+    /// peer reads it.
     Lingering,
 }
 
-/// Whether a connection goes on.
+/// Whether and when a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 pub(super) enum Leaving {
-    /// It does.
+    /// The connection goes on.
     No,
-    /// Its next answer is its last one, and says so.
+    /// The next answer is the last one, and carries `connection: close`.
     AfterAnswer,
-    /// It ends also without another request, as soon as it is idle and the peer has sent nothing that is unread.
+    /// The connection also ends without another request, once it is idle and the peer has sent nothing that is unread.
     WhenQuiet,
 }
 
-/// What a tick finds.
+/// The verdict of one tick.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tick {
     InTime,
     /// The connection has used up its time.
     Overdue,
-    /// It has said everything, and has waited long enough for its peer.
+    /// The last answer has left, and the peer had time to close.
     Over,
 }
 
-/// What a connection is at, and for how many ticks.
+/// The phase of a connection, with the ticks that it has lasted.
 #[derive(Default)]
 pub(super) struct Watch {
     phase: AtomicU8,
     ticks: AtomicU32,
-    /// Whether the peer has sent anything.
+    /// Whether the peer has sent any byte yet.
     has_sent: AtomicBool,
     /// Ticks since the peer took some bytes of an answer.
     write_ticks: AtomicU32,
-    /// Ticks since the peer had taken all bytes of all answers.
+    /// Ticks since the peer last had no unsent bytes of any answer.
     send_ticks: AtomicU32,
     write_stalled: AtomicBool,
     leaving: AtomicU8,
     /// Tells the connection's task to look at `leaving`.
     told: Notify,
-    /// Whether a call is under way that may wait for long.
+    /// Whether a call is under way that may wait for long, for a lock.
     pub(super) waits: AtomicBool,
-    /// Whether there is a parcel.
+    /// Whether `parcel` is set.
     carries: AtomicBool,
     parcel: Mutex<Option<Parcel>>,
 }
@@ -83,7 +85,7 @@ impl Watch {
     }
 
     fn read_some(&self) {
-        // The head's time runs from its first byte: bytes that trickle in do not set it back.
+        // The time of the head runs from its first byte: bytes that trickle in do not reset it.
         if self.is_at(Phase::Idle) {
             self.has_sent.store(true, Ordering::Relaxed);
             self.enter(Phase::Head);
@@ -101,18 +103,18 @@ impl Watch {
         self.phase.load(Ordering::Relaxed) == phase as u8
     }
 
-    /// Whether no request is here and every answer has left.
+    /// Whether no request has begun and every answer has left.
     fn is_idle(&self) -> bool {
         self.is_at(Phase::Idle) && !self.write_stalled.load(Ordering::Relaxed)
     }
 
-    /// For how many ticks the connection is idle, if it is, and not only just now.
+    /// The number of ticks for which the connection has been idle, if at least [`IDLE_TICKS_MIN`].
     pub(super) fn idle_ticks(&self) -> Option<u32> {
         let ticks = self.ticks.load(Ordering::Relaxed);
         (self.is_idle() && IDLE_TICKS_MIN <= ticks).then_some(ticks)
     }
 
-    /// Tells the connection to end, which it does by itself. What was told before and goes further stays.
+    /// Tells the connection's task to end the connection. Never weakens an earlier call.
     pub(super) fn leave(&self, leaving: Leaving) {
         self.leaving.fetch_max(leaving as u8, Ordering::Relaxed);
         self.told.notify_one();
@@ -133,7 +135,7 @@ impl Watch {
         self.leaving.load(Ordering::Relaxed) == Leaving::WhenQuiet as u8
     }
 
-    /// From now on the service stops: a connection that waits for nothing is let go after [`IDLE_TICKS_MIN`].
+    /// Begins the stop of the service: restarts the idle time, and lets the connection end after its next answer.
     pub(super) fn begin_stop(&self) {
         if self.is_at(Phase::Idle) {
             self.ticks.store(0, Ordering::Relaxed);
@@ -141,15 +143,15 @@ impl Watch {
         self.leave(Leaving::AfterAnswer);
     }
 
-    /// Takes charge of a parcel. There is none from before: hyper looks at no further request until an answer has left
-    /// whole, as long as it is not told to gather answers.
+    /// Takes charge of a parcel. No earlier parcel is pending: hyper reads no further request until an answer has left
+    /// whole, as long as it is not configured to batch answers.
     pub(super) fn carry(&self, parcel: Option<Parcel>) {
         self.carries.store(parcel.is_some(), Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.parcel.lock(), parcel);
         drop(before);
     }
 
-    /// The answer has left.
+    /// Keeps the offer of the parcel, since the answer has left.
     fn hand_over(&self) {
         self.carries.store(false, Ordering::Relaxed);
         let parcel = self.parcel.lock().take();
@@ -169,7 +171,7 @@ impl Watch {
         }
     }
 
-    /// Says whether the connection has used up its time.
+    /// Judges whether the connection has used up its time.
     pub(super) fn judge(&self, limits: &Limits) -> Tick {
         let over = |ticks: &AtomicU32, limit: Duration| {
             if limit < TICK * ticks.load(Ordering::Relaxed) { Tick::Overdue } else { Tick::InTime }
@@ -180,7 +182,7 @@ impl Watch {
             return Tick::Overdue;
         }
         match self.phase.load(Ordering::Relaxed) {
-            // A peer that connects means to ask something: between two requests it may take longer.
+            // A new connection is expected to send a request at once; between two requests a peer may take longer.
             phase if phase == Phase::Idle as u8 && !self.has_sent.load(Ordering::Relaxed) => {
                 over(&self.ticks, limits.head)
             }
@@ -202,13 +204,13 @@ pub(super) struct Watched<S> {
     end: End,
 }
 
-/// How far a stream has come with its end.
+/// How far a stream has closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// It was idle, and nothing was unread.
+    /// The server ended the reads: the connection was idle, and nothing was unread.
     Quiet,
-    /// The peer knows that nothing more comes.
+    /// The server has shut down its side, so the peer knows that nothing more comes.
     Said,
 }
 
@@ -220,7 +222,8 @@ impl<S: PeerStream> AsyncRead for Watched<S> {
             self.watch.read_some();
         } else if polled.is_pending() && self.watch.may_go() && self.watch.is_idle() && self.stream.has_nothing_unread()
         {
-            // As if the peer had closed the connection: that is how hyper ends one on which nothing is under way.
+            // Reports an end of the stream, as if the peer had closed it: hyper then ends a connection that has no
+            // request under way.
             self.end = End::Quiet;
             return Poll::Ready(Ok(()));
         }
@@ -233,7 +236,7 @@ impl<S: PeerStream> Watched<S> {
         Self { stream, watch, end: End::Open }
     }
 
-    /// Refuses to send a parcel without a receiver.
+    /// Fails if the answer carries a parcel and the peer is gone.
     fn before_write(&self) -> io::Result<()> {
         let lost =
             self.watch.carries.load(Ordering::Relaxed) && (self.stream.peer_left() || self.stream.peer_said_end());
@@ -271,8 +274,8 @@ impl<S: PeerStream> AsyncWrite for Watched<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // hyper does not look for the end of a connection behind a further request that it has read already, but it
-        // comes by here at every tick.
+        // hyper does not detect the end of a connection while it holds a further request that it has read already. But
+        // it flushes at every tick.
         if self.watch.waits.load(Ordering::Relaxed) && self.stream.peer_said_end() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
@@ -308,7 +311,7 @@ mod tests {
     use std::task::Waker;
     use tokio::net::TcpStream;
 
-    /// Looks once, as hyper does, without giving the runtime time to hear of anything.
+    /// Polls once, as hyper does, without giving the runtime time to learn of new bytes.
     fn read(watched: &mut Watched<TcpStream>) -> Poll<io::Result<usize>> {
         let mut buffer = [0; 64];
         let mut buffer = ReadBuf::new(&mut buffer);
@@ -329,7 +332,7 @@ mod tests {
         assert!(read(&mut watched).is_pending(), "only its next answer is the last one");
         watch.leave(Leaving::WhenQuiet);
         peer.write_all(b"GET").unwrap();
-        // The runtime has not heard of the bytes. The system has.
+        // The runtime does not know of the bytes yet, but the kernel does.
         assert!(read(&mut watched).is_pending(), "a request is there");
         watched.stream.readable().await.unwrap();
         assert!(matches!(read(&mut watched), Poll::Ready(Ok(3))));

@@ -1,4 +1,4 @@
-//! What goes over the wire about members and listings. `/openapi.json` shows the same names and units.
+//! The request and response bodies of members and listings. `/openapi.json` shows the same names and units.
 
 use super::body;
 use super::shape::{read_instant, without_nulls};
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 use std::fmt;
 use utoipa::ToSchema;
 
-/// An amount of a body: read here, so that everything else that comes is told what it must be.
+/// An amount of a body. Parsed here, so that the error for any other value says what is expected.
 struct Points(Amount);
 
 struct PointsVisitor;
@@ -44,11 +44,11 @@ impl<'de> Deserialize<'de> for Points {
     }
 }
 
-/// Points that come in or go out
+/// An amount of points to charge or refund
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct AmountBody {
-    /// How many
+    /// How many points
     #[schema(value_type = u64, minimum = 1, maximum = 1_000_000_000_000_u64, example = 500)]
     amount: Points,
 }
@@ -59,11 +59,11 @@ impl AmountBody {
     }
 }
 
-/// What a member has
+/// A member's balance
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Balance<'a> {
     member: &'a str,
-    /// All points, those that back a bid included
+    /// All points, including those that back a bid
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     total: u64,
     /// Points that can be spent
@@ -85,13 +85,13 @@ pub(crate) struct Record {
     /// CHARGE, REFUND, HOLD, RELEASE, CAPTURE, PURCHASE or SOLD
     #[schema(example = "HOLD")]
     kind: &'static str,
-    /// By how much it changed all points
+    /// The change of the total
     total_delta: i64,
-    /// By how much it changed those that can be spent
+    /// The change of the points that can be spent
     available_delta: i64,
     #[schema(format = DateTime)]
     at: String,
-    /// What it is about: a listing, or `listing#bid`; null for a charge or a refund
+    /// The listing, or `listing#bid`, that it is about; null for a charge or a refund
     #[schema(example = "lamp#7")]
     r#ref: Option<String>,
     /// SHA-256 of this record and of all before it of the same member
@@ -126,18 +126,18 @@ pub(crate) struct RecordPage {
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Extend {
-    /// A bid is late from so long before the end on
+    /// A bid is late within this time before the end, in milliseconds
     #[schema(minimum = 1, maximum = 86_400_000, example = 60_000)]
     window_ms: u64,
-    /// By so much an accepted late bid puts the end off
+    /// How far an accepted late bid puts the end off, in milliseconds
     #[schema(minimum = 1, maximum = 86_400_000, example = 60_000)]
     by_ms: u64,
-    /// So often at most
+    /// The most extensions
     #[schema(minimum = 1, maximum = 1_000, example = 10)]
     max_count: u32,
 }
 
-/// serde would take a list for an object whose fields come in order.
+/// Accepts only an object: serde would otherwise take a list of the fields in their order.
 struct ExtendVisitor;
 
 impl<'de> Visitor<'de> for ExtendVisitor {
@@ -164,7 +164,7 @@ fn read_extend<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Exte
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ListingBody<'a> {
-    /// Who sells, and is paid
+    /// The seller, who is paid
     #[serde(borrow)]
     #[schema(value_type = String, example = "eve")]
     owner: Cow<'a, str>,
@@ -172,25 +172,25 @@ pub(crate) struct ListingBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = String, example = "auction")]
     kind: Cow<'a, str>,
-    /// The price; of an auction the least first bid
+    /// The price; for an auction the least first bid
     #[schema(value_type = u64, minimum = 1, maximum = 1_000_000_000_000_u64, example = 100)]
     price: Points,
-    /// The first instant at which a bid counts, or the thing can be bought; now without it
+    /// The first instant at which a bid counts, or the listing can be bought; now without it
     #[schema(format = DateTime)]
     starts_at: Option<String>,
-    /// The last instant at which a bid counts: of an auction, which must have it
+    /// The last instant at which a bid counts; required for an auction
     #[schema(format = DateTime)]
     ends_at: Option<String>,
-    /// By so much at least a bid exceeds the one before it; by 1 without it
+    /// The least amount by which a bid exceeds the one before it; 1 without it
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000_000_u64)]
     min_increment: Option<Points>,
-    /// Without it the end stands
+    /// Without it no bid puts the end off
     #[serde(default, deserialize_with = "read_extend")]
     extend: Option<Extend>,
-    /// The winner has so long after the end; for ever without it
+    /// How long the winner may settle after the end; forever without it
     #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
     settle_within_ms: Option<u64>,
-    /// What becomes of the points of a winner who does not settle in time; release is all there is
+    /// What happens to the points of a winner who does not settle in time; release is the only choice
     #[serde(borrow)]
     #[schema(value_type = Option<String>, example = "release")]
     on_default: Option<Cow<'a, str>>,
@@ -249,7 +249,7 @@ impl ListingBody<'_> {
     }
 }
 
-/// Whether it is the body or the clock that says so.
+/// Returns the refusal of an end that is before the start, or before now.
 pub(crate) fn ends_before_start() -> Refusal {
     Refusal::new(Code::EndsBeforeStart).with("field", "ends_at")
 }
@@ -294,11 +294,11 @@ pub(crate) struct Listing<'a> {
     state: &'static str,
     #[schema(format = DateTime)]
     starts_at: String,
-    /// As it was set
+    /// The end as it was set
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
-    /// As late bids have put it off: the last instant at which a bid counts
+    /// The end as late bids have put it off: the last instant at which a bid counts
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     effective_ends_at: Option<String>,
@@ -312,7 +312,7 @@ pub(crate) struct Listing<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     settles_until: Option<String>,
-    /// What becomes of the points of a winner who does not settle in time
+    /// What happens to the points of a winner who does not settle in time
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "release")]
     on_default: Option<&'static str>,
@@ -320,24 +320,24 @@ pub(crate) struct Listing<'a> {
     bids: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     highest: Option<Bid<'a>>,
-    /// The least price that the next bid must have, as long as there may be one
+    /// The least price of the next bid, as long as one can be accepted
     #[serde(skip_serializing_if = "Option::is_none")]
     minimum: Option<u64>,
-    /// Who has bought it, for how much, when; shown to a service key alone
+    /// Buyer, price and instant of the sale; shown to a service key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     purchase: Option<Purchase<'a>>,
-    /// As a PUT would set them; shown to a service key alone
+    /// The body of a PUT with these settings; shown to a service key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<ListingBody>)]
     pub(crate) settings: Option<Value>,
-    /// How often it was changed, from 1: never the same twice
+    /// Counts the changes, from 1: never the same twice
     version: u64,
-    /// When this was true
+    /// The instant of this answer
     #[schema(format = DateTime)]
     as_of: String,
 }
 
-/// The settings of a listing, as a body that would put them.
+/// Returns the settings of a listing as the body of a PUT.
 pub(super) fn listing_settings(settings: &ListingSettings) -> Value {
     let terms = settings.auction_terms();
     let extend = |ExtendTerms { window_ms, by_ms, max_count }| json!({"window_ms": window_ms, "by_ms": by_ms, "max_count": max_count});
@@ -395,11 +395,11 @@ impl<'a> Listing<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct BidBody<'a> {
-    /// Who bids
+    /// The bidder
     #[serde(borrow)]
     #[schema(value_type = String, example = "ann")]
     bidder: Cow<'a, str>,
-    /// How much
+    /// The price that is offered
     #[schema(value_type = u64, minimum = 1, maximum = 1_000_000_000_000_u64, example = 150)]
     price: Points,
 }
@@ -410,15 +410,15 @@ impl BidBody<'_> {
     }
 }
 
-/// A bid that was accepted, and what it did
+/// An accepted bid, with its effect
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PlacedBid<'a> {
     listing: &'a str,
     /// Its place among the accepted bids: 1 for the first
     bid: u32,
-    /// It was the highest when it was accepted
+    /// This bid, which was the highest when it was accepted
     highest: Bid<'a>,
-    /// The end of the auction after it
+    /// The end of the auction after this bid
     #[schema(format = DateTime)]
     effective_ends_at: String,
     /// Grows with every change of the listing: let everything that follows from this bid refuse a smaller one than it has seen
@@ -437,11 +437,11 @@ impl<'a> PlacedBid<'a> {
     }
 }
 
-/// A wish to buy, or to settle
+/// A request to buy, or to settle
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct PurchaseBody<'a> {
-    /// Who buys; of an auction its winner
+    /// The buyer; for an auction its winner
     #[serde(borrow)]
     #[schema(value_type = String, example = "ann")]
     buyer: Cow<'a, str>,
@@ -453,7 +453,7 @@ impl PurchaseBody<'_> {
     }
 }
 
-/// A thing that was sold
+/// A sold listing
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Purchase<'a> {
     listing: &'a str,

@@ -1,4 +1,4 @@
-//! Reads what came: bodies, names, keys, page parameters. What leaves here is valid.
+//! Parses and validates requests: bodies, names, idempotency keys, page parameters.
 
 use super::IDEMPOTENCY_KEY;
 use crate::accept::too_slow;
@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// A path's name as text. A path that is not UTF-8 has none.
+/// A name in a path, percent-decoded. An error if the path is not UTF-8.
 pub(crate) type PathName = Result<axum::extract::Path<String>, axum::extract::rejection::PathRejection>;
 
 fn bad_name(field: &str, error: NameError) -> Problem {
@@ -30,42 +30,43 @@ fn bad_name(field: &str, error: NameError) -> Problem {
     Problem::field(Code::InvalidName, field, detail)
 }
 
-/// The coupon of a path.
+/// Parses the coupon name of a path.
 pub(crate) fn coupon(path: &str) -> Result<CouponName, Problem> {
     CouponName::parse(path).map_err(|error| bad_name("coupon", error))
 }
 
-/// The room of a path.
+/// Parses the room name of a path.
 pub(crate) fn room(path: &str) -> Result<RoomName, Problem> {
     RoomName::parse(path).map_err(|error| bad_name("room", error))
 }
 
-/// The lock of a path.
+/// Parses the lock name of a path.
 pub(crate) fn lock(path: &str) -> Result<LockName, Problem> {
     LockName::parse(path).map_err(|error| bad_name("lock", error))
 }
 
-/// The listing of a path.
+/// Parses the listing name of a path.
 pub(crate) fn listing(path: &str) -> Result<ListingName, Problem> {
     ListingName::parse(path).map_err(|error| bad_name("listing", error))
 }
 
-/// A member of a path, or of a field of a body.
+/// Parses a member name of a path, or of a field of a body.
 pub(crate) fn member(field: &str, text: &str) -> Result<MemberName, Problem> {
     MemberName::parse(text).map_err(|error| bad_name(field, error))
 }
 
-/// An owner of a body.
+/// Parses the owner of a body.
 pub(crate) fn owner(text: &str) -> Result<OwnerName, Problem> {
     OwnerName::parse(text).map_err(|error| bad_name("owner", error))
 }
 
-/// A user of a body.
+/// Parses the user of a body.
 pub(crate) fn user(text: &str) -> Result<UserId, Problem> {
     UserId::parse(text).map_err(|error| bad_name("user", error))
 }
 
-/// A user that is only looked up: users of passes have names that no client may claim under.
+/// Parses a user that is only looked up. Accepts the reserved names of passes without a user, under which no client
+/// can claim.
 pub(crate) fn looked_up_user(text: &str) -> Result<&str, Problem> {
     match UserId::parse(text) {
         Ok(_) | Err(NameError::Reserved) => Ok(text),
@@ -73,12 +74,12 @@ pub(crate) fn looked_up_user(text: &str) -> Result<&str, Problem> {
     }
 }
 
-/// A path parameter that axum could not decode.
+/// Returns the problem for a path parameter that axum could not decode.
 pub(crate) fn undecodable() -> Problem {
     Problem::new(Code::InvalidName).detail("the path is not UTF-8")
 }
 
-/// Reads a JSON body: announced as JSON, at most 64 KiB, within the deadline.
+/// Reads a JSON body: declared as JSON, at most 64 KiB, within the deadline.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) -> Result<Bytes, Problem> {
     if !is_announced(headers, &["application/json"]) {
         return Err(Code::UnsupportedMediaType.into());
@@ -86,7 +87,7 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, deadline: Duration) ->
     read_any(body, deadline).await
 }
 
-/// Reads a patch, as [`read`] reads a body. It may also be announced as what it is.
+/// Reads a merge patch, as [`read`] reads a body. Also accepts `application/merge-patch+json`.
 pub(crate) async fn read_patch(
     headers: &HeaderMap,
     body: Body,
@@ -101,7 +102,7 @@ pub(crate) async fn read_patch(
 }
 
 async fn read_any(body: Body, deadline: Duration) -> Result<Bytes, Problem> {
-    // Who says beforehand that it is too large is told so before it is sent.
+    // A body whose declared length is too large is refused before the client sends it.
     if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
         return Err(Code::BodyTooLarge.into());
     }
@@ -109,7 +110,7 @@ async fn read_any(body: Body, deadline: Duration) -> Result<Bytes, Problem> {
     match collected.await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => Err(Code::BodyTooLarge.into()),
-        // The peer went away or broke the framing: hardly anybody hears this.
+        // The peer left or broke the framing, so it rarely reads this answer.
         Ok(Err(_)) => Err(Problem::new(Code::InvalidJson).detail("the body did not arrive whole")),
         Err(_) => Err(too_slow()),
     }
@@ -121,9 +122,9 @@ fn is_announced(headers: &HeaderMap, kinds: &[&str]) -> bool {
     kinds.iter().any(|kind| essence.eq_ignore_ascii_case(kind))
 }
 
-/// Parses a JSON object. A mistake is told with the path of its field.
+/// Parses a JSON object. An error names the path of its field.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Problem> {
-    // serde would take a list for an object whose fields come in order.
+    // serde would take a list of the fields in their order for an object.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     if first == Some(&b'[') {
         return Err(Problem::field(Code::InvalidField, "body", "body must be a JSON object"));
@@ -131,7 +132,7 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Pro
     serde_json::from_slice(bytes).map_err(|error| explain::<T>(bytes, &error))
 }
 
-/// Parses once more, slowly, to learn where the mistake is.
+/// Parses again, more slowly, to find the field of the error.
 fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error) -> Problem {
     if !error.is_data() {
         return Problem::new(Code::InvalidJson).detail(error.to_string());
@@ -141,16 +142,16 @@ fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error
         return Code::InvalidJson.into();
     };
     let message = error.inner().to_string();
-    // serde_json ends with the position, which the field's name says better.
+    // serde_json ends with the position, which the field's name makes redundant.
     let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
     let path = error.path().to_string();
     let named = message.split('`').nth(1).filter(|_| message.contains(" field `"));
     let field = if path == "." { named.unwrap_or_default() } else { &path };
     let field = if field.is_empty() { "body" } else { shortened(field) };
-    // What came is the caller's own text, as long as they like; what it must be is ours.
+    // The value that came is the caller's text, of any length. Only the expectation is shown.
     let wanted = message.starts_with("invalid ").then(|| message.rsplit_once(", expected ")).flatten();
     let detail = match wanted {
-        // serde names its own types where it wants a number.
+        // serde names its own types where it expects a number.
         Some((_, "u32" | "u64")) => format!("{field} must be a whole number within its limits"),
         Some((_, wanted)) => format!("{field} must be {wanted}"),
         None if NAME_BYTES_MAX < named.map_or(0, str::len) => "unknown field".to_owned(),
@@ -159,12 +160,12 @@ fn explain<'de, T: Deserialize<'de>>(bytes: &'de [u8], error: &serde_json::Error
     Problem::field(Code::InvalidField, field, detail)
 }
 
-/// The beginning of a text that may be as long as its sender likes.
+/// Returns the beginning of a field name, which can be as long as its sender likes.
 fn shortened(text: &str) -> &str {
     text.char_indices().nth(NAME_BYTES_MAX / 4).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The request's id if it carries an `Idempotency-Key`. `body` is what the request means, not how it is spelt.
+/// Returns the request's id if it carries an `Idempotency-Key`. `body` is the parsed content, not its spelling.
 pub(crate) fn request(
     headers: &HeaderMap,
     caller: Caller,
@@ -189,12 +190,12 @@ pub(crate) fn request(
     {
         return Err(wrong("on a public call it must be 22 or more base64url characters"));
     }
-    // Method and path, except for how the name is percent-encoded there.
+    // Method and path, with the name decoded: its percent-encoding does not matter.
     let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), name.as_bytes(), row.as_bytes()];
     Ok(Some(request_id(&scope, key, body)))
 }
 
-/// Which page of a list is wanted: from the item after this one.
+/// The requested page of a list: up to `limit` items after `after`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageQuery<T> {
     pub(crate) after: Option<T>,
@@ -211,7 +212,7 @@ impl PageQuery<Serial> {
 impl PageQuery<u64> {
     /// Reads `?after=&limit=` of a list of numbers. `after=0` is the beginning.
     pub(crate) fn numbers(query: &str) -> Result<Self, Problem> {
-        // A client that reads JSON cannot be told a larger one.
+        // A JSON client cannot represent a larger number exactly.
         Self::parse(query, "a number", |number| (number < 1 << 53).then_some(number))
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API about coupons.
+//! The coupon endpoints of the HTTP API.
 
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
@@ -25,7 +25,7 @@ use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// What a rule's refusal looks like over HTTP.
+/// Translates a rule's refusal to an HTTP problem.
 pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
     match refused.rejection {
         Rejection::UnknownCoupon => Code::UnknownCoupon.into(),
@@ -54,16 +54,16 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
         Rejection::AlreadyRedeemed(redeemed) => {
             Problem::new(Code::AlreadyRedeemed).with("redeemed_at", instant(redeemed.redeemed_at))
         }
-        // A rule that this service does not know yet: its caller must not take it for a yes.
+        // A rejection that this version does not know: the caller must not take it for a success.
         _ => Code::OutcomeUnknown.into(),
     }
 }
 
 /// Create a coupon or replace its settings
 ///
-/// All settings are replaced: what is left out is unset. The limit may be raised, or lowered to no less than what is
-/// issued. The room is fixed by the first claim, and must be there. A deleted name is never used again. With `If-Match` only the
-/// settings of that `ETag` are replaced, and nothing is created.
+/// All settings are replaced: an omitted setting is unset. The limit may be raised, or lowered to no less than the
+/// number of issued claims. The room must exist, and the first claim fixes it. A deleted name is never used again.
+/// With `If-Match` only the settings of that `ETag` are replaced, and nothing is created.
 #[utoipa::path(put, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
@@ -98,8 +98,8 @@ pub(crate) async fn put_coupon(State(app): State<Arc<App>>, path: PathName, requ
 
 /// Change some settings of a coupon
 ///
-/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. It is merged with the settings in force,
-/// anew if another operator changes them meanwhile; with `If-Match` it is refused then.
+/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. If another
+/// operator changes the settings meanwhile, the patch is merged again; with `If-Match` it is refused.
 #[utoipa::path(patch, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
@@ -155,7 +155,7 @@ impl revision::Settings for CouponSettings {
     }
 }
 
-/// Shows it; with its settings, as they are now, to those who may change them.
+/// Shows the coupon. An admin also sees the settings, read from the store and not from the cache.
 async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response, Problem> {
     let may_change = caller.require(Scope::Admin).is_ok();
     let view = if may_change {
@@ -174,7 +174,7 @@ async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response
     Ok(([tag], Json(shown)).into_response())
 }
 
-/// Refuses a room that is not there: no visitor could ever claim.
+/// Refuses a room that does not exist: no visitor could ever claim.
 async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     let Some(room) = &settings.room else { return Ok(()) };
     match answered(app, pin!(app.store.room(room))).await? {
@@ -186,7 +186,7 @@ async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     }
 }
 
-/// Refuses claims that are told before they are stored where a restart of Redis would lose them.
+/// Refuses `durability: redis` on a Redis that would lose such claims when it restarts.
 async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     let Some(cluster) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
         return Ok(());
@@ -245,16 +245,17 @@ pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, h
     measured(&app, Route::DeleteCoupon, call).await
 }
 
-/// On what a user claims.
+/// The right by which a call claims.
 enum Claimant {
-    /// A key that may act for anybody.
+    /// A service key, which may act for any user.
     Service(Caller),
     /// A pass of the coupon's room.
     Pass(Grant),
 }
 
 impl Claimant {
-    /// A service key, else a pass of the coupon's room. A pass that is sent is always judged.
+    /// Determines the right of a call: a service key, or else a pass of the coupon's room. A pass that is sent is
+    /// always judged.
     async fn of(app: &App, headers: &HeaderMap, coupon: &CouponName) -> Result<Self, Problem> {
         let caller = app.caller(headers)?;
         let mut passes = headers.get_all(PASS_HEADER).iter();
@@ -262,7 +263,8 @@ impl Claimant {
         if pass.is_none() && caller.scope != Scope::Public {
             return Ok(Self::Service(caller));
         }
-        // Who shows no pass is refused either way; a pass is judged by the room that the coupon names now.
+        // Without a pass the call is refused either way, so a cached view is enough. A pass is judged by the coupon's
+        // current room.
         let view = match pass {
             None => answered(app, pin!(app.store.coupon(coupon))).await?,
             Some(_) => answered(app, pin!(app.store.coupon_now(coupon))).await?,
@@ -271,7 +273,7 @@ impl Claimant {
         let Some(pass) = pass else {
             return Err(if room.is_some() { Code::PassRequired } else { Code::Unauthorized }.into());
         };
-        // Of two passes no user knows which one counts.
+        // With two passes it is unclear which one counts, so both are refused.
         let (Some(room), None, Ok(pass)) = (room, passes.next(), pass.to_str()) else {
             return Err(Code::InvalidPass.into());
         };
@@ -281,7 +283,7 @@ impl Claimant {
         }
     }
 
-    /// For whom it is, when the body names this user.
+    /// Returns the user to claim for. `wanted` is the user in the body.
     fn user(&self, wanted: Option<&str>) -> Result<UserId, Problem> {
         match (self, wanted) {
             (Self::Service(_), Some(user)) => body::user(user),
@@ -301,7 +303,7 @@ impl Claimant {
     fn caller(&self) -> Caller {
         match self {
             Self::Service(caller) => *caller,
-            // No other user can send this pass, so its holder's keys are of their own.
+            // No other client can send this pass, so its holder has idempotency keys of its own.
             Self::Pass(grant) => Caller::of_pass(&grant.room, grant.number),
         }
     }
@@ -309,15 +311,16 @@ impl Claimant {
 
 /// Claim one coupon for a user
 ///
-/// First come, first served, one each. A service key claims for any `user`. A coupon behind a waiting room is also
-/// claimed by a pass of that room, for the pass's own user, or once for a pass without one. The answer comes after the
-/// claim is durable. A repeat by the same user has no second effect: with the same `Idempotency-Key` and body it is
-/// answered 201 again, else 409 `already_issued` with the claim. An `Idempotency-Key` belongs to the key that sends it, or to the
-/// pass where one is sent, also beside a key. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`,
-/// `expired`, `sold_out`.
+/// First come, first served, one each. A service key claims for any `user`. A pass of the coupon's waiting room also
+/// claims: for the user of the pass, or once for a pass without a user. The answer comes after the claim is durable. A
+/// repeat by the same user has no second effect: with the same `Idempotency-Key` and body it is answered 201 again,
+/// else 409 `already_issued` with the claim. An `Idempotency-Key` belongs to the pass if the call carries one, else to
+/// the API key. Order of refusals: `idempotency_key_reused`, `already_issued`, `deleted`, `not_open`, `expired`,
+/// `sold_out`.
 ///
-/// Where the coupon says `durability: redis` the answer comes once the place is certain, without `serial` and `code`, and
-/// says `durability: redis` itself: such a claim can be lost with Redis until the user's claim is shown, with both.
+/// If the coupon has `durability: redis`, the answer comes once Redis has accepted the claim. It has no `serial` and
+/// no `code`, and says `durability: redis`. Such a claim can be lost with Redis until the user's claim is shown with
+/// both.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/claims", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("X-Firstcome-Pass" = Option<String>, Header, description = "Instead of a key: a pass of the coupon's room"),
@@ -418,9 +421,9 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
 
 /// Use up a coupon by its code
 ///
-/// Once each. Codes of a deleted or sold-out coupon stay redeemable. Case, blanks and dashes of a code do not matter: another
-/// spelling is the same code, and the same body to an `Idempotency-Key`. Order of refusals: `unknown_code`, `wrong_user`,
-/// `already_redeemed`, `expired`.
+/// A code can be redeemed once. Codes of a deleted or sold-out coupon stay redeemable. Case, blanks and dashes of a
+/// code do not matter: another spelling is the same code, and the same body to an `Idempotency-Key`. Order of
+/// refusals: `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/redemptions", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),

@@ -1,4 +1,4 @@
-//! What no client could read of what was claimed.
+//! The endpoint that lists outbox entries that no node could read.
 
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
@@ -18,17 +18,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use utoipa::ToSchema;
 
-/// An entry that no client could read
+/// An outbox entry that no node could read
 #[derive(Serialize, ToSchema)]
 struct DeadLetter {
-    /// Its place among those of the coupon: grows
+    /// Its number among the dead letters of the coupon: grows
     position: u64,
     /// When it was put aside
     #[schema(format = DateTime)]
     at: String,
-    /// Why
+    /// Why no node could read it
     reason: String,
-    /// What stood there, in hexadecimal digits
+    /// The bytes of the entry, in hexadecimal digits
     entry: String,
 }
 
@@ -43,7 +43,7 @@ impl From<Letter> for DeadLetter {
     }
 }
 
-/// A page of entries that no client could read, oldest first
+/// A page of outbox entries that no node could read, oldest first
 #[derive(Serialize, ToSchema)]
 struct DeadLetterPage {
     items: Vec<DeadLetter>,
@@ -52,10 +52,10 @@ struct DeadLetterPage {
     next: Option<u64>,
 }
 
-/// List entries of a coupon that no client could read
+/// List outbox entries of a coupon that no node could read
 ///
-/// Only with `--redis --sql`: something wrote into this coupon's outbox on Redis what no node could read. No place was used up by
-/// it. Elsewhere the list is empty.
+/// Only with `--redis --sql`: another program wrote an entry into this coupon's outbox on Redis that no node could
+/// read. It used up no place of the coupon. On other services the list is empty.
 #[utoipa::path(get, path = "/v1/coupons/{coupon}/dead-letters", tag = "Coupons", security(("admin" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("after" = Option<u64>, Query, description = "Begin after this position"),

@@ -1,5 +1,5 @@
-//! What the macros leave out of the OpenAPI document: the media type of refusals, what names and keys look like, the values that a
-//! text may have, and which calls need no key. One place states each of these for all operations.
+//! Completes the OpenAPI document with what the macros leave out: the media type of refusals, the patterns of names
+//! and keys, the values of enumerated texts, and the calls that need no key. Each is stated once, for all operations.
 
 use crate::error::Code;
 use firstcome::HandleKey;
@@ -9,16 +9,16 @@ use utoipa::openapi::OpenApi;
 
 /// Names of everything: coupons, rooms, users, members, owners.
 const NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._:@-]*$";
-/// A user of a claim may also be that of a pass without one.
+/// Idempotency keys: visible ASCII characters.
 const KEY_PATTERN: &str = "^[!-~]+$";
 const BASE64URL_PATTERN: &str = "^[A-Za-z0-9_-]+$";
-/// The largest number that a reader of JSON is sure to keep.
+/// The largest integer that every JSON reader keeps exactly.
 const AFTER_MAX: u64 = (1 << 53) - 1;
 
-/// Members of bodies and answers that are names.
+/// The members of bodies and answers that hold names.
 const NAMES: [&str; 9] = ["coupon", "room", "lock", "listing", "user", "member", "owner", "bidder", "buyer"];
 
-/// The values that a member of a schema may have.
+/// The values of enumerated members: schema, member, values.
 const VALUES: [(&str, &str, &[&str]); 9] = [
     ("Claim", "durability", &["memory", "disk", "redis", "database"]),
     ("Coupon", "durability", &["redis", "database"]),
@@ -31,7 +31,7 @@ const VALUES: [(&str, &str, &[&str]); 9] = [
     ("PassVerdict", "reason", &["malformed", "unknown_key", "forged", "other_room", "expired", "over"]),
 ];
 
-/// Completes the document. A document that has no JSON form is left as it is.
+/// Completes the document. Returns a document that has no JSON form unchanged.
 pub(super) fn complete(document: OpenApi) -> OpenApi {
     let Ok(mut json) = serde_json::to_value(&document) else { return document };
     json["servers"] = json!([{"url": "/", "description": "The service that shows this document"}]);
@@ -46,7 +46,7 @@ pub(super) fn complete(document: OpenApi) -> OpenApi {
     for (name, schema) in members_of(&mut json["components"]["schemas"]) {
         of_schema(name, &mut schema["properties"]);
     }
-    // Values of single members would come together to one that is refused.
+    // An example made of the examples of each member would be refused.
     json["components"]["schemas"]["ListingBody"]["example"] = json!({
         "owner": "eve", "kind": "auction", "price": 100, "ends_at": "2099-01-01T12:00:00Z", "min_increment": 10,
         "extend": {"window_ms": 60_000, "by_ms": 60_000, "max_count": 10},
@@ -62,7 +62,7 @@ fn members_of(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> 
 fn of_operation(path: &str, operation: &mut Value) {
     let is_claim = operation["operationId"] == "post_claim";
     match &mut operation["security"] {
-        // No key is needed; one that is sent and unknown is refused all the same.
+        // The call needs no key. An unknown key is refused all the same.
         none @ Value::Null => *none = json!([]),
         // A pass of the coupon's room is enough for a claim.
         Value::Array(keys) if is_claim => keys.push(json!({"pass": []})),
@@ -130,7 +130,7 @@ fn of_schema(schema: &str, properties: &mut Value) {
     }
 }
 
-/// Adds what a schema says beyond its type. One that may be null may stay so.
+/// Adds keywords to a schema beyond its type. A nullable member stays nullable.
 fn extend(property: &mut Value, with: &Value) {
     let may_be_null = property["type"].as_array().is_some_and(|types| types.contains(&json!("null")));
     let Some(property) = property.as_object_mut() else { return };

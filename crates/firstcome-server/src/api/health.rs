@@ -1,4 +1,4 @@
-//! Is it alive, should it get requests, how is it doing.
+//! The endpoints for liveness, readiness and metrics.
 
 use super::json::Json;
 use crate::auth::Scope;
@@ -24,9 +24,9 @@ pub(crate) async fn healthz() -> &'static str {
 
 /// Whether it should get requests
 ///
-/// The stores answer and take writes, and the service does not drain. `reason` is a fixed word;
-/// `faults` names each coupon, room or server that stands still, and says why. `warnings` names what an operator
-/// has probably forgotten; the service is ready all the same.
+/// Ready means that the stores answer and take writes, and that the service does not drain. `reason` is a fixed word;
+/// `faults` names each coupon, room or server that stands still, and says why. `warnings` names what an operator has
+/// probably forgotten; the service is ready all the same.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
     (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
@@ -59,7 +59,7 @@ const PROXY_SAYS: &str =
     "A peer that the service does not trust sends X-Forwarded-For: all clients behind it count as one address.";
 const PROXY_DO: &str = "If it is your proxy, name it with --trusted-proxy.";
 
-/// A fault as it is shown without a key: its detail is for the log.
+/// Shows a fault without its detail, which only the log has: the caller needs no key.
 fn shown(open: &OpenFault) -> Value {
     let kind = open.fault.kind;
     json!({"object": open.object, "code": kind.code(), "says": kind.title(), "do": kind.advice()})

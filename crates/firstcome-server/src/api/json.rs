@@ -1,13 +1,13 @@
-//! Answers in JSON.
+//! JSON answers.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-/// Most answers fit in so many bytes, and are written without moving them.
+/// The initial capacity of an answer's buffer. Most answers fit without a reallocation.
 const BYTES_USUAL: usize = 512;
 
-/// An answer in JSON, with an end of line: in a terminal, the next answer or the prompt begins on a line of its own.
+/// A JSON answer that ends with a newline, so that a terminal shows the prompt on a line of its own.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for Json<T> {

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API about listings: what is sold once, by auction or at a fixed price.
+//! The listing endpoints of the HTTP API: fixed prices and auctions.
 
 use super::auction_shape::{
     Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start, listing_settings,
@@ -27,7 +27,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// What a rule's refusal looks like over HTTP, except for a purchase that was made before.
+/// Translates a rule's refusal to an HTTP problem, except for `already_sold` with its purchase.
 pub(super) fn refused(rejection: &Rejection) -> Problem {
     match rejection {
         Rejection::UnknownListing => Code::UnknownListing.into(),
@@ -52,7 +52,7 @@ pub(super) fn refused(rejection: &Rejection) -> Problem {
         Rejection::ListingEnded => Code::ListingEnded.into(),
         Rejection::EndsBeforeStart => ends_before_start(),
         Rejection::BalanceTooLarge => Code::BalanceTooLarge.into(),
-        // A rule that this service does not know yet: its caller must not take it for a yes.
+        // A rejection that this version does not know: the caller must not take it for a success.
         _ => Code::OutcomeUnknown.into(),
     }
 }
@@ -66,7 +66,7 @@ fn refused_purchase(listing: &ListingName, rejection: &Rejection) -> Problem {
     }
 }
 
-/// Waits for a look at the store, which nothing refuses.
+/// Waits for a read of the store that no rule can refuse.
 pub(super) async fn read<T>(app: &App, answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, Problem> {
     let answer = async { answer.await.map(Ok::<T, Infallible>) };
     match answered(app, pin!(answer)).await? {
@@ -75,7 +75,7 @@ pub(super) async fn read<T>(app: &App, answer: impl Future<Output = Result<T, St
     }
 }
 
-/// What a call that changes a listing begins with.
+/// Authorizes a call that changes a listing, and reads its name and body.
 async fn service_call(
     app: &App,
     path: PathName,
@@ -90,11 +90,11 @@ async fn service_call(
 
 /// Create a listing or replace its settings
 ///
-/// What has a fixed price goes to the client that buys first, an auction to the client that bids most until its end. Before the start everything may
-/// change; while it runs an auction may get a later end, and nothing else. A later end never shortens it: where late bids have
-/// put the end off beyond that, the effective end stays. The same settings again have no effect. With `If-Match`
-/// only the settings of that `ETag` are replaced, and nothing is created. Order of refusals: `settings_changed`,
-/// `ends_before_start`, `listing_ended`, `listing_running`.
+/// At a fixed price the first buyer gets the listing, in an auction the highest bid at the end. Every setting may
+/// change before the start. A running auction may get a later end, and no other change. Late bids may already have put
+/// the effective end off beyond the new one: then the effective end stays. The same settings again have no effect.
+/// With `If-Match` only the settings of that `ETag` are replaced, and nothing is created. Order of refusals:
+/// `settings_changed`, `ends_before_start`, `listing_ended`, `listing_running`.
 #[utoipa::path(put, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),
     params(("listing" = String, Path, description = "Name of the listing"),
         ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
@@ -117,7 +117,7 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
         let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
         let put = revision::put::<ListingSettings>(&app, &listing, &parts.headers, &bytes).await?;
         let status = if put == Put::Created { StatusCode::CREATED } else { StatusCode::OK };
-        // It is done: what hinders the look at it must not say that nothing was.
+        // The settings are stored: a failure of the read must not say that the change failed.
         let shown = show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?;
         Ok((status, shown))
     });
@@ -126,9 +126,9 @@ pub(crate) async fn put_listing(State(app): State<Arc<App>>, path: PathName, req
 
 /// Change some settings of a listing
 ///
-/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. It is merged with the settings in force,
-/// anew if another caller changes them meanwhile; with `If-Match` it is refused then. What may change, and the order of refusals,
-/// is that of PUT.
+/// A merge patch (RFC 7396): it replaces the members that it names, null unsets one, the others stay. If another
+/// caller changes the settings meanwhile, the patch is merged again; with `If-Match` it is refused. The same changes
+/// are allowed as with PUT, in the same order of refusals.
 #[utoipa::path(patch, path = "/v1/listings/{listing}", tag = "Listings", security(("service" = [])),
     params(("listing" = String, Path, description = "Name of the listing"),
         ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
@@ -152,7 +152,7 @@ pub(crate) async fn patch_listing(State(app): State<Arc<App>>, path: PathName, r
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         let patch = body::read_patch(&parts.headers, body, app.config.limits.body).await?;
         revision::patch::<ListingSettings>(&app, &listing, &parts.headers, &patch).await?;
-        // It is done: what hinders the look at it must not say that nothing was.
+        // The settings are stored: a failure of the read must not say that the change failed.
         Ok(show(&app, caller, &listing).await.map_err(|_| StoreError::Unknown)?)
     });
     measured(&app, Route::PatchListing, call).await
@@ -196,8 +196,8 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
 
 /// Show a listing
 ///
-/// The state is what time has decided, whether or not the auction has been closed. `purchase`, and the `settings` with their
-/// `ETag`, are shown to a service key alone; who has won an auction is known by the highest bid.
+/// The state follows from the time, whether or not the auction has been closed. Only a service key sees `purchase`,
+/// and the `settings` with their `ETag`. The highest bid shows every caller who has won an auction.
 #[utoipa::path(get, path = "/v1/listings/{listing}", tag = "Listings",
     params(("listing" = String, Path, description = "Name of the listing")),
     responses(
@@ -244,10 +244,11 @@ pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, header
 
 /// Bid
 ///
-/// Both ends of the period count. The bidder's points are held, those of the bidder before are free again, in one step. A late
-/// bid may put the end off. With an `Idempotency-Key` a repeat is answered as the first time, also when a client has bid more
-/// since. Order of refusals: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
-/// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
+/// Bids at the first and at the last instant of the period count. In one step this holds the bidder's points and frees
+/// those of the previous bidder. A late bid may put the end off. With an `Idempotency-Key` a repeat gets the first
+/// answer again, even if another member has bid more since. Order of refusals: `unknown_listing`,
+/// `idempotency_key_reused`, `own_listing`, `not_in_progress`, `already_highest_bidder`, `bid_too_low`,
+/// `insufficient_points`.
 #[utoipa::path(post, path = "/v1/listings/{listing}/bids", tag = "Listings", security(("service" = [])),
     params(("listing" = String, Path, description = "Name of the listing"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
@@ -287,10 +288,11 @@ pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, reques
 
 /// Buy, or settle an auction that was won
 ///
-/// What the buyer pays the owner gets, in one step; of an auction with the points that back the winning bid. Once. With an
-/// `Idempotency-Key` a repeat is answered as the first time, else it is `already_sold` with the purchase. Order of refusals, of
-/// an auction: `auction_not_ended`, `not_winner`, `already_sold`, `settlement_expired`; of a fixed price: `own_listing`,
-/// `not_in_progress`, `already_sold`, `insufficient_points`; of both, at the end: `balance_too_large` (of the owner).
+/// Moves the price from the buyer to the owner in one step. The winner of an auction pays with the points that back
+/// the winning bid. A listing is sold once. With an `Idempotency-Key` a repeat gets the first answer again, else
+/// `already_sold` with the purchase. Order of refusals for an auction: `auction_not_ended`, `not_winner`,
+/// `already_sold`, `settlement_expired`; at a fixed price: `own_listing`, `not_in_progress`, `already_sold`,
+/// `insufficient_points`; for both, at the end: `balance_too_large` (of the owner).
 #[utoipa::path(post, path = "/v1/listings/{listing}/purchase", tag = "Listings", security(("service" = [])),
     params(("listing" = String, Path, description = "Name of the listing"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API about locks.
+//! The lock endpoints of the HTTP API.
 
 use super::body::{self, PathName};
 use super::json::Json;
@@ -21,7 +21,7 @@ use firstcome::core::id::LockName;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// After so long a client that found no place to wait may try again.
+/// When a client may try again after an unknown outcome or an overload, in milliseconds.
 const RETRY_MS: u64 = 1_000;
 
 fn millis(duration: std::time::Duration) -> u64 {
@@ -36,7 +36,7 @@ fn failed(error: LockError) -> Problem {
         }
         LockError::Unavailable(error) => error.into(),
         LockError::Lost => Code::LockLost.into(),
-        // A grant of the store is undone, or ends with its lease.
+        // If the store did grant the lock, the grant is released, or ends with its lease.
         _ => Problem::new(Code::OutcomeUnknown).retry_after_ms(RETRY_MS),
     }
 }
@@ -57,7 +57,7 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
-/// What a call about a lock begins with.
+/// Authorizes a call about a lock, and reads its name and body.
 async fn service_call(
     app: &App,
     path: PathName,
@@ -72,11 +72,12 @@ async fn service_call(
 
 /// Acquire a lock
 ///
-/// In the order of arrival. Without a time to wait the answer comes at once, otherwise when it is one's turn: keep the connection
-/// open, since the place in line is given up when it closes. The lock ends with its lease unless it is renewed. With an
-/// `Idempotency-Key` a repeat at the same node joins the wait, and leads to the same handle as long as the lock is held and the
-/// node is not restarted; at another node it waits by itself, behind its own hold. `contended` comes to a try, and, with `position` (how many were still ahead), to a wait that ran out.
-/// `overloaded` comes to the client that would have to wait when too many do, and to all who wait when the service stops.
+/// Grants in order of arrival. With `wait_ms` 0 the answer comes at once, otherwise when the request is first in line.
+/// Keep the connection open: closing it gives up the place in line. The lock ends with its lease unless it is renewed.
+/// With an `Idempotency-Key` a repeat at the same node joins the wait. It gets the same handle as long as the lock is
+/// held and the node has not restarted. At another node a repeat waits on its own, behind its own hold. `contended`
+/// answers a try, and, with `position` (how many requests were still ahead), a wait that ran out. `overloaded` answers
+/// a request that would have to wait when too many do, and every waiting request when the service stops.
 #[utoipa::path(post, path = "/v1/locks/{lock}/acquire", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
@@ -103,7 +104,7 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
         let offer = grant.offer.take();
         let mut response = (NO_STORE, Json(HeldLock::new(&lock, &grant))).into_response();
         match offer {
-            // The connection knows whether the answer leaves.
+            // The connection keeps the offer once the answer leaves.
             Some(offer) if parts.extensions.get::<Tracked>().is_some() => {
                 response.extensions_mut().insert(Parcel(offer));
             }
@@ -117,8 +118,8 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
 
 /// Hold a lock for longer
 ///
-/// For this lease from now on, and never shorter than before. Do it three times per lease; when it is `lock_lost`, stop
-/// what the lock guards.
+/// The lease runs from now, and the hold never gets shorter. Renew three times per lease. On `lock_lost`, stop the
+/// work that the lock guards.
 #[utoipa::path(post, path = "/v1/locks/{lock}/renew", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")), request_body = RenewBody,
     responses(
@@ -144,7 +145,7 @@ pub(crate) async fn post_renew(State(app): State<Arc<App>>, path: PathName, requ
 
 /// Give a lock back
 ///
-/// A client that is next has it when this is answered. Once: a second time is `lock_lost`, as is a release that comes after the end
+/// The next waiter has the lock when this is answered. A second release is `lock_lost`, as is a release after the end
 /// of the lease.
 #[utoipa::path(post, path = "/v1/locks/{lock}/release", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")), request_body = ReleaseBody,
@@ -171,7 +172,7 @@ pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathNam
 
 /// Show a lock
 ///
-/// Every name is a lock; one that no client has is free.
+/// Every name is a lock; a lock without a holder is free.
 #[utoipa::path(get, path = "/v1/locks/{lock}", tag = "Locks", security(("service" = [])),
     params(("lock" = String, Path, description = "Name of the lock")),
     responses(

@@ -1,4 +1,4 @@
-//! What goes over the wire about locks. `/openapi.json` shows the same names and units.
+//! The request and response bodies of locks. `/openapi.json` shows the same names and units.
 
 use super::body;
 use crate::error::{Code, Problem as Refusal};
@@ -25,7 +25,7 @@ fn read_lease(ms: u64) -> Result<Duration, Refusal> {
     within("lease_ms", ms, LEASE_MS_MIN, LEASE_MS_MAX)
 }
 
-/// A text that cannot be a handle is a mistake of the caller's; which other one is none of ours is told to no client.
+/// Refuses a text that cannot be a handle. A handle that has the right form and is unknown is `lock_lost` instead.
 fn check_handle(handle: &str) -> Result<(), Refusal> {
     if HandleKey::has_handle_shape(handle) {
         return Ok(());
@@ -33,7 +33,7 @@ fn check_handle(handle: &str) -> Result<(), Refusal> {
     Err(Refusal::field(Code::InvalidField, "handle", "handle must be what acquire returned, whole"))
 }
 
-/// A wish for a lock
+/// A request for a lock
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct AcquireBody<'a> {
@@ -41,10 +41,10 @@ pub(crate) struct AcquireBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = String, example = "worker-7")]
     pub(crate) owner: Cow<'a, str>,
-    /// How long to wait in line; 0 is a try
+    /// How long to wait in line, in milliseconds; 0 tries once
     #[schema(minimum = 0, maximum = 3_600_000, example = 5_000)]
     pub(crate) wait_ms: u64,
-    /// How long the lock is held unless it is renewed
+    /// How long the lock is held unless it is renewed, in milliseconds
     #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
     pub(crate) lease_ms: u64,
 }
@@ -57,7 +57,7 @@ impl AcquireBody<'_> {
     }
 }
 
-/// A lock that is yours
+/// A lock that the caller holds
 #[derive(Serialize, ToSchema)]
 pub(crate) struct HeldLock<'a> {
     lock: &'a str,
@@ -65,10 +65,10 @@ pub(crate) struct HeldLock<'a> {
     /// Grows with every grant: let the guarded store refuse a smaller one than it has seen
     #[schema(maximum = 9_007_199_254_740_991_u64)]
     fence: u64,
-    /// Until then it is certainly yours unless you renew it
+    /// The lock is certainly held until then, and longer if it is renewed
     #[schema(format = DateTime)]
     expires_at: String,
-    /// Who has this may renew the lock and give it back
+    /// The handle with which a caller may renew and release the lock
     handle: &'a str,
 }
 
@@ -84,15 +84,15 @@ impl<'a> HeldLock<'a> {
     }
 }
 
-/// A lock that must be held for longer
+/// A request to renew a lock
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RenewBody<'a> {
-    /// What acquire returned
+    /// The handle that acquire returned
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub(crate) handle: Cow<'a, str>,
-    /// How long from now on
+    /// The lease, in milliseconds from now
     #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
     lease_ms: u64,
 }
@@ -104,12 +104,12 @@ impl RenewBody<'_> {
     }
 }
 
-/// A lock that is held for longer now
+/// A lock that was renewed
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RenewedLock<'a> {
     lock: &'a str,
     fence: u64,
-    /// Until then it is certainly yours unless you renew it
+    /// The lock is certainly held until then, and longer if it is renewed
     #[schema(format = DateTime)]
     expires_at: String,
 }
@@ -120,11 +120,11 @@ impl<'a> RenewedLock<'a> {
     }
 }
 
-/// A lock that is given back
+/// A request to release a lock
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ReleaseBody<'a> {
-    /// What acquire returned
+    /// The handle that acquire returned
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub(crate) handle: Cow<'a, str>,
@@ -136,7 +136,7 @@ impl ReleaseBody<'_> {
     }
 }
 
-/// A lock that was given back
+/// A lock that was released
 #[derive(Serialize, ToSchema)]
 pub(crate) struct ReleasedLock<'a> {
     lock: &'a str,
@@ -154,12 +154,12 @@ impl<'a> ReleasedLock<'a> {
 pub(crate) struct Lock<'a> {
     lock: &'a str,
     held: bool,
-    /// Who has it
+    /// The holder's name
     holder: Option<String>,
     fence: Option<u64>,
-    /// How long it is held unless it is renewed
+    /// When the lease ends unless it is renewed, in milliseconds from now
     ttl_ms: Option<u64>,
-    /// How many are in line
+    /// How many requests are in line
     waiters: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API about members and their points.
+//! The endpoints of the HTTP API about members and their points.
 
 use super::auction_shape::{AmountBody, Balance, Record, RecordPage};
 use super::body::{self, PageQuery, PathName};
@@ -17,9 +17,9 @@ use firstcome::{MovePoints, Transfer};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Show what a member has
+/// Show a member's balance
 ///
-/// No client needs to be made: who was never charged has nothing.
+/// Members need not be created: a member that was never charged has 0 points.
 #[utoipa::path(get, path = "/v1/members/{member}", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member")),
     responses(
@@ -40,9 +40,9 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
 
 /// List the movements of a member's points
 ///
-/// In their order. Each is written once and never changed; `hash` covers it and all before it. The balance is the sum of the
-/// deltas. The winner of an auction who settles has two records of one step: CAPTURE ends the hold, and PURCHASE pays with what
-/// was held. Who buys at a fixed price has the PURCHASE alone.
+/// In order. Each record is written once and never changed; `hash` covers it and all before it. The balance is the sum
+/// of the deltas. When the winner of an auction settles, one step writes two records: CAPTURE ends the hold, and
+/// PURCHASE pays with the held points. A purchase at a fixed price writes only the PURCHASE record of the buyer.
 #[utoipa::path(get, path = "/v1/members/{member}/points/records", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
         ("after" = Option<u64>, Query, description = "Begin after this number"),
@@ -67,8 +67,8 @@ pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, hea
 
 /// Add points that come in from outside
 ///
-/// The first charge makes the member. Send an `Idempotency-Key`, since a repeat without one charges again; it is remembered
-/// for 30 days, and a repeat is answered with the balance that the first one led to.
+/// The first charge creates the member. Send an `Idempotency-Key`, since a repeat without one charges again. The key
+/// is remembered for 30 days, and a repeat is answered with the balance after the first charge.
 #[utoipa::path(post, path = "/v1/members/{member}/points/charge", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
@@ -90,7 +90,7 @@ pub(crate) async fn post_charge(State(app): State<Arc<App>>, path: PathName, req
 
 /// Take out points that are paid back to the person
 ///
-/// Those that back a bid stay. Send an `Idempotency-Key`, as with a charge.
+/// Points that back a bid cannot be refunded. Send an `Idempotency-Key`, as with a charge.
 #[utoipa::path(post, path = "/v1/members/{member}/points/refund", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),

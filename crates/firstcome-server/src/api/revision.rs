@@ -1,8 +1,8 @@
-//! Settings that are read back, replaced, or changed in part, without undoing what another operator has changed meanwhile.
+//! Shows, replaces and patches settings, without undoing what another operator has changed meanwhile.
 //!
 //! An `ETag` names the settings in force. It does not cover counts and states, which change all the time. With
-//! `If-Match` only the settings of that tag are replaced. A patch replaces only what it was merged with, with or without
-//! `If-Match`: whether these are still in force is judged by the store, in the step that replaces them.
+//! `If-Match` only the settings of that tag are replaced. A patch replaces only the settings that it was merged with,
+//! with or without `If-Match`. The store checks that they are still in force, in the step that replaces them.
 
 use crate::error::{Code, Problem};
 use crate::state::App;
@@ -13,31 +13,31 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// A patch without `If-Match` is merged anew so often when others change the same settings.
+/// How often a patch without `If-Match` is merged again when other callers change the same settings.
 const MERGES_MAX: u32 = 8;
 
 /// Settings as a body of the API: a caller can PUT the body that a GET shows.
 pub(super) trait Settings: Send + Sync + Sized {
-    /// Of what they are.
+    /// The name of the object that has the settings.
     type Name: Sync;
 
-    /// Those in force now, not those that were shown lately.
+    /// Returns the settings in force, read from the store and not from a cache.
     fn in_force(app: &App, name: &Self::Name) -> impl Future<Output = Result<Self, Problem>> + Send;
 
-    /// As the body that would put them.
+    /// Returns the settings as the body of a PUT.
     fn shown(&self, app: &App) -> Value;
 
-    /// What a body says, if it may be put.
+    /// Parses a body, and checks that its settings may be put.
     fn read(app: &App, body: &[u8]) -> impl Future<Output = Result<Self, Problem>> + Send;
 
-    /// Puts them.
+    /// Puts the settings.
     fn put(app: &App, name: &Self::Name, revision: Revision<Self>)
     -> impl Future<Output = Result<Put, Problem>> + Send;
 }
 
-/// The strong validator of these settings: `"` and 16 hexadecimal digits and `"`.
+/// Returns the strong validator of these settings: 16 hexadecimal digits in quotation marks.
 pub(super) fn tag(shown: &Value) -> String {
-    // The members of an object come in the order of their names: equal settings have equal texts.
+    // The members of an object are sorted by name: equal settings have equal texts.
     let digest = Sha256::digest(shown.to_string());
     let mut tag = String::from('"');
     for byte in &digest[..8] {
@@ -47,21 +47,21 @@ pub(super) fn tag(shown: &Value) -> String {
     tag
 }
 
-/// The header of such a tag.
+/// Returns the `ETag` header of these settings.
 pub(super) fn tag_header(shown: &Value) -> (header::HeaderName, HeaderValue) {
     (header::ETAG, HeaderValue::try_from(tag(shown)).unwrap_or(HeaderValue::from_static("\"\"")))
 }
 
-/// What `If-Match` asks for.
+/// What `If-Match` requires.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Condition {
-    /// Nothing.
+    /// There is no `If-Match`.
     None,
-    /// The settings in force, which were shown when the caller looked.
+    /// `If-Match` names the settings in force.
     Met,
 }
 
-/// Judges `If-Match` by these settings.
+/// Compares `If-Match` with these settings.
 fn judge(headers: &HeaderMap, shown: &Value) -> Result<Condition, Problem> {
     let mut lines = headers.get_all(header::IF_MATCH).iter().peekable();
     if lines.peek().is_none() {
@@ -91,7 +91,7 @@ pub(super) async fn put<S: Settings>(
     S::put(app, name, Revision { settings, replaces: Some(in_force) }).await
 }
 
-/// Merges a patch with the settings in force, and puts what comes of it.
+/// Merges a patch with the settings in force, and puts the result.
 pub(super) async fn patch<S: Settings>(
     app: &App,
     name: &S::Name,
@@ -114,7 +114,7 @@ pub(super) async fn patch<S: Settings>(
     }
 }
 
-/// RFC 7396: members replace members, null removes them, objects are merged in turn.
+/// Merges as RFC 7396 says: members replace members, null removes them, objects are merged in turn.
 fn merge(target: &mut Value, patch: &Map<String, Value>) {
     if !target.is_object() {
         *target = Value::Object(Map::new());

@@ -1,4 +1,4 @@
-//! The calls of the HTTP API about waiting rooms.
+//! The waiting room endpoints of the HTTP API.
 
 use super::body::{self, PathName};
 use super::json::Json;
@@ -28,10 +28,10 @@ use serde_json::{Map, Value};
 use std::pin::pin;
 use std::sync::Arc;
 
-/// A room and one of its tickets, as a path names them.
+/// A room and one of its tickets, as the path names them.
 type PathTicket = Result<Path<(String, String)>, PathRejection>;
 
-/// What a rule's refusal looks like over HTTP.
+/// Translates a rule's refusal to an HTTP problem.
 pub(super) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
@@ -40,17 +40,17 @@ pub(super) fn refused(rejection: Rejection) -> Problem {
         Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::Closed => Code::RoomClosed.into(),
         Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
-        // A rule that this service does not know yet: its caller must not take it for a yes.
+        // A rejection that this version does not know: the caller must not take it for a success.
         _ => Code::OutcomeUnknown.into(),
     }
 }
 
-/// A pass ends on a whole second: not later than its slot, and the same pass whenever it is asked for.
+/// Rounds the end of a pass down to a whole second, so that a pass ends no later than its slot.
 fn whole_second(until: Timestamp) -> Timestamp {
     Timestamp::clamped_us(until.as_us().div_euclid(1_000_000) * 1_000_000)
 }
 
-/// The pass of an admitted ticket.
+/// Mints the pass of an admitted ticket.
 fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(String, Timestamp)>, Problem> {
     let (TicketState::Admitted { slot, .. }, Some(until)) = (answer.state, answer.until) else { return Ok(None) };
     let user = answer.user.as_deref().and_then(|user| UserId::parse(user).ok());
@@ -62,13 +62,13 @@ fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(
         issued_at: slot.admitted_at,
         expires_at: whole_second(until),
     };
-    // A room comes with its first secret.
+    // Creating a room also creates the first secret.
     let passes = app.passes().ok_or(StoreError::Unknown)?;
     Ok(Some((passes.mint(&grant), grant.expires_at)))
 }
 
-/// What a pass says, if it is one of ours, or why not. Another node may have made the secret that it names just now: then
-/// a visitor that holds the secrets is asked, and where that is not possible no visitor can tell.
+/// Reads a pass, or says why it is none of this service. Another node may just have made the secret that the pass
+/// names: then this asks the store for new secrets. Fails if the store cannot answer.
 async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Problem> {
     let read = || app.passes().map_or(Err(PassError::UnknownKey), |passes| passes.read(pass));
     match read() {
@@ -81,7 +81,7 @@ async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Pr
     }
 }
 
-/// Whether a pass of this room is valid now, or why not.
+/// Checks that a pass of this room is valid now, or says why not.
 pub(super) async fn judge_pass(
     app: &App,
     room: &RoomName,
@@ -102,9 +102,9 @@ pub(super) async fn judge_pass(
 
 /// Create a room or replace its settings
 ///
-/// All settings are replaced: what is left out gets its default. A closed room opens again; its numbers go on, and its
-/// earlier tickets and passes stay void. Slots that were given keep their ends. With `If-Match` only the settings of that `ETag` are
-/// replaced, and nothing is created.
+/// All settings are replaced: an omitted setting gets its default. A closed room opens again. Its numbers go on, and
+/// its earlier tickets and passes stay void. Slots that were given keep their ends. With `If-Match` only the settings
+/// of that `ETag` are replaced, and nothing is created.
 #[utoipa::path(put, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
     params(("room" = String, Path, description = "Name of the room"),
         ("If-Match" = Option<String>, Header, description = "Replace only the settings of this `ETag`")),
@@ -137,8 +137,9 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
 
 /// Change some settings of a room
 ///
-/// A merge patch (RFC 7396): it replaces the members that it names, null sets the default, the others stay. It is merged with the settings in
-/// force, anew if another operator changes them meanwhile; with `If-Match` it is refused then. A closed room opens again.
+/// A merge patch (RFC 7396): it replaces the members that it names, null sets the default, the others stay. If another
+/// operator changes the settings meanwhile, the patch is merged again; with `If-Match` it is refused. A closed room
+/// opens again.
 #[utoipa::path(patch, path = "/v1/rooms/{room}", tag = "Rooms", security(("admin" = [])),
     params(("room" = String, Path, description = "Name of the room"),
         ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
@@ -203,7 +204,7 @@ pub(crate) async fn post_pause(State(app): State<Arc<App>>, path: PathName, head
 
 /// Resume a room
 ///
-/// It admits again, as its settings say. A second time has no effect.
+/// The room admits again, according to its settings. A second time has no effect.
 #[utoipa::path(post, path = "/v1/rooms/{room}/resume", tag = "Rooms", security(("admin" = [])),
     params(("room" = String, Path, description = "Name of the room"),
         ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
@@ -240,7 +241,7 @@ impl revision::Settings for RoomSettings {
     }
 }
 
-/// Shows it; with its settings, as they are now, to those who may change them.
+/// Shows the room. An admin also sees the settings, read from the store and not from the cache.
 async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
     if caller.require(Scope::Admin).is_err() {
         let summary = answered(app, pin!(app.store.room(room))).await?.map_err(refused)?;
@@ -300,12 +301,13 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
 
 /// Join the line
 ///
-/// Draws the next number; the answer comes after it is durable. Anybody may join without a user; with one a service key
-/// is needed, and the user has at most one living place: a repeat is 200 with the same ticket. With an
-/// `Idempotency-Key` a repeat is 201 with the same ticket, as long as the place is there: once its ticket is left or expired, or
-/// the room is closed, the key is free again. Those who join are in line until the next admission, a tenth of a second later at
-/// most: of a burst that is longer than the line may be the rest is told `room_full`, although slots may be free. Order of refusals:
-/// `rate_limited`, `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
+/// Draws the next number; the answer comes after it is durable. Any client may join without a user. A join with a user
+/// needs a service key, and a user has at most one living place: a repeat is 200 with the same ticket. With an
+/// `Idempotency-Key` a repeat is 201 with the same ticket, as long as the place exists. The key is free again once the
+/// ticket has left or expired, or the room is closed. A visitor who joins stays in line until the next admission, at
+/// most a tenth of a second later. If a burst is longer than the line may be, the rest gets `room_full`, although
+/// slots may be free. Order of refusals: `rate_limited`, `unknown_room`, `idempotency_key_reused`, `room_closed`,
+/// `room_full`.
 #[utoipa::path(post, path = "/v1/rooms/{room}/tickets", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url")),
@@ -349,11 +351,11 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
     measured(&app, Route::PostTicket, call).await
 }
 
-/// Show one's own place
+/// Show the place of a ticket
 ///
-/// To be asked again when the answer says: who is silent for three times that (at least 30 s) is passed over, and is next on
-/// coming back. The first call after the admission takes the slot and brings the pass. A ticket of a room that was closed is
-/// `expired`, also when the room opens again.
+/// Poll again after `poll_after_ms`. A visitor who is silent for three times that (at least 30 s) is passed over, and
+/// is next after the next poll. The first poll after the admission takes the slot and returns the pass. A ticket of a
+/// room that was closed is `expired`, even if the room opens again.
 #[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
     responses(
@@ -365,7 +367,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, request: Request) -> Response {
-    // The whole request, for its head is borrowed from it and not copied.
+    // Takes the whole request and borrows its head: extracting the head would copy it.
     let caller = app.caller(request.headers());
     drop(request);
     let call = pin!(async {
@@ -373,7 +375,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
         let told = match app.store.poll_settled(&room, &ticket) {
             Some(Ok(answer)) => answer,
-            // Rare, and a large future: in a box it costs the others nothing.
+            // Rare, and a large future: in a box it does not enlarge the others.
             _ => Box::pin(poll(&app, &room, &ticket)).await?,
         };
         let pass = if told.until.is_some() { pass_of(&app, &body::room(&room)?, &told)? } else { None };
@@ -382,7 +384,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
     measured(&app, Route::GetTicket, call).await
 }
 
-/// See [`super::told_at_once`].
+/// Answers a poll of a waiting ticket without the router; see [`super::told_at_once`].
 pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Response> {
     let watch = Stopwatch::start();
     app.caller(headers).ok()?;
@@ -425,7 +427,8 @@ pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket,
 
 /// Whether a pass is valid now
 ///
-/// Judged by the slot itself: a pass is over the moment its slot is given up. Counts as a contact for the idle time-out.
+/// Judged by the slot itself: a pass is over the moment its slot is given up. A check counts as a contact for the idle
+/// time-out.
 #[utoipa::path(post, path = "/v1/rooms/{room}/passes/verify", tag = "Rooms", security(("service" = [])),
     params(("room" = String, Path, description = "Name of the room")), request_body = PassBody,
     responses(
@@ -462,7 +465,7 @@ pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, req
     measured(&app, Route::PostVerify, call).await
 }
 
-/// What a call of one's own back end about a room begins with.
+/// Authorizes a call of a back end about a room, and reads its name and body.
 async fn service_call(app: &App, path: PathName, request: Request) -> Result<(RoomName, bytes::Bytes), Problem> {
     let (parts, body) = request.into_parts();
     app.caller(&parts.headers)?.require(Scope::Service)?;
@@ -473,7 +476,7 @@ async fn service_call(app: &App, path: PathName, request: Request) -> Result<(Ro
 
 /// Give a slot back
 ///
-/// For one's own back end: the visit is over, the payment done. The slot is free at once. A second time has no effect.
+/// For a back end: the visit is over, the payment done. The slot is free at once. A second time has no effect.
 #[utoipa::path(post, path = "/v1/rooms/{room}/passes/release", tag = "Rooms", security(("service" = [])),
     params(("room" = String, Path, description = "Name of the room")), request_body = PassBody,
     responses(
@@ -512,8 +515,8 @@ fn key_list(app: &App) -> PassKeyList {
 
 /// The keys that verify passes
 ///
-/// For the visitor that verifies passes without asking (PASETO v4.public). Such a verifier does not see that a slot was given up
-/// before its end.
+/// For services that verify passes (PASETO v4.public) without calling firstcome. Such a service does not see that a
+/// slot was given up before its end.
 #[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
     (status = 200, description = "The keys, the signing one first", body = PassKeyList),
     (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),

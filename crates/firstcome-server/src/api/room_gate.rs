@@ -1,4 +1,4 @@
-//! The gate of a room: the question that a proxy asks before it lets a visitor through, answered by the status alone.
+//! The gate of a room: a proxy asks it for each visitor, and reads the verdict from the status alone.
 
 use super::body::{self, PathName};
 use super::room::judge_pass;
@@ -20,14 +20,14 @@ use firstcome::core::id::RoomName;
 use std::pin::pin;
 use std::sync::Arc;
 
-/// The cookie that carries a pass where no header does.
+/// The cookie that carries a pass if no header does.
 pub(crate) const PASS_COOKIE: &str = "firstcome_pass";
 
 const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
 const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
 const EXPIRES_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass-expires-at");
 
-/// The pass that came with a call: that of the header, else that of the first cookie of its name.
+/// Returns the pass of a call: from the header, else from the first cookie of that name.
 fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || Problem::from(Code::NoPass);
     let mut values = headers.get_all(PASS_HEADER).iter();
@@ -35,7 +35,7 @@ fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
         let pass = value.to_str().ok().filter(|_| values.next().is_none());
         return pass.ok_or_else(|| missing().detail("`X-Firstcome-Pass` came twice, or is not ASCII."));
     }
-    // A cookie of another application may hold any bytes: it does not hide this one.
+    // A cookie of another application may hold any bytes: skip it.
     let cookies = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
     let mut named = cookies.filter_map(|pair| {
         let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
@@ -44,8 +44,9 @@ fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
     named.next().filter(|pass| !pass.is_empty()).ok_or_else(missing)
 }
 
-/// Counts the call by its address if it brought an `Authorization` that is no key of ours. Such a header is the visitor's own,
-/// for the shop behind the proxy: it shuts out no visitor, and frees no caller from the limit.
+/// Counts the call against its address if its `Authorization` is not a key of this service. Such a header belongs to
+/// the visitor, for the shop behind the proxy: it neither locks a visitor out nor exempts a caller from the rate
+/// limit.
 fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
     let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| app.caller(&parts.headers).is_err()) else {
         return Ok(());
@@ -53,7 +54,7 @@ fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
     app.may_call(address::client(*peer, &parts.headers, &app.config.proxies))
 }
 
-/// What the pass that came with a call is good for.
+/// Judges the pass of a call.
 async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant, PassCheck), Problem> {
     judge_pass(app, room, pass_of(headers)?).await?.map_err(|reason| {
         let code = if reason == "malformed" { Code::NoPass } else { Code::InvalidPass };
@@ -63,10 +64,10 @@ async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant
 
 /// Whether a visitor may pass, by the status
 ///
-/// For nginx (auth_request), Caddy (forward_auth), Traefik (forwardAuth) and their like. Unlike `passes/verify`, which answers
-/// 200 with a verdict, this refuses by the status: **204** the pass is valid now, **401** no pass came, or a text that is none,
-/// **403** a pass came that is not valid here. Counts as a contact for the idle time-out. An `Authorization` that is no key of this
-/// service is not looked at: it is the visitor's own.
+/// For nginx (auth_request), Caddy (forward_auth), Traefik (forwardAuth) and similar proxies. `passes/verify` answers
+/// 200 with a verdict; this call refuses by the status. **204**: the pass is valid now. **401**: no pass came, or it
+/// is malformed. **403**: a pass came that is not valid here. A check counts as a contact for the idle time-out. An
+/// `Authorization` that is not a key of this service is ignored: it belongs to the visitor.
 #[utoipa::path(get, path = "/v1/rooms/{room}/gate", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("X-Firstcome-Pass" = Option<String>, Header, description = "The pass"),

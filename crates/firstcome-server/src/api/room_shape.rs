@@ -1,4 +1,4 @@
-//! What goes over the wire about waiting rooms. `/openapi.json` shows the same names and units.
+//! The request and response bodies of waiting rooms. `/openapi.json` shows the same names and units.
 
 use super::shape::{read_instant, without_nulls};
 use crate::error::{Code, Problem as Refusal};
@@ -18,19 +18,19 @@ use utoipa::ToSchema;
 /// How long a slot lasts without any contact, unless the settings say otherwise.
 const IDLE_TTL_MS: u64 = 300_000;
 
-/// People per time
+/// Visitors per time
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Admit {
-    /// How many
+    /// How many visitors
     #[schema(minimum = 1, maximum = 1_000_000, example = 100)]
     count: u32,
-    /// In which time
+    /// In which time, in milliseconds
     #[schema(minimum = 100, maximum = 86_400_000, example = 1_000)]
     every_ms: u64,
 }
 
-/// serde would take a list for an object whose fields come in order.
+/// Accepts only an object: serde would otherwise take a list of the fields in their order.
 struct AdmitVisitor;
 
 impl<'de> Visitor<'de> for AdmitVisitor {
@@ -57,36 +57,36 @@ fn read_admit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Admit
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RoomBody {
-    /// How fast people are admitted
+    /// How fast visitors are admitted
     #[serde(default, deserialize_with = "read_admit")]
     admit: Option<Admit>,
-    /// How many are admitted at once
+    /// The most visitors inside at once
     #[schema(minimum = 1, maximum = 10_000_000)]
     max_active: Option<u32>,
-    /// How many may wait; 1000000 without it
+    /// The most visitors in line; 1000000 without it
     #[schema(minimum = 1, maximum = 100_000_000)]
     max_waiting: Option<u32>,
-    /// Who is silent for so long loses the place; 3600000 without it
+    /// A visitor that is silent for so long loses the place; 3600000 without it
     #[schema(minimum = 100, maximum = 604_800_000)]
     waiting_ttl_ms: Option<u64>,
     /// How long a slot lasts; 1800000 without it
     #[schema(minimum = 100, maximum = 86_400_000)]
     active_ttl_ms: Option<u64>,
-    /// How long an admission waits to be taken up; 60000 without it
+    /// How long an admitted visitor may take until the first poll; 60000 without it
     #[schema(minimum = 100, maximum = 86_400_000)]
     claim_window_ms: Option<u64>,
-    /// A slot without any contact for so long ends (a poll of the ticket, a question about the pass); 0 for never; without it 300000,
-    /// or `active_ttl_ms` if that is shorter
+    /// A slot ends after so long without contact (a poll of the ticket, a check of the pass); 0 for never; without it
+    /// 300000, or `active_ttl_ms` if that is shorter
     #[schema(minimum = 0, maximum = 86_400_000)]
     idle_ttl_ms: Option<u64>,
-    /// People may join before, and are admitted from then on
+    /// Admissions begin; visitors may join before
     #[schema(format = DateTime)]
     opens_at: Option<String>,
     /// Admit no visitor for now
     paused: Option<bool>,
-    /// For the people in line
+    /// A text for the visitors in line
     message: Option<String>,
-    /// Where people go once they are admitted
+    /// The page that admitted visitors go to
     target_url: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl RoomBody {
             waiting_ttl_ms: self.waiting_ttl_ms.unwrap_or(defaults.waiting_ttl_ms),
             active_ttl_ms,
             claim_window_ms: self.claim_window_ms.unwrap_or(defaults.claim_window_ms),
-            // A visitor who vanished would hold a slot to its end.
+            // Otherwise a visitor who vanished would hold a slot to its end.
             idle_ttl_ms: match self.idle_ttl_ms {
                 None => Some(IDLE_TTL_MS.min(active_ttl_ms)),
                 Some(0) => None,
@@ -121,15 +121,15 @@ impl RoomBody {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Room<'a> {
     room: &'a str,
-    /// People in line
+    /// Visitors in line
     waiting: u32,
     /// Slots that are offered or taken
     active: u32,
-    /// The number that the line has reached
+    /// The highest number that the line has passed
     serving: u32,
     /// Admissions per second lately
     rate: f64,
-    /// How long a visitor that joins now is going to wait; null if no visitor can tell
+    /// How long a visitor that joins now is going to wait; null if it cannot be estimated
     eta_ms_at_tail: Option<u64>,
     /// open, paused, scheduled or closed
     #[schema(example = "open")]
@@ -143,13 +143,13 @@ pub(crate) struct Room<'a> {
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_url: Option<&'a str>,
-    /// As a PUT would set them; shown to an admin key alone
+    /// The body of a PUT with these settings; shown to an admin key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<RoomBody>)]
     pub(crate) settings: Option<Value>,
 }
 
-/// The settings of a room, as a body that would put them.
+/// Returns the settings of a room as the body of a PUT.
 pub(super) fn room_settings(settings: &RoomSettings) -> Value {
     without_nulls(json!({
         "admit": settings.admit.map(|AdmitRate { count, every_ms }| json!({"count": count, "every_ms": every_ms})),
@@ -190,7 +190,7 @@ impl<'a> Room<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct TicketBody<'a> {
-    /// Whose place it is (needs a service key); without it, that of the visitor that has the ticket
+    /// The user of the place (needs a service key); without it the place belongs to the bearer of the ticket
     #[serde(borrow)]
     #[schema(value_type = Option<String>, example = "ann")]
     pub(crate) user: Option<Cow<'a, str>>,
@@ -201,27 +201,27 @@ pub(crate) struct TicketBody<'a> {
 pub(crate) struct Ticket<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     room: Option<&'a str>,
-    /// Who has this has the place
+    /// The secret of the place: a client that has it may poll and leave
     #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<&'a str>,
     number: u32,
     /// waiting, admitted, expired or left
     #[schema(example = "waiting")]
     state: &'static str,
-    /// How many people are ahead; 0 is next
+    /// How many present visitors are ahead; 0 is next
     position: u32,
-    /// How long it is going to take; null if no visitor can tell
+    /// How long the wait is going to take; null if it cannot be estimated
     eta_ms: Option<u64>,
-    /// When to ask again
+    /// When to poll again
     poll_after_ms: u32,
-    /// When this was true
+    /// The instant of this answer
     #[schema(format = DateTime)]
     as_of: String,
-    /// Since when it is admitted
+    /// The instant of the admission
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     admitted_at: Option<String>,
-    /// What opens the door
+    /// The pass of the slot, once admitted
     #[serde(skip_serializing_if = "Option::is_none")]
     pass: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -230,7 +230,7 @@ pub(crate) struct Ticket<'a> {
 }
 
 impl<'a> Ticket<'a> {
-    /// `pass` and its end come with a ticket that is admitted.
+    /// Builds the body of a ticket. `pass` and its end are given for an admitted ticket.
     pub(crate) fn new(answer: &TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
         let (state, position, eta_ms, admitted_at) = match answer.state {
             TicketState::Waiting { position, wait_ms } => ("waiting", position, wait_ms, None),
@@ -254,13 +254,13 @@ impl<'a> Ticket<'a> {
         }
     }
 
-    /// The same with the ticket itself, and where it is good.
+    /// Adds the room and the ticket itself.
     pub(crate) fn with_ticket(self, room: &'a RoomName, ticket: &'a str) -> Self {
         Self { room: Some(room.as_str()), ticket: Some(ticket), ..self }
     }
 }
 
-/// A pass that is asked about
+/// A pass to check or to release
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct PassBody<'a> {
@@ -270,11 +270,12 @@ pub(crate) struct PassBody<'a> {
     pub(crate) pass: Cow<'a, str>,
 }
 
-/// What is known of a pass
+/// The verdict on a pass
 #[derive(Serialize, ToSchema, Default)]
 pub(crate) struct PassVerdict {
     pub(crate) valid: bool,
-    /// Why not: malformed, unknown_key, forged, other_room, expired, or over (its slot was given up or has ended)
+    /// Why it is invalid: malformed, unknown_key, forged, other_room, expired, or over (its slot was given up or has
+    /// ended)
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -289,7 +290,7 @@ pub(crate) struct PassVerdict {
 /// A key that verifies passes
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PassKey {
-    /// What the footer of a pass names
+    /// The key id in the footer of a pass
     pub(crate) kid: String,
     /// PASERK of an Ed25519 public key
     #[schema(example = "k4.public.…")]
@@ -300,6 +301,6 @@ pub(crate) struct PassKey {
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PassKeyList {
     pub(crate) items: Vec<PassKey>,
-    /// What is signed along with every pass: the implicit assertion of PASETO v4
+    /// The implicit assertion of PASETO v4 that every pass is signed with
     pub(crate) implicit_assertion: &'static str,
 }

@@ -1,4 +1,4 @@
-//! What goes over the wire. `/openapi.json` shows the same names and units.
+//! The request and response bodies of the API. `/openapi.json` shows the same names and units.
 
 use super::auction_shape::Purchase;
 use crate::error::{Code, Problem as Refusal};
@@ -23,7 +23,7 @@ pub(super) fn read_instant(field: &str, text: Option<&str>) -> Result<Option<Tim
     rfc3339::parse(text).map(Some).ok_or_else(|| Refusal::field(Code::InvalidField, field, wrong()))
 }
 
-/// How many there may be: read here, so that everything else that comes is told what it must be.
+/// Parses the limit of a coupon here, so that the error for any other value says what is expected.
 struct LimitVisitor;
 
 impl Visitor<'_> for LimitVisitor {
@@ -59,25 +59,25 @@ pub(crate) struct Problem {
     /// Stable code
     #[schema(example = "sold_out")]
     code: String,
-    /// When to try again
+    /// When to try again, in milliseconds from now
     retry_after_ms: Option<u64>,
     /// Which field is wrong
     field: Option<String>,
-    /// The claim that it is about
+    /// The claim that already exists
     claim: Option<Claim<'static>>,
-    /// Who has the lock
+    /// The holder's name
     holder: Option<String>,
-    /// How many wait for it
+    /// How many requests wait for the lock
     waiters: Option<u32>,
-    /// How long it is held unless it is renewed
+    /// When the lease of the holder ends unless it is renewed, in milliseconds from now
     ttl_ms: Option<u64>,
-    /// How many were still ahead when the wait was over
+    /// How many requests were still ahead when the wait ran out
     position: Option<u32>,
-    /// The least price that would do
+    /// The least price that the bid must have
     minimum: Option<u64>,
     /// How many points the member can spend
     available: Option<u64>,
-    /// The purchase that it is about
+    /// The purchase that already exists
     purchase: Option<Purchase<'static>>,
     /// When the auction ends
     effective_ends_at: Option<String>,
@@ -89,7 +89,7 @@ pub(crate) struct Problem {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct CouponBody {
-    /// How many there are
+    /// The most claims that are issued
     #[serde(deserialize_with = "limit")]
     #[schema(value_type = u64, minimum = 1, maximum = 100_000_000, example = 100)]
     limit: CouponLimit,
@@ -106,13 +106,14 @@ pub(crate) struct CouponBody {
     title: Option<String>,
     /// Public claims need a pass of this room
     room: Option<String>,
-    /// Only with `--redis --sql`: `sql` (claims are told once they are stored) or `gate` (sooner: they can be lost with Redis)
+    /// Only with `--redis --sql`: `database` (a claim is answered once it is stored; the default) or `redis` (sooner:
+    /// a claim can be lost with Redis)
     #[schema(example = "database")]
     durability: Option<String>,
 }
 
 impl CouponBody {
-    /// The settings; with `may_choose` the durability can be chosen.
+    /// Parses the settings. `may_choose` says whether the durability can be chosen.
     pub(crate) fn settings(&self, may_choose: bool) -> Result<CouponSettings, Refusal> {
         let wrong = |field: &str, detail: &str| Refusal::field(Code::InvalidField, field, format!("{field} {detail}"));
         let acknowledge = match self.durability.as_deref() {
@@ -165,16 +166,17 @@ pub(crate) struct Coupon<'a> {
     opens_at: Option<String>,
     expires_at: Option<String>,
     redeem_until: Option<String>,
-    /// When claims are answered: once the `database` holds them, or once `redis` has accepted them. Absent where it cannot be chosen
+    /// When a claim is answered: once the `database` holds it, or once `redis` has accepted it. Absent if it cannot be
+    /// chosen
     #[serde(skip_serializing_if = "Option::is_none")]
     durability: Option<&'static str>,
-    /// As a PUT would set them; shown to an admin key alone
+    /// The body of a PUT with these settings; shown to an admin key alone
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<CouponBody>)]
     pub(crate) settings: Option<Value>,
 }
 
-/// The settings of a coupon, as a body that would put them.
+/// Returns the settings of a coupon as the body of a PUT.
 pub(super) fn coupon_settings(settings: &CouponSettings, shows_durability: bool) -> Value {
     let CouponSettings { limit, opens_at, expires_at, redeem_until, title, room, acknowledge } = settings;
     without_nulls(json!({
@@ -195,7 +197,7 @@ const fn durability_of(acknowledge: Acknowledge) -> &'static str {
     }
 }
 
-/// A setting without a value has no member.
+/// Removes members that are null: a setting without a value has no member.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Some(members) = object.as_object_mut() {
         members.retain(|_, value| !value.is_null());
@@ -227,7 +229,7 @@ impl<'a> Coupon<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct ClaimBody<'a> {
-    /// Who claims; left out by a pass without a user
+    /// The user who claims; omitted by a pass without a user
     #[serde(borrow)]
     #[schema(value_type = Option<String>, example = "ann")]
     pub(crate) user: Option<Cow<'a, str>>,
@@ -238,7 +240,7 @@ pub(crate) struct ClaimBody<'a> {
 }
 
 impl ClaimBody<'_> {
-    /// The attributes in one spelling: without blanks, keys in order.
+    /// Returns the attributes in canonical form: without blanks, keys in order.
     pub(crate) fn attributes(&self) -> Result<Option<Attributes>, Refusal> {
         let Some(raw) = self.attributes else { return Ok(None) };
         let wrong = |detail: &str| Refusal::field(Code::InvalidField, "attributes", detail);
@@ -252,10 +254,10 @@ impl ClaimBody<'_> {
     }
 }
 
-/// Objects and lists within each other in a claim's attributes. Protects the stack.
+/// The most nested levels in a claim's attributes. Protects the stack.
 const ATTRIBUTES_LEVELS_MAX: u32 = 32;
 
-/// Writes JSON without blanks and with keys in order. Numbers stay as they came: no digit of them is lost.
+/// Writes JSON without blanks and with sorted keys. Copies numbers unchanged, to lose no digit.
 fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::Error> {
     let deeper = || levels.checked_sub(1).ok_or_else(|| de::Error::custom("too many levels"));
     let separator = |at: usize, first: char, out: &mut String| out.push(if at == 0 { first } else { ',' });
@@ -282,7 +284,7 @@ fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::
         }
         Some(b'"') => out.push_str(&serde_json::to_string(&serde_json::from_str::<String>(json)?)?),
         _ => {
-            // A number that no reader takes would make the whole answer unreadable.
+            // A number that no reader accepts would make the whole answer unreadable.
             serde_json::from_str::<serde_json::Value>(json)?;
             out.push_str(json);
         }
@@ -295,16 +297,17 @@ fn respell(json: &str, levels: u32, out: &mut String) -> Result<(), serde_json::
 pub(crate) struct Claim<'a> {
     coupon: &'a str,
     user: &'a str,
-    /// Its place: 1 for the first. Absent until the claim is stored
+    /// Its serial: 1 for the first. Absent until the claim is stored
     #[serde(skip_serializing_if = "Option::is_none")]
     serial: Option<u32>,
-    /// What its holder shows to redeem it. Absent until the claim is stored
+    /// The voucher code that redeems it. Absent until the claim is stored
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "22229-HXKQ3-9WBRT-5MZCA")]
     code: Option<&'a str>,
     #[schema(format = DateTime)]
     issued_at: String,
-    /// What it survives: memory, disk or database; a claim of redis is not stored yet, and can be lost with Redis
+    /// What the claim survives: memory, disk or database; a claim of redis is not stored yet, and can be lost with
+    /// Redis
     #[schema(example = "disk")]
     durability: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -329,7 +332,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// A place that is not stored yet.
+    /// Builds a claim that Redis has accepted and the database does not hold yet.
     pub(crate) fn placed(coupon: &'a CouponName, user: &'a str, since: Timestamp) -> Self {
         Self {
             coupon: coupon.as_str(),
@@ -366,7 +369,7 @@ pub(crate) struct ClaimPage<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct RedemptionBody {
-    /// What the holder shows; case, blanks and dashes do not matter
+    /// The voucher code; case, blanks and dashes do not matter
     pub(crate) code: String,
     /// Must be the claimant, if given
     pub(crate) user: Option<String>,

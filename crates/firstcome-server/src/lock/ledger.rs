@@ -1,7 +1,7 @@
-//! What this process remembers of locks that it granted over HTTP: for the figures, and for requests that are repeated.
+//! Remembers locks that this process granted over HTTP, for the metrics and for repeated requests.
 //!
-//! The store alone decides who holds what. What is forgotten here, as by a restart, is still renewed and given back by its
-//! handle; but a repeated request is then a new one.
+//! The store alone decides which client holds a lock. After a restart this process remembers no hold. Clients can
+//! still renew and release by their handles, but a repeated request is then a new one.
 
 #[cfg(test)]
 mod tests;
@@ -21,13 +21,13 @@ use std::time::Duration;
 /// A hold that was granted over HTTP.
 struct Hold {
     since: Duration,
-    /// When it is over for certain unless it was renewed elsewhere.
+    /// When the hold is certainly over, unless another process renewed it.
     until: Duration,
     expires_at: Timestamp,
     key: Option<u128>,
 }
 
-/// What is known of a key.
+/// The state of an idempotency key.
 enum Entry {
     /// Its request is under way.
     Waiting { number: u64, body: u64, wait: Weak<Wait> },
@@ -35,40 +35,40 @@ enum Entry {
     Granted { body: u64, kept: Kept },
 }
 
-/// A grant under a key.
+/// A grant that was made under a key.
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) request: Request,
     pub(super) fence: Fence,
-    /// A client that is about to be told, if there is anybody.
+    /// The offer, as long as a request may still deliver it.
     pub(super) offer: Weak<Offer>,
-    /// Whether anybody was told.
+    /// Whether a client has received the grant.
     pub(super) told: Arc<AtomicBool>,
 }
 
-/// Whether the body of a request is that which its key came with first.
+/// Whether the body of a request equals the first body under its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
     Same,
     Other,
 }
 
-/// What a request finds under its key.
+/// The result of looking up a key.
 pub(super) enum Found {
     Waiting(Arc<Wait>, Body),
-    /// Still to be told to the client that asked before.
+    /// The grant is still on its way to an earlier request.
     Offered(Arc<Offer>, Body),
     Granted(Kept, Timestamp, Body),
     Nothing,
     Full,
 }
 
-/// Why a hold is not remembered any more.
+/// Why the ledger forgets a hold.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Released,
     Lost,
-    /// No client was ever told of it.
+    /// No client received the grant.
     TakenBack,
 }
 
@@ -88,7 +88,8 @@ impl Ledger {
         Self { clock: Stopwatch::start(), figures, holds_max, holds, ends, keys, drawn: 0 }
     }
 
-    /// Looks up a key. A client that calls this drops what comes out after the ledger is unlocked: its last owner locks it.
+    /// Looks up a key. The caller must drop the result after it unlocks the ledger: dropping the last owner locks the
+    /// ledger.
     pub(super) fn find(&mut self, id: RequestId) -> Found {
         self.sweep();
         let same = |body: u64| if body == id.body { Body::Same } else { Body::Other };
@@ -99,7 +100,7 @@ impl Ledger {
                 (None, Some(hold)) if kept.told.load(Ordering::Acquire) => {
                     Some(Found::Granted(kept.clone(), hold.expires_at, same(*body)))
                 }
-                // About to be given back, since no client was told.
+                // The hold is about to be released, since no client received it.
                 _ => None,
             },
             None => None,
@@ -111,7 +112,7 @@ impl Ledger {
         }
     }
 
-    /// A request begins under its key.
+    /// Records that a request begins under its key.
     pub(super) fn begin(&mut self, id: RequestId, wait: impl FnOnce(u64) -> Arc<Wait>) -> Arc<Wait> {
         self.drawn += 1;
         let (number, wait) = (self.drawn, wait(self.drawn));
@@ -119,7 +120,7 @@ impl Ledger {
         wait
     }
 
-    /// A request under a key is over without a grant.
+    /// Removes the key of a request that ended without a grant.
     pub(super) fn give_up(&mut self, key: u128, number: u64) {
         if self.is_waiting(key, number) {
             self.keys.remove(&key);
@@ -130,7 +131,7 @@ impl Ledger {
         matches!(self.keys.get(&key), Some(Entry::Waiting { number: known, .. }) if *known == number)
     }
 
-    /// A hold was granted, under the key of this request if it has one.
+    /// Records a granted hold, under the key of its request if it has one.
     pub(super) fn grant(
         &mut self,
         kept: &Kept,
@@ -138,7 +139,7 @@ impl Ledger {
         begun: Option<(RequestId, u64)>,
     ) {
         self.sweep();
-        // Another client may have begun under the same key when no client waited for this one any more.
+        // Another request may have begun under the same key after the last client of this one went away.
         let begun = begun.filter(|(id, number)| self.is_waiting(id.key, *number)).map(|(id, _)| id);
         if let Some(id) = begun {
             self.keys.insert(id.key, Entry::Granted { body: id.body, kept: kept.clone() });
@@ -153,8 +154,8 @@ impl Ledger {
         self.figures.held.inc();
     }
 
-    /// A hold lasts longer, or as long as before: a renewal for less does not end it sooner. Without `expires_at` it may
-    /// or may not have been renewed: it is remembered for longer, and said to last as long as before.
+    /// Extends a hold, but never shortens it. Without `expires_at` it is unknown whether the renewal happened: the
+    /// ledger then remembers the hold for longer, and reports the old end.
     pub(super) fn renew(&mut self, request: Request, lease: Duration, expires_at: Option<Timestamp>) {
         let renewed = self.clock.elapsed() + lease;
         let Some(hold) = self.holds.get_mut(&request) else { return };
@@ -164,7 +165,7 @@ impl Ledger {
         self.ends.insert((until, request));
     }
 
-    /// A hold is over.
+    /// Removes a hold that is over.
     pub(super) fn end(&mut self, request: Request, end: End) {
         let Some(hold) = self.holds.remove(&request) else { return };
         self.ends.remove(&(hold.until, request));
@@ -182,7 +183,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets what is over by time.
+    /// Removes all holds whose lease has ended.
     pub(super) fn sweep(&mut self) {
         let now = self.clock.elapsed();
         while let Some(&(until, request)) = self.ends.first()

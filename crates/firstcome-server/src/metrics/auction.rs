@@ -1,4 +1,4 @@
-//! Figures of bids, purchases and points.
+//! Metrics of bids, purchases and points.
 
 use firstcome::core::auction::Rejection;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// How a bid can end: the first one is a yes, the others are codes of refusals.
+/// The outcomes of a bid: accepted, or the code of a refusal.
 const OUTCOMES: [&str; 8] = [
     "accepted",
     "unknown_listing",
@@ -18,7 +18,7 @@ const OUTCOMES: [&str; 8] = [
     "insufficient_points",
 ];
 
-/// Why points move between members and the world, or from one member to another.
+/// Why points move between members and the outside, or from one member to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Movement {
     Charge,
@@ -40,7 +40,8 @@ struct MovementLabels {
     kind: &'static str,
 }
 
-/// Handles that were looked up once; every refusal is there from the beginning, with a zero. What a repeat of a request is told is counted the first time alone.
+/// The metric handles, looked up once. Every outcome is registered from the start with a zero. A repeat of a request
+/// is not counted again.
 pub(crate) struct AuctionFigures {
     bids: [Counter; OUTCOMES.len()],
     moved: [Counter; Movement::ALL.len()],

@@ -1,4 +1,4 @@
-//! Figures of one node of a cluster.
+//! Metrics of one node of a cluster.
 
 use firstcome::cluster::{Cluster, ClusterCounts, RoomFigures};
 use prometheus_client::collector::Collector;
@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
-/// Reads what this node has done when a client asks.
+/// Reads the counters of this node at each scrape.
 pub(super) struct ClusterCollector(pub(super) Cluster);
 
 impl fmt::Debug for ClusterCollector {

@@ -1,4 +1,4 @@
-//! Figures of locks that are held and waited for over HTTP.
+//! Metrics of locks that HTTP clients hold and wait for.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -12,12 +12,12 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     Granted,
-    /// Another process had it, and waiting was not wanted.
+    /// Another client had it, and the request did not wait.
     Contended,
     TimedOut,
     /// Too many waited already, or the service was stopping.
     Overloaded,
-    /// A waiter went away, or the service stopped.
+    /// The client disconnected, or the service stopped.
     Abandoned,
     /// The store did not answer.
     Failed,
@@ -39,7 +39,7 @@ struct EndingLabels {
     outcome: &'static str,
 }
 
-/// Handles that were looked up once. Clones count into the same figures.
+/// The metric handles, looked up once. Clones count into the same metrics.
 #[derive(Clone)]
 pub(crate) struct LockFigures {
     endings: [Counter; Ending::ALL.len()],

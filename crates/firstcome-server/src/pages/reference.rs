@@ -1,4 +1,4 @@
-//! The reference page, rendered from the OpenAPI document: what the page says is what the document says.
+//! The reference page, rendered from the OpenAPI document.
 
 use crate::error::Code;
 use askama::Template;
@@ -38,14 +38,14 @@ struct CallAnswer {
     shape: Option<String>,
 }
 
-/// Text with code in it. Escapes itself, so that the page takes it is.
+/// Text with inline code. It escapes itself, so the page inserts it unchanged.
 #[derive(Template)]
 #[template(path = "words.html")]
 struct ReferenceText {
     pieces: Vec<Piece>,
 }
 
-/// A run of text, something to be shown as code, or an error code that links to its page.
+/// A run of text, inline code, or an error code that links to its page.
 enum Piece {
     Text(String),
     Code(String),
@@ -159,7 +159,7 @@ fn shape(name: &str, schema: &Value) -> Shape {
     }
 }
 
-/// The page.
+/// Renders the page.
 pub(super) fn render(document: &OpenApi) -> askama::Result<String> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();

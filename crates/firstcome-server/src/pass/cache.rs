@@ -1,11 +1,11 @@
-//! A bounded memory of passes that were verified, in two generations: when the young one is full it becomes the old
-//! one, and the old one before it is forgotten. What is used again moves to the young one.
+//! A bounded cache of verified passes, in two generations. When the young generation is full, it replaces the old one,
+//! whose entries are dropped. A use moves an entry to the young generation.
 
 use super::{Grant, Signer};
 use hashbrown::HashTable;
 use std::sync::Arc;
 
-/// Passes of one generation. Both together hold some 10 MB when names are long.
+/// The passes of one generation. With long names, both generations hold some 10 MB.
 pub(super) const GENERATION_MAX: usize = 16_384;
 
 struct Entry {
@@ -21,7 +21,8 @@ pub(super) struct Cache {
     old: HashTable<Entry>,
 }
 
-/// Eight bytes of the digest. Only passes that we signed come in, so no client can choose where they go.
+/// Hashes by eight bytes of the digest. Only passes that this service signed are stored, so no client can choose
+/// buckets.
 fn hash(digest: &[u8; 32]) -> u64 {
     let mut head = [0; 8];
     head.copy_from_slice(&digest[..8]);
@@ -29,7 +30,7 @@ fn hash(digest: &[u8; 32]) -> u64 {
 }
 
 impl Cache {
-    /// What is known of the pass with this digest.
+    /// Looks up a verified pass by its digest.
     pub(super) fn get(&mut self, digest: &[u8; 32]) -> Option<(Signer, Arc<Grant>)> {
         let same = |entry: &Entry| entry.digest == *digest;
         if let Some(entry) = self.young.find(hash(digest), same) {
@@ -41,7 +42,7 @@ impl Cache {
         Some(known)
     }
 
-    /// Remembers a pass, instead of what was known of it.
+    /// Stores a verified pass, and replaces any entry with the same digest.
     pub(super) fn put(&mut self, digest: [u8; 32], signer: Signer, grant: Arc<Grant>) {
         let same = |entry: &Entry| entry.digest == digest;
         for generation in [&mut self.young, &mut self.old] {
@@ -60,7 +61,7 @@ impl Cache {
         self.young.insert_unique(hash(&entry.digest), entry, |entry| hash(&entry.digest));
     }
 
-    /// How many passes are remembered.
+    /// The number of stored passes.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.young.len() + self.old.len()

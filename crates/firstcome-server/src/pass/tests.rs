@@ -25,13 +25,13 @@ fn a_grant(number: u32) -> Grant {
     }
 }
 
-/// A token of any payload, footer and domain, rightly signed.
+/// Signs a token of any payload, footer and domain.
 fn signed(key: &PassKey, payload: &str, footer: Option<&str>, domain: Option<&str>) -> String {
     let [footer, domain] = [footer, domain].map(|text| text.map(str::as_bytes));
     PublicToken::sign(&key.secret, payload.as_bytes(), footer, domain).unwrap()
 }
 
-/// Both ways to read must agree, also the second time.
+/// Reads without and with the cache, twice: all answers must agree.
 #[track_caller]
 fn read(keys: &PassKeys, token: &str) -> Result<Grant, PassError> {
     let passes = Passes::new(keys.clone());
@@ -64,7 +64,7 @@ fn a_key_is_that_of_rfc_8032() {
     let public = keys.public_keys();
     assert_eq!(public[0], (1, "k4.public.11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo".into()));
     assert_eq!((public.len(), public[1].0), (2, 2));
-    // Who has only the public text can verify.
+    // A service that has only the public text can verify.
     let verifying = AsymmetricPublicKey::<V4>::try_from(public[0].1.as_str()).unwrap();
     let token = keys.mint(&a_grant(7));
     let untrusted = UntrustedToken::<Public, V4>::try_from(token.as_str()).unwrap();
@@ -85,7 +85,7 @@ fn a_pass_expires_at_its_instant() {
     let end_us = grant.expires_at.as_us();
     assert!(!grant.expired(at(end_us - 1)));
     assert!(grant.expired(at(end_us)));
-    // Reading does not judge it: there is no clock here.
+    // Reading does not check the expiry: it has no clock.
     let keys = keys(1, &[]);
     let past = Grant { expires_at: Timestamp::MIN, issued_at: Timestamp::MAX, ..grant };
     assert_eq!(read(&keys, &keys.mint(&past)), Ok(past));
@@ -127,21 +127,21 @@ fn passes_outlive_the_change_of_keys_and_die_with_their_own() {
     assert_eq!(passes.read(&unread), Err(PassError::UnknownKey));
     assert_eq!(passes.read(&second), Ok(a_grant(7)));
 
-    // Another key under the old number does not bring them back, though they are still remembered.
+    // Another key under the old number does not revive the passes, although they are still in the cache.
     let other = PassKey::new(1, [99; 32]).unwrap();
     passes.replace_keys(PassKeys::new(other, vec![key(2)]).unwrap());
     assert_eq!(passes.read(&first), Err(PassError::Forged));
     assert_eq!(passes.read(&second), Ok(a_grant(7)));
     assert_eq!(passes.cache.lock().len(), 3);
 
-    // The right key does.
+    // The right key revives them.
     passes.replace_keys(keys(2, &[1]));
     assert_eq!(passes.read(&first), Ok(a_grant(7)));
 }
 
 #[test]
 fn every_single_flipped_bit_is_refused() {
-    // Key 2 differs from key 3 in one bit of the footer's digit: it must not do as the signer.
+    // Key 2 differs from key 3 in one bit of the footer's digit: it must not pass for the signer.
     let keys = keys(3, &[1, 2, 7]);
     let passes = Passes::new(keys.clone());
     let token = keys.mint(&a_grant(7));
@@ -150,7 +150,7 @@ fn every_single_flipped_bit_is_refused() {
     for bit in 0..token.len() * 8 {
         let mut bytes = token.clone().into_bytes();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // With its highest bit set a byte is no text any more; the type keeps that out.
+        // With its highest bit set the text is not UTF-8, so the type excludes it.
         let Ok(flipped) = String::from_utf8(bytes) else { continue };
         tried += 1;
         assert!(passes.read(&flipped).is_err(), "bit {bit}");
@@ -200,7 +200,7 @@ fn tokens_of_other_keys_and_for_other_purposes_are_refused() {
     let rows = [
         (signed(&stranger, PAYLOAD, kid, domain), Err(PassError::Forged)),
         (key(5).mint(&a_grant(7)), Err(PassError::UnknownKey)),
-        // Signed by a key of ours, under the number of another one.
+        // Signed by a known key, under the number of another one.
         (signed(&key(3), PAYLOAD, Some(r#"{"kid":"4"}"#), domain), Err(PassError::Forged)),
         (signed(&key(4), PAYLOAD, Some(r#"{"kid":"4"}"#), domain), Ok(a_grant(7))),
         (signed(&key(3), PAYLOAD, kid, None), Err(PassError::Forged)),
@@ -211,7 +211,7 @@ fn tokens_of_other_keys_and_for_other_purposes_are_refused() {
     for (row, (token, expected)) in rows.into_iter().enumerate() {
         assert_eq!(read(&keys, &token), expected, "row {row}");
     }
-    // A footer that was swapped for that of another key, or taken away.
+    // The footer was replaced by that of another key, or removed.
     let token = keys.mint(&a_grant(7));
     let (body, footer) = token.rsplit_once('.').unwrap();
     let other = key(4).mint(&a_grant(7));
@@ -292,7 +292,7 @@ fn a_pass_that_is_too_long_is_not_looked_at() {
     let keys = keys(3, &[]);
     let long = format!("{}{}", PublicToken::HEADER, "A".repeat(10_000_000));
     assert_eq!(read(&keys, &long), Err(PassError::Malformed));
-    // Not even its key is looked for: this one names a key that is unknown.
+    // The key is not even looked up: this token names an unknown key.
     let payload = PAYLOAD.replace("concert", &"c".repeat(700));
     let token = signed(&key(5), &payload, Some(r#"{"kid":"5"}"#), Some(DOMAIN));
     assert!(TOKEN_BYTES_MAX < token.len());
@@ -308,7 +308,7 @@ fn the_memory_is_bounded_and_keeps_what_is_used() {
     cache.put(digest(0), signer, Arc::clone(&grant));
     for number in 1..10 * GENERATION_MAX as u64 {
         cache.put(digest(number), signer, Arc::clone(&grant));
-        // Twice the same is once.
+        // Storing the same pass twice counts once.
         cache.put(digest(number), signer, Arc::clone(&grant));
         assert!(cache.len() <= 2 * GENERATION_MAX);
         if number % 1_000 == 0 {

@@ -447,8 +447,8 @@ fn every_check_of_stored_locks_can_fail() {
     assert_eq!(breaks("UPDATE waiter SET passes = 0"), "locks");
     assert_eq!(breaks("UPDATE hold SET expires_us = 0"), "locks");
     assert_eq!(breaks("UPDATE hold SET owner = ''"), "damaged");
-    assert_eq!(breaks("DELETE FROM hold"), "nobod");
-    assert_eq!(breaks("UPDATE hold SET waiters = 1"), "nobod");
+    assert_eq!(breaks("DELETE FROM hold"), "no wa");
+    assert_eq!(breaks("UPDATE hold SET waiters = 1"), "no wa");
     assert_eq!(breaks("UPDATE waiter SET client = 1 WHERE client = 2"), "one r");
 }
 

@@ -8,9 +8,9 @@ use firstcome_core::points::Wallet;
 use std::collections::HashMap;
 use std::hash::RandomState;
 
-/// What has come in of auctions so far.
+/// The members and listings imported so far.
 pub struct IncomingAuctionRows {
-    /// Whether there is another one already.
+    /// Whether the store had a member or a listing before the import.
     is_there: bool,
     members: HashMap<MemberName, (MemberId, Wallet), RandomState>,
     listings: HashMap<ListingName, ListingId, RandomState>,
@@ -26,7 +26,7 @@ impl IncomingAuctionRows {
         self.members.is_empty() && self.listings.is_empty()
     }
 
-    /// The balances that all records have led to.
+    /// Returns the balances that all records have led to.
     pub(super) fn balances(&self) -> impl Iterator<Item = Change> {
         self.members.values().map(|(id, wallet)| Change::Member { id: *id, wallet: Box::new(wallet.clone()) })
     }
@@ -37,17 +37,17 @@ impl IncomingAuctionRows {
 }
 
 impl Intake {
-    /// What has come in of auctions so far.
+    /// Returns the members and listings imported so far.
     pub const fn auctions(&self) -> &IncomingAuctionRows {
         &self.auctions
     }
 
-    /// Members and listings belong together and cannot be mixed with others.
+    /// Fails if the store had members or listings before: the imported ones cannot be mixed with them.
     const fn begin_auctions(&self) -> Result<(), ImportError> {
         if self.auctions.is_there { Err(ImportError::AuctionsThere) } else { Ok(()) }
     }
 
-    /// Takes a listing, before its bids and before records that are about it.
+    /// Takes a listing. It must come before its bids and its records.
     pub(super) fn listing(&mut self, archived: ArchivedListing) -> Result<(), ImportError> {
         self.begin_auctions()?;
         let ArchivedListing { standing, sale_request } = archived;
@@ -59,7 +59,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes a record. It must be the next of its member, and lead to the balance and the hash that it says.
+    /// Takes a record. It must be the next one of its member, and its balance and hash must be right.
     pub(super) fn record(&mut self, archived: ArchivedRecord) -> Result<(), ImportError> {
         self.begin_auctions()?;
         let ArchivedRecord { record, request } = archived;

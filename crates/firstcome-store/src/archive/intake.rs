@@ -1,4 +1,5 @@
-//! The rules by which rows come into any store: coupons and claims here, the rest beside it.
+//! The rules by which any store takes the rows of an import: this module for coupons and claims, its siblings for the
+//! rest.
 
 use super::auction::IncomingAuctionRows;
 use super::room::{IncomingRooms, RoomsBefore};
@@ -14,7 +15,7 @@ use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
 
-/// Where the numbers of an import go on, and what there is already.
+/// What the store holds before the import, and where its numbers continue.
 #[derive(Default)]
 pub struct Before {
     /// Its coupons.
@@ -25,16 +26,16 @@ pub struct Before {
     pub has_auctions: bool,
 }
 
-/// Takes rows by the rules, and says what they change. Keeps names and users of all that came: about 50 bytes a claim or
-/// ticket and 100 a bid.
+/// Takes rows by the rules, and returns the changes that they make. Remembers the names and users of all rows: about 50
+/// bytes for a claim or ticket and 100 for a bid.
 ///
-/// Ids are those of the directory that it goes into; elsewhere they count what came, from 1.
+/// Ids continue those of the target directory; for other targets they count from 1.
 pub struct Intake {
     pub(super) now: Now,
     pub(super) hasher: RandomState,
     coupons: HashMap<CouponName, StoredCoupon, RandomState>,
     next_coupon: u32,
-    /// Coupons whose codes are bound from another serial on than is written yet.
+    /// Coupons whose first bound serial has changed and is not written yet.
     rebound: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
     pub(super) auctions: IncomingAuctionRows,
@@ -43,7 +44,7 @@ pub struct Intake {
 }
 
 impl Intake {
-    /// Begins. Slots that come in end by the clocks that `now` shows.
+    /// Begins an import. The ends of imported slots count by the clocks of `now`.
     pub fn new(before: Before, now: Now) -> Self {
         let hasher = draw_hasher();
         let next_coupon = before.coupons.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
@@ -70,7 +71,7 @@ impl Intake {
         }
     }
 
-    /// What has changed since this was asked last.
+    /// Returns the changes since the last call.
     pub fn changes(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.changes)
     }
@@ -80,12 +81,12 @@ impl Intake {
         self.changes.len()
     }
 
-    /// Secrets of the service that came, by their names.
+    /// Returns the imported secrets of the service, by name.
     pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
         &self.secrets
     }
 
-    /// Everything has come: checks what can be said only now. What is left to write is among [`Self::changes`] then.
+    /// Ends the import, with the checks that need all rows. [`Self::changes`] then returns the rest of the changes.
     pub fn finish(&mut self) -> Result<(), ImportError> {
         self.finish_rooms()?;
         self.bind_codes();
@@ -94,7 +95,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Only the codes of claims that came can have been told: those of the next serials are bound to their claims.
+    /// Binds the codes of all serials after the imported ones: only codes of imported claims can have been shown to
+    /// users.
     fn bind_codes(&mut self) {
         for stored in self.coupons.values_mut() {
             let next = stored.coupon.issued() + 1;
@@ -118,7 +120,7 @@ impl Intake {
         }
     }
 
-    /// Takes a coupon. One of the same name may be there if it is the same and has no claims.
+    /// Takes a coupon. A coupon of the same name may exist if it is equal and has no claims.
     fn coupon(&mut self, archived: ArchivedCoupon) -> Result<(), ImportError> {
         if let Some(known) = self.coupons.get_mut(&archived.name) {
             let same = *known.coupon.settings() == archived.settings
@@ -128,7 +130,7 @@ impl Intake {
             if !same {
                 return Err(ImportError::CouponDiffers(archived.name));
             }
-            // No code of it was told here: which ones were told elsewhere is what came.
+            // This store has issued no code of the coupon. The import knows which codes were issued elsewhere.
             known.voucher_key = archived.voucher_key;
             self.rebound.insert(known.id);
             return Ok(());
@@ -147,13 +149,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Makes a coupon with a secret of its own, for claims that come without one.
+    /// Makes a coupon with a fresh secret, for claims that come without one.
     pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
         let voucher_key = VoucherKey::new(draw_secret()?);
         self.coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
     }
 
-    /// Takes a claim. It must be the next of its coupon; every rule of a live claim but the window holds.
+    /// Takes a claim. It must be the next one of its coupon. Every rule of a live claim holds, except the window.
     fn claim(&mut self, incoming: IncomingClaim) -> Result<(), ImportError> {
         let IncomingClaim { coupon, serial, issued_at, user, attributes, request, redeemed, code } = incoming;
         let Some(stored) = self.coupons.get_mut(&coupon) else { return Err(ImportError::UnknownCoupon(coupon)) };
@@ -164,7 +166,7 @@ impl Intake {
         if let Some(code) = code
             && !stored.voucher_key.is_code_of(&code, issued, user.as_str())
         {
-            // A code from before codes were bound is taken while all before it are such.
+            // Accept a code from before codes were bound, if all earlier claims have such codes too.
             let old = stored.voucher_key.clone().bound_from(serial.get() + 1);
             if serial.get() != stored.voucher_key.codes_bound_from() || !old.is_code_of(&code, issued, user.as_str()) {
                 return Err(ImportError::OtherCode { coupon, serial });
@@ -190,7 +192,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Of all coupons that have claims: the number, how many, and the instant of the last.
+    /// Returns the id, the number of claims and the instant of the last claim, for each coupon with claims.
     pub fn last_claims(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.coupons.values().filter_map(|stored| {
             let last = Serial::new(stored.coupon.issued())?;
@@ -199,7 +201,7 @@ impl Intake {
         })
     }
 
-    /// What the clocks showed when it began.
+    /// Returns the clocks at the beginning of the import.
     pub const fn now(&self) -> Now {
         self.now
     }

@@ -1,4 +1,4 @@
-//! Imports rooms: each goes through the rules as at a start.
+//! Imports rooms: each goes through the same rules as when a store opens.
 
 use super::intake::Intake;
 use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState};
@@ -10,7 +10,7 @@ use firstcome_core::time::{Now, Steady, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
 
-/// One room while its tickets come.
+/// A room whose tickets are being imported.
 struct Coming {
     id: RoomId,
     room: Room,
@@ -23,30 +23,30 @@ struct Coming {
     slots: Vec<(TicketNumber, Slot)>,
 }
 
-/// What there is of rooms already.
+/// The rooms that the store holds before the import.
 #[derive(Default)]
 pub struct RoomsBefore {
-    /// Names of rooms that are there.
+    /// The names of existing rooms.
     pub names: Vec<RoomName>,
-    /// Whether there are others beside those, whose names another caller looks for.
+    /// Whether there are other existing rooms, whose names the caller of the import checks.
     pub has_rooms: bool,
-    /// The number after the highest.
+    /// The id of the next room.
     pub next: u32,
-    /// Secrets of passes that are there.
+    /// The existing secrets that sign passes.
     pub pass_secrets: Vec<PassSecret>,
-    /// Whether numbers of which nothing is known become people in line; else they stay unknown.
+    /// Whether unknown numbers become visitors in line; otherwise they stay unknown.
     pub lost_wait: bool,
 }
 
-/// What has come in of rooms so far.
+/// The rooms imported so far.
 pub(crate) struct IncomingRooms {
     there: HashSet<RoomName, RandomState>,
-    /// Whether there is any.
+    /// Whether the store had any room before the import.
     has_rooms: bool,
     coming: HashMap<RoomName, Coming, RandomState>,
     next: u32,
     pass_secrets: Vec<PassSecret>,
-    /// Whether numbers of which nothing is known become people in line; else they stay unknown.
+    /// Whether unknown numbers become visitors in line; otherwise they stay unknown.
     lost_wait: bool,
 }
 
@@ -61,7 +61,7 @@ impl IncomingRooms {
     }
 }
 
-/// An end by the wall clock as one by the steady clock. What ended long ago or ends never stays so.
+/// Converts an end by the wall clock to the steady clock. Ends in the far past or future stay there.
 const fn steady_of(until: Timestamp, now: Now) -> Steady {
     let ahead_us = until.as_us().saturating_sub(now.wall.as_us());
     Steady::from_us(now.steady.as_us().saturating_add(ahead_us))
@@ -91,7 +91,7 @@ impl Intake {
         self.rooms.next += 1;
         let now = self.now;
         if self.rooms.coming.is_empty() {
-            // By which the ends of slots count.
+            // The ends of slots count by these clocks.
             self.change(Change::Clock(now));
         }
         let put = RoomPut { id, name: name.clone(), settings: settings.clone(), ticket_key, at: now.wall };
@@ -100,7 +100,7 @@ impl Intake {
             self.change(Change::RoomClosed { id, first, at: now.wall });
         }
         if !is_closed && 1 < first {
-            // One that was closed and is open again.
+            // The room was closed and opened again.
             self.change(Change::RoomPut(Box::new(put)));
         }
         if first < reached {
@@ -146,8 +146,8 @@ impl Intake {
                 changes.push(Change::Room { id, change: room::Change::Gone { number, how } });
             }
             TicketState::Lost(last) => {
-                // Where every number has a row they count as people in line, until they come back or are silent for too
-                // long.
+                // If every number needs a row, they count as visitors in line until they come back or are silent for
+                // too long.
                 for number in (number.get()..=last.get()).filter_map(TicketNumber::new) {
                     let nobody = Join { user: None, request: None };
                     coming.room.restore_ticket(number, &nobody, None, now).map_err(broken)?;
@@ -161,7 +161,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Takes a secret that signs passes. Those that are there already must be the same.
+    /// Takes a secret that signs passes. It must be equal to an existing one, or newer in a store without rooms.
     pub(super) fn pass_secret(&mut self, secret: PassSecret) -> Result<(), ImportError> {
         let known = self.rooms.pass_secrets.iter().find(|known| known.id == secret.id);
         let follows = self.rooms.pass_secrets.last().is_none_or(|last| last.id < secret.id);
@@ -177,7 +177,7 @@ impl Intake {
         }
     }
 
-    /// Checks that all tickets have come, and that the rooms are such as could go on.
+    /// Checks that all tickets have come, and that the rooms can continue.
     pub(super) fn finish_rooms(&mut self) -> Result<(), ImportError> {
         let now = self.now;
         let has_secret = !self.rooms.pass_secrets.is_empty();
@@ -206,7 +206,7 @@ impl Intake {
 }
 
 impl Coming {
-    /// The slot of a ticket, if it can have it.
+    /// Checks that a ticket can have this slot, and returns the slot.
     fn admitted(&mut self, number: TicketNumber, slot: ArchivedSlot, now: Now) -> Result<Slot, Damage> {
         let ArchivedSlot { admission, admitted_at, is_taken, until } = slot;
         if self.reached <= number.get() {

@@ -1,7 +1,8 @@
-//! Replays the history of auctions: every stored invariant of members, listings and bids, from the rows alone.
+//! Replays the history of auctions, and checks every stored invariant of members, listings and bids from the rows
+//! alone.
 //!
-//! A store gives its rows in this order: each member after all of their records, then the listings, then all bids, each
-//! listing's in the order of their numbers, and the keys whenever their listing is known.
+//! A store passes its rows in this order: each member after all of its records, then the listings, then all bids, in
+//! the order of numbers within a listing. Keys may come at any time after their listing.
 
 use super::Check;
 use firstcome_core::auction::{Bid, Listing, ListingStanding, Phase};
@@ -9,7 +10,7 @@ use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Kind, Record, Wallet};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The holds of one listing, by its bids, and what was paid and got for it.
+/// The holds of one listing, by bid, and the payments for it.
 #[derive(Default)]
 struct Money {
     held: HashMap<u32, (MemberName, u64)>,
@@ -18,7 +19,7 @@ struct Money {
     got: Vec<(MemberName, u64)>,
 }
 
-/// A listing as it is stored, and the bid that its bids lead to so far.
+/// A stored listing, and its highest bid so far.
 struct Played {
     standing: ListingStanding,
     highest: Option<Bid>,
@@ -76,14 +77,14 @@ impl Checks {
     }
 }
 
-/// The history of auctions while it is played. Memory: about 100 bytes per bid, and what members and listings take.
+/// A replay of the history of auctions. Memory: about 100 bytes per bid, plus the members and listings.
 pub struct Replay {
     checks: Checks,
     money: HashMap<ListingName, Money>,
     charged: u128,
     refunded: u128,
     totals: u128,
-    /// What each member has held, by the balance that is stored.
+    /// The points that each member has held, by its stored balance.
     held: BTreeMap<MemberName, u64>,
     listings: BTreeMap<i64, Played>,
     keys: HashSet<(i64, u128)>,
@@ -96,7 +97,7 @@ impl Default for Replay {
 }
 
 impl Replay {
-    /// Nothing has been played yet.
+    /// Starts an empty replay.
     pub fn new() -> Self {
         Self {
             checks: Checks::new(),
@@ -110,7 +111,7 @@ impl Replay {
         }
     }
 
-    /// Plays the next record of the member whose wallet this is; it begins empty.
+    /// Replays the next record of a member; `wallet` starts empty.
     pub fn record(&mut self, wallet: &mut Wallet, record: &Record) {
         let restored = wallet.restore(record);
         self.checks.chain.check(restored.is_ok(), || {
@@ -140,7 +141,7 @@ impl Replay {
                 checks.ended_once.check(fresh, here);
             }
             Kind::Release | Kind::Capture => {
-                // Of one member the end comes after its hold, so that is known.
+                // A member's hold comes before its end, so it is known here.
                 let own = of.held.get(&bid).is_some_and(|hold| *hold == (record.member.clone(), amount));
                 checks.ended_once.check(own, here);
                 *of.ended.entry(bid).or_default() += 1;
@@ -151,24 +152,24 @@ impl Replay {
         }
     }
 
-    /// A member whose records have all been played: the wallet that they lead to, and the one that is stored.
+    /// Compares a member's stored wallet with the one from its records, after all of them were replayed.
     pub fn member(&mut self, played: &Wallet, stored: &Wallet) {
         self.checks.balance.check(played == stored, || format!("member {}", stored.member));
         self.totals += u128::from(stored.balance.total());
         self.held.insert(stored.member.clone(), stored.balance.held());
     }
 
-    /// Records whose member is not there.
+    /// Reports records without a member.
     pub fn ownerless_record(&mut self, what: impl FnOnce() -> String) {
         self.checks.balance.check(false, what);
     }
 
-    /// A listing. Its highest bid is taken from its bids; what a store repeats of it goes to [`Self::repeated`].
+    /// Adds a listing. Its highest bid comes from its bids; copies of it that a store keeps go to [`Self::repeated`].
     pub fn listing(&mut self, id: i64, standing: ListingStanding) {
         self.listings.insert(id, Played { standing, highest: None });
     }
 
-    /// The next bid of a listing.
+    /// Replays the next bid of a listing.
     pub fn bid(&mut self, listing: i64, bid: Bid) {
         let checks = &mut self.checks;
         let Some(Played { standing, highest }) = self.listings.get_mut(&listing) else {
@@ -182,13 +183,13 @@ impl Replay {
         *highest = Some(bid);
     }
 
-    /// A bid whose bidder is not there.
+    /// Reports a bid without a bidder.
     pub fn ownerless_bid(&mut self, what: impl FnOnce() -> String) {
         self.checks.contiguous.check(false, what);
     }
 
-    /// An idempotency key of a bid, or of the sale as number 0. `once` must come only once within a listing: the key, or the
-    /// number where rows are keys.
+    /// Checks an idempotency key of a bid, or of the sale as number 0. `once` must be unique within a listing: the key,
+    /// or the number if rows are keyed.
     pub fn key(&mut self, listing: i64, number: u32, once: u128) {
         let fresh = self.keys.insert((listing, once));
         let stands = self.listings.get(&listing).is_some_and(|Played { standing, .. }| match number {
@@ -198,7 +199,8 @@ impl Replay {
         self.checks.keys.check(fresh && stands, || format!("listing number {listing}, bid {number}"));
     }
 
-    /// What a store repeats of a listing beside its bids, after all of them: its highest bid, and whether the rest agrees.
+    /// Checks the copies that a store keeps of a listing beside its bids, after all bids: its highest bid, and whether
+    /// the rest agrees.
     pub fn repeated(&mut self, listing: i64, highest: Option<&Bid>, agrees: bool) {
         let Some(played) = self.listings.get(&listing) else { return };
         let same = played.highest.as_ref() == highest && agrees;
@@ -206,7 +208,7 @@ impl Replay {
         self.checks.sound.check(same, here);
     }
 
-    /// The end: what can be said only when everything is known.
+    /// Ends the replay, with the checks that need all rows.
     pub fn finish(mut self) -> Vec<Check> {
         let (charged, refunded, totals) = (self.charged, self.refunded, self.totals);
         self.checks.conserved.check(totals + refunded == charged, || {
@@ -248,7 +250,7 @@ fn check_listing(checks: &mut Checks, standing: &ListingStanding, money: &Money)
     let here = || format!("listing {}", standing.name);
     checks.sound.check(Listing::restore(standing.clone()).is_ok(), here);
     let settled = matches!(standing.phase, Phase::Sold(_) | Phase::Unsold(_));
-    // Of bids that are not there nothing can be said, however many there are said to be.
+    // If some bids are missing, skip the checks per bid, however high the stored count is.
     let bids = if money.held.len() as u64 == u64::from(standing.bids) { standing.bids } else { 0 };
     checks.ended_once.check(bids == standing.bids, here);
     for number in 1..=bids {

@@ -1,12 +1,12 @@
 //! The suite of [`AuctionStore`].
 //!
-//! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts: `new 2 fence 3` is the second
-//! bid, `again 2 fence 3` the same told once more, `bid_too_low 11` a refusal with what it carries. After each refusal the
-//! suite looks whether the listing and the sender's points are what they were.
+//! Only [`Bench`] knows the port. Cases write commands as [`Step`]s and replies as texts: `new 2 fence 3` is the second
+//! bid, `again 2 fence 3` a repeat of it, `bid_too_low 11` a refusal with its value. After each refusal the suite
+//! checks that the listing and the sender's points are unchanged.
 //!
-//! The store may be a server with a clock of its own, so instants are reckoned from those that it shows, and what needs
-//! time lets it pass, see [`LetPass`]. What is to happen before an end has [`AuctionSizes::open_ms`] for it. Boundaries to
-//! the microsecond are for [`auction_by_the_clock`].
+//! The store may be a server with its own clock. So the suite computes instants from those that the store shows, and
+//! lets time pass with [`LetPass`]. Commands before the end of an auction have [`AuctionSizes::open_ms`].
+//! [`auction_by_the_clock`] tests boundaries to the microsecond.
 
 mod audit;
 mod by_the_clock;
@@ -32,20 +32,20 @@ use firstcome_core::time::Timestamp;
 use std::future::Future;
 use std::sync::Arc;
 
-/// How much the suite asks of a store. A quick one bears more.
+/// The size of the suite's work. A fast store can do more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AuctionSizes {
-    /// How long the auctions run whose end is waited for: time enough for a dozen commands.
+    /// How long an auction runs whose end the suite waits for: enough time for a dozen commands.
     pub open_ms: u64,
-    /// Tasks that command at once.
+    /// Tasks that send commands at once.
     pub tasks: usize,
-    /// Commands of each of them, one after the other.
+    /// Commands of each task, one after the other.
     pub commands: usize,
     /// Listings that share wallets.
     pub listings: usize,
-    /// Rounds of what needs luck to go wrong.
+    /// Rounds of tests that fail only by chance.
     pub rounds: usize,
-    /// Sequences of random commands, each of a few seconds of the store's clock.
+    /// Sequences of random commands, each of a few seconds by the store's clock.
     pub sequences: u64,
 }
 
@@ -57,14 +57,16 @@ impl AuctionSizes {
     pub const SMALL: Self = Self { open_ms: 2_000, tasks: 16, commands: 20, listings: 6, rounds: 5, sequences: 3 };
 }
 
-/// Tests a store: the order of all checks, effects and their repeats by key, names, settlement, default, closing without
-/// a caller, exactness and conservation under concurrency, dropped futures, and random commands against the rules.
+/// Tests a store: the order of all checks, effects and their repeats by key, names, settlement, default, closing
+/// without a caller, exactness and conservation under concurrency, dropped futures, and random commands against the
+/// rules.
 ///
-/// `new_store` gives an empty store, and what lets time pass for it; it is called once per case. With a clock of its own
-/// the suite lets about half a minute pass in all, and some seconds for each of [`AuctionSizes::sequences`].
+/// `new_store` returns an empty store, and the function that lets time pass for it; it is called once per case. If the
+/// store has its own clock, the suite lets about half a minute pass in total, and some seconds for each of
+/// [`AuctionSizes::sequences`].
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn auctions<S, F, Fut>(sizes: AuctionSizes, new_store: F)
 where
     S: AuctionStore + 'static,
@@ -110,11 +112,11 @@ where
     );
 }
 
-/// Tests first and last instants to the microsecond, and how long keys are remembered: for a store whose clock is the
-/// [`ManualClock`] that it is handed.
+/// Tests first and last instants to the microsecond, and how long keys are remembered. For a store that uses the passed
+/// [`ManualClock`].
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn auction_by_the_clock<S, F, Fut>(new_store: F)
 where
     S: AuctionStore + 'static,
@@ -124,13 +126,13 @@ where
     by_the_clock::run(&new_store).await;
 }
 
-/// Tests that a durable store still knows, after it was closed and opened again, all that it told.
+/// Tests that a durable store, after it was closed and opened again, still knows everything that it replied.
 ///
-/// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one. Its clock
-/// may be behind the last one.
+/// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one. The
+/// clock of the next one may be behind.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn auction_reopens<S, F, Fut>(sizes: AuctionSizes, open: F)
 where
     S: AuctionStore + 'static,
@@ -142,7 +144,7 @@ where
     reopened::what_came_due_meanwhile_is_done(sizes, &open).await;
 }
 
-/// One command, as the rows write it.
+/// One command of a row.
 #[derive(Clone, Debug)]
 enum Step {
     Put(ListingSettings),
@@ -156,7 +158,7 @@ enum Step {
     Keyed(u128, u64, Box<Step>),
 }
 
-/// What is asked, what is answered.
+/// A command, and the wanted reply.
 type Row<'a> = (Step, &'a str);
 
 /// A store under test.
@@ -173,7 +175,7 @@ impl<S> Clone for Bench<S> {
 }
 
 impl<S: AuctionStore + 'static> Bench<S> {
-    /// With a listing to read the store's clock from.
+    /// Makes a bench with a listing from which it reads the store's clock.
     async fn new(sizes: AuctionSizes, (store, pass): (S, LetPass)) -> Self {
         let bench = Self { store: Arc::new(store), pass, sizes };
         let settings = ListingSettings::fixed_price(member("clock"), amount(1));
@@ -186,7 +188,7 @@ impl<S: AuctionStore + 'static> Bench<S> {
         self.view("clock").await.now
     }
 
-    /// Lets so much time pass, and the store do what is due then.
+    /// Lets this time pass, and lets the store do what is due then.
     async fn pass(&self, ms: u64) {
         (self.pass)(ms).await;
         self.store.close_due().await.expect("the store answers");
@@ -200,23 +202,23 @@ impl<S: AuctionStore + 'static> Bench<S> {
                 break;
             }
             (self.pass)(left_us.unsigned_abs() / 1_000 + 1).await;
-            // So that a store whose clock stands still can be stopped.
+            // Yield, so that a test can stop a store whose clock stands still.
             tokio::task::yield_now().await;
         }
         self.store.close_due().await.expect("the store answers");
     }
 
-    /// An instant so long after now.
+    /// Returns the instant `ms` after now.
     async fn after(&self, ms: u64) -> Timestamp {
         self.now().await.plus_ms(ms)
     }
 
-    /// What own sells for 10 at least, from now on for half a day.
+    /// Returns an auction of the member `own` for at least 10, from now on for half a day.
     async fn auction(&self) -> ListingSettings {
         ListingSettings::auction(member("own"), amount(10), self.after(43_200_000).await)
     }
 
-    /// An auction whose end is waited for.
+    /// Returns an auction whose end the suite waits for.
     async fn short_auction(&self, settle_within_ms: Option<u64>) -> ListingSettings {
         let settings = ListingSettings::auction(member("own"), amount(10), self.after(self.sizes.open_ms).await);
         with_terms(settings, |terms| terms.settle_within_ms = settle_within_ms)
@@ -308,7 +310,7 @@ impl<S: AuctionStore + 'static> Bench<S> {
         }
     }
 
-    /// Plays the rows on one listing.
+    /// Runs the rows on one listing.
     async fn check(&self, name: &str, rows: &[Row<'_>]) {
         for (row, (step, wanted)) in rows.iter().enumerate() {
             let told = self.apply(name, step).await;
@@ -316,7 +318,7 @@ impl<S: AuctionStore + 'static> Bench<S> {
         }
     }
 
-    /// Gives one command to the store and writes down its answer.
+    /// Sends one command to the store, and returns its reply as a text.
     async fn apply(&self, name: &str, step: &Step) -> String {
         let (step, request) = match step {
             Step::Keyed(key, body, step) => (&**step, Some(RequestId { key: *key, body: *body })),
@@ -351,14 +353,14 @@ impl<S: AuctionStore + 'static> Bench<S> {
         if told.is_err() {
             let after = self.seen(name, step).await;
             let phase = |standing: &Option<ListingStanding>| standing.as_ref().map(|standing| standing.phase.clone());
-            // Time may have closed it meanwhile.
+            // The store may have closed the listing meanwhile, because it was due.
             let same = before == after || phase(&before.0) != phase(&after.0);
             assert!(same, "{name}: {step:?} was refused and changed {before:?} to {after:?}");
         }
         told.unwrap_or_else(|rejection| refused(&rejection))
     }
 
-    /// What a command may change.
+    /// Returns the state that a command may change.
     async fn seen(&self, name: &str, step: &Step) -> (Option<ListingStanding>, Option<Balance>) {
         let standing = answered(self.store.listing(&listing(name)).await).ok().map(|view| view.standing);
         let balance = match step {
@@ -371,7 +373,7 @@ impl<S: AuctionStore + 'static> Bench<S> {
     }
 }
 
-/// A store without a fault answers.
+/// Unwraps the reply of a store without a fault.
 fn answered<T>(answer: AuctionAnswer<T>) -> Result<T, Rejection> {
     answer.expect("the store answers")
 }
@@ -397,7 +399,7 @@ fn balance_words(balance: Balance) -> String {
     format!("{} of {}", balance.available(), balance.total())
 }
 
-/// The code, and what does not hang on the clock.
+/// Returns the code of a refusal, and the values that do not depend on the clock.
 fn refused(rejection: &Rejection) -> String {
     let code = rejection.code();
     match rejection {
@@ -433,7 +435,7 @@ fn with_terms(settings: ListingSettings, change: impl FnOnce(&mut AuctionTerms))
     ListingSettings { terms: Terms::Auction(terms), ..settings }
 }
 
-/// What own sells for 10, from now on.
+/// Returns a listing of the member `own` at a fixed price of 10, from now on.
 fn fixed_price() -> ListingSettings {
     ListingSettings::fixed_price(member("own"), amount(10))
 }

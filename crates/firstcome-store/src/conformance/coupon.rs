@@ -1,7 +1,7 @@
 //! The suite of [`CouponStore`].
 //!
-//! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts: the stable code and what it
-//! carries, so `new 1@10` is serial 1 issued at 10, and `already_issued 1@10` names that claim.
+//! Only [`Bench`] knows the port. Cases write commands as [`Step`]s and replies as texts: the stable code with its
+//! values. `new 1@10` is serial 1 issued at 10, and `already_issued 1@10` names that claim.
 
 mod cancelled;
 mod concurrent;
@@ -23,10 +23,10 @@ use std::sync::Arc;
 /// Tests a store: the order of all checks, exactness and order under concurrency, repeats, redemptions, pages,
 /// settings, dropped futures, and random commands against the rules themselves.
 ///
-/// `new_store` gives an empty store that reads the clock it is given; it is called once per case.
+/// `new_store` returns an empty store on the passed clock; it is called once per case.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn coupon<S, F, Fut>(new_store: F)
 where
     S: CouponStore + 'static,
@@ -71,13 +71,13 @@ where
     );
 }
 
-/// Tests that a durable store still knows, after it was closed and opened again, all that it told.
+/// Tests that a durable store, after it was closed and opened again, still knows everything that it replied.
 ///
 /// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one, and
-/// hands over a fresh clock, which may be behind the last one.
+/// passes a fresh clock, which may be behind the last one.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn coupon_reopens<S, F, Fut>(open: F)
 where
     S: CouponStore + 'static,
@@ -89,7 +89,7 @@ where
     reopened::random_histories_go_on_as_if_nothing_had_happened(&open).await;
 }
 
-/// One command, as the rows write it.
+/// One command of a row.
 #[derive(Clone, Debug)]
 enum Step {
     Put(CouponSettings),
@@ -101,24 +101,24 @@ enum Step {
     Claims { after: Option<u32>, count: usize },
 }
 
-/// A code, by the serial it was told for.
+/// A code, by the serial of its claim or as a text.
 #[derive(Clone, Debug)]
 enum Code {
     Of(u32),
     Text(String),
 }
 
-/// When, what is asked, what is answered.
+/// The instant, the command, and the wanted reply.
 type Row<'a> = (i64, Step, &'a str);
 
-/// A store under test, with all codes that it has told.
+/// A store under test, with all codes that it has issued.
 struct Bench<S> {
     store: Arc<S>,
     clock: Arc<ManualClock>,
     codes: Arc<Mutex<Codes>>,
 }
 
-/// Which code was told for which claim, and which claim for which code.
+/// The code of each claim, and the claim of each code.
 #[derive(Default)]
 struct Codes {
     of: BTreeMap<(CouponName, Serial), String>,
@@ -142,7 +142,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         Self { store, clock, codes: Arc::default() }
     }
 
-    /// The same expectations of a store that was opened anew.
+    /// Opens the store again, and keeps the known codes.
     async fn reopen<F, Fut>(self, open: &F) -> Self
     where
         F: Fn(Arc<ManualClock>) -> Fut,
@@ -153,7 +153,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         Self { codes, ..Self::new(open).await }
     }
 
-    /// Plays the rows on one coupon.
+    /// Runs the rows on one coupon.
     async fn check(&self, coupon: &str, rows: &[Row<'_>]) {
         let name = name(coupon);
         for (row, (now, step, wanted)) in rows.iter().enumerate() {
@@ -163,13 +163,13 @@ impl<S: CouponStore + 'static> Bench<S> {
         }
     }
 
-    /// A coupon with a limit and nothing else.
+    /// Puts a coupon with a limit and no other settings.
     async fn put(&self, coupon: &CouponName, limit: u32) {
         let put = answered(self.store.put_coupon(coupon, limited(limit)).await);
         assert!(put.is_ok(), "{coupon:?} for {limit}: {put:?}");
     }
 
-    /// Claims, and checks everything about the answer that holds for any request.
+    /// Claims, and checks everything about the reply that holds for any request.
     async fn claim(&self, coupon: &CouponName, user: &str, request: Option<RequestId>) -> ClaimAnswer {
         let claim = Claim { user: user_id(user), attributes: None, request };
         self.claim_with(coupon, claim).await
@@ -193,7 +193,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         }
     }
 
-    /// Every answer about a serial tells the same code, and no two serials or coupons share one.
+    /// Checks that all replies about a serial show the same code, and that no two serials or coupons share one.
     fn note(&self, coupon: &CouponName, claimed: &Claimed) {
         let code = claimed.code.as_str();
         let mut codes = self.codes.lock();
@@ -223,7 +223,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         })
     }
 
-    /// The code that was told for a serial; one that cannot be right if none was.
+    /// Returns the code of a serial; an invalid code if the serial was not issued.
     fn code(&self, coupon: &CouponName, number: u32) -> String {
         let place = Serial::new(number).map(|serial| (coupon.clone(), serial));
         place.and_then(|place| self.codes.lock().of.get(&place).cloned()).unwrap_or_else(|| "2".repeat(20))
@@ -243,7 +243,7 @@ impl<S: CouponStore + 'static> Bench<S> {
         page
     }
 
-    /// Gives one command to the store and writes down its answer.
+    /// Sends one command to the store, and returns its reply as a text.
     async fn apply(&self, coupon: &CouponName, step: &Step) -> String {
         match step {
             Step::Put(settings) => match answered(self.store.put_coupon(coupon, settings.clone()).await) {
@@ -284,7 +284,7 @@ impl<S: CouponStore + 'static> Bench<S> {
 
 type ClaimAnswer = Result<Effect<Claimed>, Refused>;
 
-/// A store without a fault answers.
+/// Unwraps the reply of a store without a fault.
 fn answered<T>(answer: Answer<T>) -> Result<T, Refused> {
     answer.expect("the store answers")
 }
@@ -361,7 +361,7 @@ fn put(count: u32) -> Step {
     Step::Put(limited(count))
 }
 
-/// Issuing from `opens_at` to `expires_at`.
+/// Returns settings that issue from `opens_at` to `expires_at`.
 fn window(count: u32, opens_at: i64, expires_at: i64) -> CouponSettings {
     CouponSettings { opens_at: Some(at(opens_at)), expires_at: Some(at(expires_at)), ..limited(count) }
 }
@@ -386,7 +386,7 @@ fn redeem_text(text: &str) -> Step {
     Step::Redeem { code: Code::Text(text.to_owned()), user: None, request: None }
 }
 
-/// The same redemption with an idempotency key.
+/// Adds an idempotency key to a redemption.
 fn with_key(step: Step, of_key: u128, body: u64) -> Step {
     match step {
         Step::Redeem { code, user, .. } => Step::Redeem { code, user, request: key(of_key, body) },

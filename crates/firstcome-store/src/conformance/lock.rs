@@ -1,8 +1,8 @@
 //! The suite of [`LockStore`].
 //!
-//! [`Bench`] sends each step to the store, and plays it on the rules of `firstcome-core` at the instant that the store's
-//! answer tells: both must say the same, to the letter. So the store may have any clock. Cases add what must come out,
-//! as texts.
+//! [`Bench`] sends each step to the store. It then applies the step to the rules of `firstcome-core`, at the instant in
+//! the store's reply: both replies must be equal. So the store may have any clock. Cases add the wanted replies as
+//! texts.
 
 mod concurrent;
 mod oracle;
@@ -23,17 +23,18 @@ use std::hash::RandomState;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// Lets so many milliseconds pass for a store under test: moves the clock that it was given, or waits.
+/// Lets this many milliseconds pass for a store under test: moves its clock, or waits.
 pub type LetPass = Arc<dyn Fn(u64) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// Tests a store: order, fences, leases and their renewal, claim windows, dead waiters, lives, what was given up before
-/// it arrived, repeats, pushes, exclusion under concurrency, dropped futures, and random steps against the rules.
+/// Tests a store: order, fences, leases and their renewal, claim windows, dead waiters, lives, requests that were given
+/// up before they arrived, repeats, pushes, exclusion under concurrency, dropped futures, and random steps against the
+/// rules.
 ///
-/// `new_store` gives an empty store, and what lets time pass for it; it is called once per case. With a clock of its own
-/// the suite lets about a minute pass in all.
+/// `new_store` returns an empty store, and the function that lets time pass for it; it is called once per case. If the
+/// store has its own clock, the suite lets about a minute pass in total.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the step and the reply.
 pub async fn lock<S, F, Fut>(new_store: F)
 where
     S: LockStore,
@@ -69,17 +70,17 @@ where
     );
 }
 
-/// The lease of the rows, unless they say otherwise: longer than anything that they let pass.
+/// The lease in the rows unless they set another: longer than any time that they let pass.
 const LEASE_MS: u32 = 20_000;
 
-/// When, in milliseconds after the row before; what is asked; what is answered.
+/// The milliseconds since the row before, the step, and the wanted reply.
 type Row<'a> = (u64, Step, &'a str);
 
-/// The rules, fed with the instants that the store tells.
+/// The rules, with the instants that the store replies.
 struct Oracle {
     buckets: BTreeMap<u8, MemoryLockTable<RandomState>>,
     pushes: Vec<Push>,
-    /// Of each lock the highest fence that was told, and of each request its own.
+    /// For each lock the highest fence so far, and the fence of each request.
     fences: BTreeMap<LockName, (Fence, BTreeMap<Request, Fence>)>,
 }
 
@@ -91,7 +92,7 @@ impl Oracle {
         answer
     }
 
-    /// No matter what the rules say: a lock's fences rise, and a request keeps its own.
+    /// Checks, without the rules, that the fences of a lock rise and that a request keeps its fence.
     fn note(&mut self, name: &LockName, grant: Grant) {
         let (highest, known) = self.fences.entry(name.clone()).or_insert((grant.fence, BTreeMap::new()));
         match known.get(&grant.request) {
@@ -105,7 +106,7 @@ impl Oracle {
     }
 }
 
-/// A store under test beside the rules.
+/// A store under test, and the rules beside it.
 struct Bench<S> {
     store: Arc<S>,
     pass: LetPass,
@@ -130,7 +131,7 @@ impl<S: LockStore> Bench<S> {
         }
     }
 
-    /// Takes one step, and compares. No other process may take one in its bucket meanwhile.
+    /// Takes one step, and compares the replies. No other task may take a step in the same bucket meanwhile.
     async fn take(&self, step: &Step) -> Answer {
         let answer = self.store.take(step.clone()).await.expect("the store answers");
         let mut oracle = self.oracle.lock();
@@ -148,7 +149,7 @@ impl<S: LockStore> Bench<S> {
         answer
     }
 
-    /// Shows a lock, and compares. Returns whether it is held, and how many wait.
+    /// Shows a lock, and compares with the rules. Returns whether it is held, and how many requests wait.
     async fn view(&self, name: &LockName) -> (bool, u32) {
         let seen = self.store.view(name).await.expect("the store answers");
         let mut oracle = self.oracle.lock();
@@ -165,7 +166,7 @@ impl<S: LockStore> Bench<S> {
         }
     }
 
-    /// The fence of a hold, as a repeat tells it.
+    /// Returns the fence of a hold, from a repeat of its request.
     async fn fence(&self, client: u64, number: u64) -> u64 {
         match self.take(&ask(client, number)).await.said {
             LockAnswer::Acquired(Acquired::Granted(grant)) => grant.fence.get(),
@@ -173,7 +174,7 @@ impl<S: LockStore> Bench<S> {
         }
     }
 
-    /// Attaches an inbox that keeps what it is told.
+    /// Attaches an inbox that keeps its pushes.
     fn attach(&self, client: u64) -> Inbox {
         let inbox = Inbox::default();
         let kept = Arc::clone(&inbox.0);
@@ -187,7 +188,7 @@ impl<S: LockStore> Bench<S> {
     }
 }
 
-/// What a client was told without asking.
+/// The pushes that a client received.
 #[derive(Default)]
 struct Inbox(Arc<Mutex<Vec<Push>>>);
 

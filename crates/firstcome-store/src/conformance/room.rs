@@ -1,10 +1,10 @@
 //! The suite of [`RoomStore`].
 //!
-//! [`Bench`] alone knows the port. Cases write commands as [`Step`]s and answers as texts, so `new 1 waiting 0` is the
-//! first number with no caller ahead, and `2 admitted 1@50 until 80` the slot of admission 1, given at 50.
+//! Only [`Bench`] knows the port. Cases write commands as [`Step`]s and replies as texts. `new 1 waiting 0` is the
+//! first number with no visitor ahead, and `2 admitted 1@50 until 80` the slot of admission 1, given at 50.
 //!
 //! A store admits by itself, at any time. So the suite lets it do what is due after every move of the clock and after
-//! every command; a tick of the store's own in between then finds nothing to do.
+//! every command. A tick of the store in between then finds nothing to do.
 
 mod cancelled;
 mod concurrent;
@@ -28,10 +28,10 @@ use std::sync::Arc;
 /// Tests a store: the order of all checks, numbers, positions, admission by rate and by slots, claim windows, ends,
 /// absence, passes and their secrets, closing, concurrency, dropped futures, and random commands against the rules.
 ///
-/// `new_store` gives an empty store that reads the clock it is given; it is called once per case.
+/// `new_store` returns an empty store on the passed clock; it is called once per case.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn room<S, F, Fut>(new_store: F)
 where
     S: RoomStore + 'static,
@@ -73,14 +73,14 @@ where
     );
 }
 
-/// Tests that a durable store still knows, after it was closed and opened again, all that it told, and that its leases
-/// go on as if no caller had touched the clock.
+/// Tests that a durable store, after it was closed and opened again, still knows everything that it replied. Its leases
+/// must go on as if the clock had not been set.
 ///
 /// `open` opens the same data each time. The suite drops every handle of a store before it opens the next one, and
-/// hands over a fresh clock.
+/// passes a fresh clock.
 ///
 /// # Panics
-/// At the first broken promise, with what was asked and what came back.
+/// At the first broken promise, with the command and the reply.
 pub async fn room_reopens<S, F, Fut>(open: F)
 where
     S: RoomStore + 'static,
@@ -93,7 +93,7 @@ where
     reopened::a_long_line_comes_back_exactly(&open).await;
 }
 
-/// One command, as the rows write it. Tickets are named by their numbers.
+/// One command of a row. Numbers name the tickets.
 #[derive(Clone, Debug)]
 enum Step {
     Put(RoomSettings),
@@ -106,20 +106,20 @@ enum Step {
     Check(u32, u64),
 }
 
-/// When (in milliseconds), what is asked, what is answered.
+/// The instant in milliseconds, the command, and the wanted reply.
 type Row<'a> = (i64, Step, &'a str);
 
-/// An answer: what rows compare, and the rest, which only the rules can foretell.
+/// A reply: the words that rows compare, and the rest, which only the rules can predict.
 #[derive(PartialEq, Eq, Debug)]
 struct RoomReply {
     words: String,
     rest: String,
 }
 
-/// The ticket that was told for a number of a room.
+/// The known tickets, by room and number.
 type Tickets = Arc<Mutex<BTreeMap<(RoomName, u32), Box<str>>>>;
 
-/// A store under test, with all tickets that it has told.
+/// A store under test, with all tickets that it has issued.
 struct Bench<S> {
     store: Arc<S>,
     clock: Arc<ManualClock>,
@@ -143,7 +143,7 @@ impl<S: RoomStore + 'static> Bench<S> {
         Self { store, clock, tickets: Arc::default() }
     }
 
-    /// The same tickets in a store that was opened anew.
+    /// Opens the store again, and keeps the known tickets.
     async fn reopen<F, Fut>(self, open: &F, now_ms: i64) -> Self
     where
         F: Fn(Arc<ManualClock>) -> Fut,
@@ -154,7 +154,7 @@ impl<S: RoomStore + 'static> Bench<S> {
         Self { tickets, ..Self::new(open, now_ms).await }
     }
 
-    /// Lets time pass until then, and the store do what is due.
+    /// Lets time pass until `now_ms`, and lets the store do what is due.
     async fn set(&self, now_ms: i64) {
         self.clock.set(at(now_ms));
         self.tick().await;
@@ -164,7 +164,7 @@ impl<S: RoomStore + 'static> Bench<S> {
         self.store.tick().await.expect("the store answers");
     }
 
-    /// Plays the rows on one room.
+    /// Runs the rows on one room.
     async fn check(&self, room: &str, rows: &[Row<'_>]) {
         let name = name(room);
         for (row, (now, step, wanted)) in rows.iter().enumerate() {
@@ -196,7 +196,7 @@ impl<S: RoomStore + 'static> Bench<S> {
         answer
     }
 
-    /// Every answer about a number shows the same ticket, and no two numbers or rooms share one.
+    /// Checks that all replies about a number show the same ticket, and that no two numbers or rooms share one.
     fn note(&self, room: &RoomName, told: &TicketAnswer) {
         let place = (room.clone(), told.number.get());
         let mut tickets = self.tickets.lock();
@@ -209,12 +209,12 @@ impl<S: RoomStore + 'static> Bench<S> {
         tickets.insert(place, told.ticket.clone());
     }
 
-    /// The ticket that was told for a number; one that is none if none was.
+    /// Returns the ticket of a number; an invalid ticket if the number was not drawn.
     fn ticket(&self, room: &RoomName, number: u32) -> Box<str> {
         self.tickets.lock().get(&(room.clone(), number)).cloned().unwrap_or_else(|| "A".repeat(27).into())
     }
 
-    /// Gives one command to the store and writes down its answer.
+    /// Sends one command to the store, and returns its reply as a text.
     async fn apply(&self, room: &RoomName, step: &Step) -> RoomReply {
         match step {
             Step::Put(settings) => describe_put(answered(self.store.put_room(room, settings.clone()).await)),
@@ -237,7 +237,7 @@ impl<S: RoomStore + 'static> Bench<S> {
     }
 }
 
-/// A store without a fault answers.
+/// Unwraps the reply of a store without a fault.
 fn answered<T>(answer: RoomAnswer<T>) -> Result<T, Rejection> {
     answer.expect("the store answers")
 }
@@ -360,12 +360,12 @@ fn keyed(user: Option<&str>, of_key: u128, body: u64) -> Step {
     Step::Join { user: user.map(str::to_owned), request: key(of_key, body) }
 }
 
-/// So many slots of 30 s; 10 s to take one up.
+/// Returns settings with this many slots of 30 s, and 10 s to take one.
 fn slots(max_active: u32) -> RoomSettings {
     RoomSettings { active_ttl_ms: 30_000, claim_window_ms: 10_000, ..RoomSettings::with_slots(max_active) }
 }
 
-/// No caller is admitted for now.
+/// Returns settings of a paused room.
 fn paused() -> RoomSettings {
     RoomSettings { paused: true, ..slots(1) }
 }

@@ -1,67 +1,69 @@
-//! Chance from a seed, for tests, simulations and plans: the same seed gives the same numbers on every machine, for ever.
+//! Pseudo-random numbers from a seed, for tests, simulations and plans: the same seed gives the same numbers on every
+//! machine, for ever.
 
 /// `SplitMix64`: one word of state, every seed equally good, no dependency that could change its stream.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// The generator of a seed.
+    /// Makes the generator of a seed.
     pub const fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A generator that depends on nothing but these: what a person does next must not hang on what others draw.
+    /// Makes a generator that depends on these values only, so that a person's choices do not depend on the draws of
+    /// others.
     pub const fn of(seed: u64, person: u32, salt: u64) -> Self {
         Self(mix(seed ^ mix((person as u64) << 20 ^ salt)))
     }
 
-    /// The next 64 bits.
+    /// Draws the next 64 bits.
     pub const fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
-    /// A generator of its own, so that one part of a simulation can draw more without moving the others.
+    /// Makes an independent generator, so that one part of a simulation can draw more without changing the other parts.
     pub const fn fork(&mut self) -> Self {
         Self(self.bits())
     }
 
-    /// A number of `0..end`; `end` must not be 0. The bias of the remainder is of no concern here.
+    /// Draws a number of `0..end`; `end` must not be 0. The bias of the remainder does not matter here.
     pub const fn below(&mut self, end: u64) -> u64 {
         self.bits() % end
     }
 
-    /// A number of `first..=last`.
+    /// Draws a number of `first..=last`.
     pub const fn range(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// A number of `0.0..1.0`.
+    /// Draws a number of `0.0..1.0`.
     pub const fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// True `per_mille` times out of a thousand.
+    /// Returns true `per_mille` times out of a thousand, on average.
     pub const fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1_000) < per_mille
     }
 
-    /// True once in `times`, on average.
+    /// Returns true once in `times`, on average.
     pub const fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// An index into something of this length. The length must not be zero.
+    /// Draws an index into a sequence of this length, which must not be zero.
     pub const fn index(&mut self, length: usize) -> usize {
         self.below(length as u64) as usize
     }
 
-    /// One of these. There must be at least one.
+    /// Picks one item. There must be at least one.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.index(items.len())]
     }
 
-    /// One of these, each as often as its weight says. The weights together must not be zero.
+    /// Picks one item, each as often as its weight says. The sum of the weights must not be zero.
     pub fn pick_by_weight<'a, T>(&mut self, items: &'a [(T, u64)]) -> &'a T {
         let drawn = self.below(items.iter().map(|(_, weight)| weight).sum());
         let mut end = 0;

@@ -1,7 +1,7 @@
-//! Auctions as the writer has them, what readers see of them, and the writer's part of its commands.
+//! The writer's state of auctions, the copies for readers, and the writer's handling of auction commands.
 //!
-//! The writer alone has wallets and listings, so a bid takes no lock. What readers see ([`published`]) is a copy that is replaced
-//! after the commit: of a listing or a member whom a batch has touched, once per batch.
+//! Only the writer has the wallets and listings, so a bid takes no lock. Readers use copies ([`published`]). After a
+//! commit the writer replaces the copy of each listing and member that the batch has touched, once per batch.
 
 mod job;
 mod published;
@@ -31,23 +31,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wallets::{Before, Member, MemberWallets};
 
-/// Auctions that are closed in one turn of the writer. Protects everybody else when many end at one instant: their commands
-/// wait for no more than these.
+/// How many auctions the writer closes in one turn. When many auctions end at one instant, other commands wait for at
+/// most these.
 const CLOSINGS_PER_TURN: usize = 256;
 
-/// A member as it comes back from where it was stored.
+/// A member that is loaded from where it was stored.
 pub struct StoredMember {
     /// The store's number for it.
     pub id: MemberId,
-    /// What there is.
+    /// Its points.
     pub wallet: Wallet,
 }
 
-/// A listing as it comes back from where it was stored.
+/// A listing that is loaded from where it was stored.
 pub struct StoredListing {
     /// The store's number for it.
     pub id: ListingId,
-    /// The rules' part.
+    /// The state of the rules.
     pub listing: Listing,
     /// Bids whose request carried a key.
     pub keyed_bids: Vec<(RequestId, PlacedBid)>,
@@ -62,11 +62,11 @@ pub struct KeyedMovement {
     pub request: RequestId,
     /// The balance that it led to.
     pub balance: Balance,
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
 }
 
-/// Members and listings as they come back from where it was stored.
+/// Members and listings that are loaded from where they were stored.
 #[derive(Default)]
 pub struct StoredAuctions {
     /// All members.
@@ -77,19 +77,19 @@ pub struct StoredAuctions {
     pub keyed_movements: Vec<KeyedMovement>,
 }
 
-/// One listing as the writer has it.
+/// The writer's state of one listing.
 struct WriterListing {
     id: ListingId,
     listing: Listing,
     keyed_bids: HashMap<u128, (u64, PlacedBid)>,
     sale_request: Option<RequestId>,
-    /// The instant under which it stands among those that are due.
+    /// The instant of its entry in `due`.
     due_at: Option<Timestamp>,
     is_touched: bool,
     cell: Option<Arc<ListingCell>>,
 }
 
-/// Members and listings as the writer has them.
+/// The writer's state of members and listings.
 #[derive(Default)]
 pub(super) struct AuctionWriter {
     wallets: MemberWallets,
@@ -101,26 +101,26 @@ pub(super) struct AuctionWriter {
     /// Keys of movements, the oldest first.
     movement_keys: VecDeque<u128>,
     records: Vec<Record>,
-    /// What was closed since the last commit.
+    /// Auctions closed since the last commit.
     closings: Closings,
-    /// How many have been closed for being due since the writer's turn began.
+    /// How many due auctions were closed since the writer's turn began.
     closed_in_turn: usize,
     pending: Vec<PendingAuctionReply>,
 }
 
-/// What one call, which a tick begins and further ticks go on with, has still to close. Auctions are closed in the order in
-/// which they became due, each once per call: listings that a closing leaves due wait for the next call, and cannot hold one up
-/// for ever.
+/// The rest of one closing call, which a tick begins and further ticks continue. Auctions close in the order in which
+/// they became due, each once per call. A listing that is due again right after its closing waits for the next call, so
+/// no call runs for ever.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
-    /// What was due when the call came.
+    /// The call closes what was due at this instant.
     until: Timestamp,
-    /// The last one that was closed.
+    /// The last auction that was closed.
     after: Option<(Timestamp, usize)>,
 }
 
 impl AuctionWriter {
-    /// Takes back what was stored, and lets readers see it.
+    /// Loads stored members and listings, and publishes them to readers.
     pub(super) fn restore(stored: StoredAuctions, auctions: &PublishedAuctions) -> Self {
         let mut writer = Self::default();
         for StoredMember { id, wallet } in stored.members {
@@ -163,7 +163,7 @@ impl AuctionWriter {
         self.movement_keys.push_back(movement.request.key);
     }
 
-    /// Forgets keys whose time is over.
+    /// Forgets keys that have expired.
     fn forget_keys(&mut self, now: Now) {
         let since = keys_kept_since(now);
         while let Some(key) = self.movement_keys.front()
@@ -174,7 +174,7 @@ impl AuctionWriter {
         }
     }
 
-    /// Notes when a listing is due from now on.
+    /// Updates when a listing is due.
     fn note_due(&mut self, place: usize, due_at: Option<Timestamp>) {
         let listing = &mut self.listings[place];
         if due_at != listing.due_at {
@@ -185,7 +185,7 @@ impl AuctionWriter {
         }
     }
 
-    /// To be called after a listing has changed.
+    /// Must be called after each change of a listing.
     fn touch(&mut self, place: usize) {
         self.note_due(place, self.listings[place].listing.due_at());
         let listing = &mut self.listings[place];
@@ -290,7 +290,7 @@ impl AuctionWriter {
             Transfer::Charge => Kind::Charge,
             Transfer::Refund => Kind::Refund,
         };
-        // Judged before a member is made for a member unknown, who may be refused.
+        // Decide this before a new member is created, because the request may be refused.
         let before = self.wallets.balance(member);
         before.after(kind, ask.amount).map_err(|error| refusal(error, before))?;
         let moved = self.wallets.wallet(member).apply(kind, ask.amount, None, now.wall);
@@ -304,7 +304,7 @@ impl AuctionWriter {
         Ok(Effect::New(balance))
     }
 
-    /// Closes what is due, as much as the turn has room for. What is left must be asked for again.
+    /// Closes due auctions, as many as the turn allows. Returns the rest for the next call.
     fn close_due(&mut self, rest: Option<Rest>, now: Timestamp, changes: &mut Vec<Change>) -> Option<Rest> {
         let mut rest = rest.unwrap_or(Rest { until: now, after: None });
         loop {
@@ -331,7 +331,7 @@ impl AuctionWriter {
         self.touch(place);
     }
 
-    /// The writer's next turn begins.
+    /// Begins the writer's next turn.
     pub(super) const fn begin_turn(&mut self) {
         self.closed_in_turn = 0;
     }
@@ -348,7 +348,7 @@ impl AuctionWriter {
         !self.wallets.touched.is_empty()
     }
 
-    /// Adds the new state of everything that was touched: once, however often it was.
+    /// Adds the new state of everything that was touched, once per listing and member.
     fn add_touched(&self, changes: &mut Vec<Change>) {
         for (place, _) in &self.wallets.touched {
             let Member { id, wallet, .. } = &self.wallets.members[*place];
@@ -361,7 +361,7 @@ impl AuctionWriter {
         }
     }
 
-    /// Makes everything what it was at the last commit, which is what readers see. These changes could not be stored.
+    /// Restores the state of the last commit, which readers still see, because these changes could not be stored.
     fn restore_committed(&mut self, changes: &[Change]) -> Result<(), Fault> {
         for change in changes.iter().rev() {
             match change {
@@ -431,7 +431,7 @@ impl AuctionWriter {
         }
     }
 
-    /// Lets readers see what was committed, all at one instant. Says whether an auction must be closed earlier than all others
+    /// Publishes what was committed, all at one instant. Returns whether the next auction is due earlier than it was
     /// before.
     fn show_committed(&mut self, auctions: &PublishedAuctions, now: Timestamp) -> bool {
         if !self.wallets.touched.is_empty() || !self.touched.is_empty() {
@@ -452,10 +452,12 @@ impl WriterListing {
     }
 }
 
-/// From when on keys of movements are remembered: for as long as both clocks say. An operator that sets the wall forward makes no caller's
-/// repeat a second charge; a wall that was set while nothing ran is believed, as no caller knows better.
+/// Returns since when keys of movements are remembered: a key is forgotten once both clocks say so. Setting the wall
+/// clock forward therefore turns no repeat into a second charge. A wall clock that was set while no process ran is
+/// believed, because nothing can contradict it.
 pub fn keys_kept_since(now: Now) -> Timestamp {
-    // Steady time begins at the wall's, see `Timeline`; it is behind by what the wall was set forward since.
+    // Steady time begins at the wall clock's time, see `Timeline`. It is behind by what the wall clock was set forward
+    // since.
     let now_us = now.wall.as_us().min(now.steady.as_us());
     Timestamp::clamped_us(now_us.saturating_sub(POINTS_KEY_MS.cast_signed().saturating_mul(1_000)))
 }
@@ -468,9 +470,9 @@ const fn refusal(error: NoBalance, before: Balance) -> Rejection {
 }
 
 impl AuctionWriter {
-    /// Decides one request.
+    /// Decides one command.
     pub(super) fn run(&mut self, job: Job, log: &mut Log, now: Now) {
-        // The caller has gone away: the request is not done, as if it had never come.
+        // The caller dropped its future: skip the command, as if it had never come.
         if job.is_closed() {
             return;
         }
@@ -491,7 +493,7 @@ impl AuctionWriter {
         self.pending.push(pending);
     }
 
-    /// Closes what time has made due, as much as this turn has room for, and says what is left.
+    /// Closes due auctions, as many as this turn allows. Returns the rest.
     pub(super) fn close_due_now(&mut self, rest: Option<Rest>, log: &mut Log, now: Now) -> Option<Rest> {
         if log.shared.fault().is_some() {
             return None;

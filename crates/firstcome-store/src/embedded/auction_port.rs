@@ -28,7 +28,7 @@ impl Embedded {
     }
 }
 
-/// A page of what was read one more of than was asked for.
+/// Makes a page from items that were read with one more than `count`.
 fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbered<T> {
     let more = count < items.len();
     items.truncate(count);
@@ -51,12 +51,13 @@ impl AuctionStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        // Before the standing is read: that is then no older.
+        // Read before the standing, which is then at least as new.
         let (judged_at, now) = (self.inner.shared.auctions().judged_at(), self.now());
         let mut standing = cell.standing();
-        // Time has changed the state since the writer last looked, and it may be about to commit what came just before that.
-        // One turn of it is enough, however many are left to be closed. If it takes no commands any more, and all that it began is
-        // known to be stored or not, time decides on what is durable. Else this read has no answer.
+        // The state has changed by time since the writer last decided, and the writer may be about to commit earlier
+        // changes. One turn of the writer is enough, however many auctions are left to close. If the writer has
+        // stopped, and the outcome of all its commits is known, time decides on the durable state. Otherwise this read
+        // has no reply.
         if standing.state(now) != standing.state(judged_at) {
             let (reply, answer) = Reply::pair();
             if let Err(error) = self.ask(Command::Tick(None, reply), answer).await
@@ -66,7 +67,7 @@ impl AuctionStore for Embedded {
             }
             standing = cell.standing();
         }
-        // What is shown is never older than what was last changed.
+        // The reported instant is never before the last change.
         let now = now.max(standing.last_at);
         Ok(Ok(ListingView { standing, now }))
     }
@@ -78,7 +79,7 @@ impl AuctionStore for Embedded {
         };
         let Ok(after) = u32::try_from(after.unwrap_or(0)) else { return Ok(Ok(page(Vec::new(), count, |_| 0))) };
         let rows = Arc::clone(&self.inner.shared.rows);
-        // A row may be there before its commit is known to be: only what others are shown too is told.
+        // A row may exist before its commit is known to be durable. Return only rows that other readers see too.
         let durable = cell.standing().bids;
         let mut bids = blocking(move || rows.bids(cell.id, after, count.saturating_add(1))).await?;
         bids.retain(|bid| bid.number <= durable);

@@ -1,4 +1,4 @@
-//! Brings commands to the writer: a bounded queue, first in first out.
+//! Carries commands to the writer through a bounded queue, first in first out.
 
 use super::engine::Engine;
 use super::{Command, Shared};
@@ -11,27 +11,27 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Commands that may wait, however fast the writer is. Protects memory: about 250 bytes each.
+/// How many commands may wait, however fast the writer is. Protects memory: about 250 bytes each.
 pub(super) const QUEUE_COMMANDS_MAX: usize = 65_536;
-/// Service time that may wait. Protects callers: who would wait longer is told so at once.
+/// How much service time may wait. Protects callers: a caller that would wait longer is refused at once.
 pub(super) const QUEUE_SERVICE_MAX: Duration = Duration::from_millis(250);
-/// Commands in one transaction. Keeps a commit near 5 ms, and so the wait of the next batch.
+/// How many commands go into one transaction. Keeps a commit near 5 ms, and so the wait of the next batch.
 pub(super) const BATCH_COMMANDS_MAX: usize = 2_048;
-// Everything that waits up to this number shares one transaction, so its wait is one sync, however slow the disk is.
+// Up to this number all waiting commands share one transaction, so their wait is one sync, however slow the disk is.
 const _: () = assert!(BATCH_COMMANDS_MAX < QUEUE_COMMANDS_MAX);
 
-/// The first pause before a write is tried again after a fault that may pass, and how long the longest one is.
+/// The shortest and the longest pause before a write is tried again after a temporary fault.
 const PROBE_PAUSE_MIN: Duration = Duration::from_millis(50);
 const PROBE_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// After so long without a fault the next one begins with the shortest pause. Keeps a disk that is all but full from filling the
-/// log.
+/// After this time without a fault the next one begins with the shortest pause. So a disk that is almost full does not
+/// fill the log with messages.
 const PROBE_CALM: Duration = Duration::from_secs(10);
 
 /// How commands reach the engine.
 pub(super) enum CommandPath {
-    /// In the caller's own thread: nothing to wait for, since nothing is synced. Empty once closed, or after a panic.
+    /// In the caller's own thread, because nothing is synced. `None` once closed, or after a panic.
     Inline(Arc<Shared>, Mutex<Option<Box<Engine>>>),
-    /// Through a queue to a thread that takes everything that has arrived while it was busy.
+    /// Through a queue to a thread that takes all commands that arrived while it was busy.
     Thread(Thread),
 }
 
@@ -59,12 +59,12 @@ impl CommandPath {
         (Self::Thread(command_path), stepper)
     }
 
-    /// Hands a command over, or says at once why not.
+    /// Submits a command, or returns at once why not.
     pub(super) fn submit(&self, command: Command) -> Result<(), StoreError> {
         match self {
             Self::Inline(shared, place) => {
                 let mut place = place.lock();
-                // Out of its place while it runs: an engine that panics in the middle never runs again.
+                // Taken out while it runs: an engine that panics never runs again.
                 let mut engine = place.take().ok_or_else(|| stopped(shared))?;
                 engine.run(&mut vec![command]);
                 *place = Some(engine);
@@ -74,14 +74,14 @@ impl CommandPath {
         }
     }
 
-    /// Takes no more commands, finishes those that wait, and puts the file in order. May block.
+    /// Accepts no more commands, finishes the waiting ones, and closes the journal. May block.
     pub(super) fn close(&self) {
         match self {
             Self::Inline(_, place) => drop(place.lock().take()),
             Self::Thread(thread) => {
                 drop(thread.queue.lock().take());
                 if let Some(writer) = thread.writer.lock().take() {
-                    // A writer that panicked has told so already: see Stepper::drop.
+                    // A writer that panicked has reported its fault already: see `Stepper::drop`.
                     let _ = writer.join();
                 }
             }
@@ -124,8 +124,8 @@ fn stopped(shared: &Shared) -> StoreError {
     StoreError::Unavailable(shared.fault().unwrap_or_else(stopped))
 }
 
-/// How long the writer waits before it tries again whether writes are taken: twice as long each time. A fault that comes back
-/// at once after it ended goes on from the pause that it had.
+/// The pauses of the writer before it tries again whether writes succeed: twice as long each time. A fault that returns
+/// soon after it ended continues with the earlier pause.
 #[derive(Default)]
 struct Pauses {
     last: Duration,
@@ -141,7 +141,7 @@ impl Pauses {
         self.last
     }
 
-    /// No fault is open.
+    /// Notes that no fault is open.
     fn rest(&mut self) {
         if !self.last.is_zero() && self.rested.is_none() {
             self.rested = Some(Stopwatch::start());
@@ -149,7 +149,7 @@ impl Pauses {
     }
 }
 
-/// The writer, to be run by the caller that holds it.
+/// The writer, for a caller that steps it.
 pub struct Stepper {
     shared: Arc<Shared>,
     receiver: mpsc::Receiver<Command>,
@@ -158,8 +158,8 @@ pub struct Stepper {
 }
 
 impl Stepper {
-    /// Runs one batch of what waits, at most `commands_max`, and says how many commands it held. After a fault that may pass it
-    /// refuses all that waits, and tries whether writes are taken again.
+    /// Runs one batch of at most `commands_max` waiting commands, and returns how many it held. During a temporary
+    /// fault it refuses all waiting commands, and tries whether writes succeed again.
     pub fn step(&mut self, commands_max: usize) -> usize {
         if self.shared.passing_fault().is_some() {
             let refused = self.refuse_all();
@@ -176,7 +176,7 @@ impl Stepper {
         commands
     }
 
-    /// Runs what came before the fault was known: each command is refused.
+    /// Refuses all commands that came before the fault was known. Returns how many.
     fn refuse_all(&mut self) -> usize {
         while let Ok(command) = self.receiver.try_recv() {
             self.batch.push(command);
@@ -186,7 +186,8 @@ impl Stepper {
         commands
     }
 
-    /// Waits, and tries whether writes are taken again. What comes meanwhile is refused, at the door or here.
+    /// Waits, and then tries whether writes succeed again. Commands that come meanwhile are refused, when they are
+    /// submitted or here.
     fn outlast(&mut self, pause: Duration) {
         let watch = Stopwatch::start();
         while let Some(left) = pause.checked_sub(watch.elapsed()).filter(|left| !left.is_zero()) {
@@ -201,8 +202,8 @@ impl Stepper {
 
     fn run(mut self) {
         let mut pauses = Pauses::default();
-        // Takes what has arrived, at least one, without waiting for more: a lone command pays one sync and no timer,
-        // and under load a batch is everything that came in during the sync before it.
+        // Takes what has arrived, at least one command, without waiting for more. A lone command costs one sync and no
+        // timer. Under load a batch is everything that arrived during the sync before it.
         while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
             self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
             self.engine.run(&mut self.batch);

@@ -1,4 +1,4 @@
-//! One coupon as the writer and the readers share it.
+//! One coupon, as the writer and the readers share it.
 
 mod writer;
 
@@ -20,9 +20,9 @@ pub(super) struct CouponCell {
     pub(super) id: CouponId,
     pub(super) voucher_key: VoucherKey,
     pub(super) coupon: RwLock<Coupon>,
-    /// How many of its claims are durable. Claims above it exist for the writer only.
+    /// How many of its claims are durable. Only the writer sees claims above this number.
     pub(super) durable: AtomicU32,
-    /// Redemptions that are decided and not yet durable: readers do not see them.
+    /// Redemptions that are decided and not yet durable; readers do not see them.
     pub(super) redeeming: Mutex<BTreeSet<Serial>>,
 }
 
@@ -32,10 +32,10 @@ impl CouponCell {
         Self { id, voucher_key, coupon: RwLock::new(coupon), durable, redeeming: Mutex::default() }
     }
 
-    /// The answer to a claim if it rests on what is durable: then no caller needs to ask the writer.
+    /// Returns the reply to a claim if it depends on durable data only: then the caller need not ask the writer.
     pub(super) fn settled(&self, claim: &Claim, clock: &dyn Clock) -> Option<Result<Effect<Issued>, Rejection>> {
         let coupon = self.coupon.read();
-        // A new claim gets its time from the writer: without a window nothing here depends on it.
+        // A new claim gets its time from the writer, and without a window no reply here depends on the time.
         let now = if coupon.is_timed() { clock.now() } else { Timestamp::MAX };
         let answer = coupon.judge_claim(claim, now);
         coupon.rests_on(&answer).filter(|&rests_on| rests_on <= durable(self)).map(|_| answer)
@@ -55,7 +55,7 @@ impl CouponCell {
                 _ => {}
             }
         }
-        // Before the coupon is let go: readers hide what is in here.
+        // Before the lock of the coupon is released: readers hide the redemptions in this set.
         self.redeeming.lock().clear();
     }
 
@@ -65,10 +65,10 @@ impl CouponCell {
         CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now) }
     }
 
-    /// A claim with what its holder shows.
+    /// Returns a claim with the code that its holder shows.
     pub(super) fn claimed(&self, issued: Issued) -> Claimed {
         let coupon = self.coupon.read();
-        // As it is kept: a repeated request may come from a caller who names another user. What was issued is there.
+        // Use the stored user, because a repeated request may name another one. The claim exists, since it was issued.
         let user = coupon.claim_at(issued.serial).map_or("", |(user, _)| user);
         self.claimed_by(issued, user)
     }
@@ -77,7 +77,7 @@ impl CouponCell {
         Claimed { issued, code: self.voucher_key.code(issued, user) }
     }
 
-    /// The durable claim that a code names, if it names one.
+    /// Returns the durable claim that a code names, if there is one.
     pub(super) fn claim_by_code(&self, code: &str) -> Option<Serial> {
         let shown = ShownCode::parse(code)?;
         let coupon = self.coupon.read();
@@ -85,7 +85,7 @@ impl CouponCell {
         self.voucher_key.fits(&shown, issued, user).then_some(issued.serial)
     }
 
-    /// An answer with what the holder needs: the code.
+    /// Completes a reply with the code that the holder needs.
     pub(super) fn tell(&self, answer: Result<Effect<Issued>, Rejection>) -> Result<Effect<Claimed>, Refused> {
         let claimed = |issued| self.claimed(issued);
         answer.map(|effect| effect.map(claimed)).map_err(|rejection| {
@@ -94,15 +94,15 @@ impl CouponCell {
         })
     }
 
-    /// The durable claim of a user.
+    /// Returns the durable claim of a user.
     pub(super) fn serial_of(&self, user: &str) -> Option<Serial> {
-        // Held until the serial is compared: a claim that is taken back makes its serial another user's.
+        // The lock is held until the serial is compared: taking back a claim would give its serial to another user.
         let coupon = self.coupon.read();
         let serial = coupon.claim_of(user)?.serial;
         (serial.get() <= durable(self)).then_some(serial)
     }
 
-    /// The durable claims `first..=last`, with what the journal knows of them.
+    /// Returns the durable claims `first..=last`, with their attributes from the journal.
     pub(super) fn records(&self, rows: &dyn Rows, first: Serial, last: Serial) -> Result<Vec<ClaimRecord>, StoreError> {
         let mut attributes = rows.attributes(self.id, first, last)?;
         let coupon = self.coupon.read();
@@ -140,12 +140,12 @@ impl CouponCell {
     }
 }
 
-/// How many claims of a coupon are durable, as readers see it.
+/// Returns how many claims of a coupon are durable, as readers see it.
 fn durable(cell: &CouponCell) -> u32 {
     cell.durable.load(Ordering::Acquire)
 }
 
-/// The durable claims of a coupon as a serial, if there is one.
+/// Returns the serial of the last durable claim of a coupon, if there is one.
 fn last_durable(cell: &CouponCell) -> Option<Serial> {
     Serial::new(durable(cell))
 }

@@ -1,12 +1,12 @@
-//! Runs batches of commands through the rules: decide, write, publish, answer, in this order.
+//! Runs batches of commands through the rules: decide, write, publish, reply, in this order.
 //!
 //! # Invariants
-//! - An answer leaves only after the commit of the batch in which it was decided: the data that it rests on is durable.
-//! - Each primitive keeps its own state ([`CouponWriter`], [`RoomWriter`], [`AuctionWriter`]), and the engine knows it by
-//!   [`Primitive`] alone, except for its commands.
-//! - After a commit that failed with nothing stored, by a cause that may pass, memory is what it was before the batch. Writes are
-//!   refused until a small one succeeds ([`Log::probe`]).
-//! - After any other failed commit nothing is written any more: memory then knows of claims that the disk may not have.
+//! - A reply leaves only after the commit of the batch in which it was decided: the data that it depends on is durable.
+//! - Each primitive keeps its own state ([`CouponWriter`], [`RoomWriter`], [`AuctionWriter`]). The engine knows it only
+//!   through [`Primitive`] and its commands.
+//! - If a commit failed, stored nothing, and its cause may pass, memory returns to its state before the batch. Writes
+//!   are refused until a small one succeeds ([`Log::probe`]).
+//! - After any other failed commit nothing is written any more: memory may then hold claims that are not on disk.
 
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
@@ -20,10 +20,10 @@ use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;
 
-/// Claims that are judged under one hold of a coupon's lock. Readers wait no longer than these take (about 20 µs).
+/// How many claims are decided under one hold of a coupon's lock. Readers wait for at most these (about 20 µs).
 const CLAIMS_PER_HOLD: usize = 64;
 
-/// Owns the state and the journal. Its holder is the one writer.
+/// The state and the journal. Its owner is the one writer.
 pub struct Engine {
     log: Log,
     coupons: CouponWriter,
@@ -32,7 +32,7 @@ pub struct Engine {
     pending_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
 }
 
-/// The numbers that the next things get.
+/// The next free ids.
 #[derive(Clone, Copy)]
 pub(super) struct Next {
     pub(super) coupon: CouponId,
@@ -129,17 +129,17 @@ impl Engine {
         }
     }
 
-    /// Puts things in order before a proper end.
+    /// Closes the journal before a regular end.
     pub(super) fn close(&mut self) {
         self.log.close();
     }
 
-    /// Tries whether the journal takes writes again after a fault that may pass, by a real one.
+    /// Tries a real write, to see whether the journal accepts writes again after a temporary fault.
     pub(super) fn probe(&mut self) {
         self.log.probe();
     }
 
-    /// Commits what was decided, lets readers see it, and answers.
+    /// Commits what was decided, publishes it to readers, and replies.
     fn finish(&mut self, now: Now) {
         let mut primitives: [&mut dyn Primitive; 3] = [&mut self.coupons, &mut self.rooms, &mut self.auctions];
         if primitives.iter().any(|one| one.needs_clocks()) {
@@ -156,13 +156,14 @@ impl Engine {
         self.pending_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 
-    /// The fault that stopped the store, if one did.
+    /// Returns the fault that stops writes, if there is one.
     pub fn fault(&self) -> Option<Arc<Fault>> {
         self.log.shared.fault()
     }
 }
 
-/// Whether the caller of a command that is committed on its own has gone away: it is not done, as if it had never come.
+/// Whether the caller of a command that is committed on its own dropped its future: the command is skipped, as if it
+/// had never come.
 fn is_given_up(command: &Command) -> bool {
     match command {
         Command::PutCoupon(put) => put.reply.is_closed(),

@@ -1,4 +1,4 @@
-//! The journal to which the engine commits its decisions before it answers.
+//! The journal to which the engine commits its decisions before it replies.
 
 use super::StoredRoom;
 use crate::error::{Fault, FaultKind, StoreError};
@@ -15,47 +15,48 @@ use std::hash::RandomState;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The store's own number for a coupon. Never given twice.
+/// The store's own number for a coupon. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CouponId(pub u32);
 
 impl CouponId {
-    /// The key of a claim's row: coupon above, serial below, so that one integer index serves all.
+    /// The key of a claim's row: the coupon in the high bits, the serial in the low bits, so that one integer index
+    /// serves all.
     pub const fn row(self, serial: Serial) -> i64 {
         (self.0 as i64) << 32 | serial.get() as i64
     }
 }
 
-/// A coupon that is new, or has new settings.
+/// A new coupon, or new settings of one.
 #[derive(Clone, Debug)]
 pub struct CouponPut {
-    /// Which.
+    /// The coupon.
     pub id: CouponId,
     /// Its name; fixed for a given id.
     pub name: CouponName,
     /// The settings from now on.
     pub settings: CouponSettings,
-    /// The secret of its codes, and from which serial on they are bound; fixed for a given id.
+    /// The secret of its codes, and the first serial with a bound code; fixed for a given id.
     pub voucher_key: VoucherKey,
     /// When it was decided.
     pub at: Timestamp,
 }
 
-/// The store's own number for a room. Never given twice.
+/// The store's own number for a room. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RoomId(pub u32);
 
 impl RoomId {
-    /// The key of a ticket's row, and of its slot's: room above, number below.
+    /// The key of a ticket's row, and of its slot's: the room in the high bits, the number in the low bits.
     pub const fn row(self, number: TicketNumber) -> i64 {
         (self.0 as i64) << 32 | number.get() as i64
     }
 }
 
-/// A room that is new, has new settings, or is open again.
+/// A new room, new settings of one, or a room that is open again.
 #[derive(Clone, Debug)]
 pub struct RoomPut {
-    /// Which.
+    /// The room.
     pub id: RoomId,
     /// Its name; fixed for a given id.
     pub name: RoomName,
@@ -70,11 +71,11 @@ pub struct RoomPut {
 /// A secret that signs passes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PassSecret {
-    /// Its number, which passes name. Never given twice.
+    /// Its number, which passes carry. Never reused.
     pub id: u32,
     /// 32 secret random bytes.
     pub bytes: [u8; 32],
-    /// Since when it signs.
+    /// Since when it signs passes.
     pub created_at: Timestamp,
 }
 
@@ -84,71 +85,72 @@ impl std::fmt::Debug for PassSecret {
     }
 }
 
-/// The store's own number for a member, from 1. Never given twice.
+/// The store's own number for a member, from 1. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub u32);
 
-/// Bits of a record's row key that count the records of its member: 68 thousand million.
+/// The bits of a record's row key that hold the number of the record: up to 68 billion.
 const RECORD_BITS: u32 = 36;
 
 impl MemberId {
-    /// The key of a record's row: member above, number below, so that the records of a member lie together.
+    /// The key of a record's row: the member in the high bits, the number in the low bits, so that the records of a
+    /// member lie together.
     pub const fn row(self, number: u64) -> i64 {
         (self.0 as i64) << RECORD_BITS | number.cast_signed()
     }
 
-    /// Member and number of a row key; `None` if it cannot be one.
+    /// Returns the member and the number of a row key; `None` if it is not a valid key.
     pub fn of_row(row: i64) -> Option<(Self, u64)> {
         let member = u32::try_from(row >> RECORD_BITS).ok()?;
         Some((Self(member), (row & ((1 << RECORD_BITS) - 1)).cast_unsigned()))
     }
 }
 
-/// The store's own number for a listing, from 1. Never given twice.
+/// The store's own number for a listing, from 1. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ListingId(pub u32);
 
 impl ListingId {
-    /// The key of a bid's row: listing above, number below.
+    /// The key of a bid's row: the listing in the high bits, the number in the low bits.
     pub const fn row(self, number: u32) -> i64 {
         (self.0 as i64) << 32 | number as i64
     }
 }
 
-/// One thing that the rules decided.
+/// One change that the rules decided.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A coupon is new, or has new settings.
     CouponPut(Box<CouponPut>),
     /// A coupon is deleted.
     CouponDeleted {
-        /// Which.
+        /// The coupon.
         id: CouponId,
         /// When it was decided.
         at: Timestamp,
     },
-    /// Codes of a coupon are bound to their claims from another serial on: after an import, which knows it only once all
-    /// claims have come.
+    /// Codes of a coupon are bound to their claims from another serial on. An import writes this once all claims have
+    /// come.
     CodesBound {
-        /// Which.
+        /// The coupon.
         id: CouponId,
         /// The first serial with a bound code.
         from: u32,
     },
     /// A claim was accepted.
     Claimed {
-        /// Of which coupon.
+        /// The coupon.
         id: CouponId,
-        /// Its place.
+        /// The serial and the instant.
         issued: Issued,
-        /// What was asked.
+        /// The request.
         claim: Claim,
     },
-    /// A coupon was used up.
+    /// A claim was redeemed.
     Redeemed {
-        /// Of which coupon.
+        /// The coupon.
         id: CouponId,
-        /// Which serial, and when.
+        /// The serial and the instant.
         redeemed: Redeemed,
         /// The request, if it carried a key.
         request: Option<RequestId>,
@@ -157,25 +159,25 @@ pub enum Change {
     RoomPut(Box<RoomPut>),
     /// A room is closed: all its tickets are void.
     RoomClosed {
-        /// Which.
+        /// The room.
         id: RoomId,
-        /// The number that would have been drawn next; the ones before it are void.
+        /// The next number; the numbers before it are void.
         first: u32,
         /// When it was decided.
         at: Timestamp,
     },
     /// Something happened in a room.
     Room {
-        /// In which.
+        /// The room.
         id: RoomId,
-        /// What.
+        /// What happened.
         change: room::Change,
     },
     /// A bid was accepted.
     Bid {
-        /// Of which listing.
+        /// The listing.
         id: ListingId,
-        /// Who bids.
+        /// The bidder.
         member: MemberId,
         /// The bid.
         placed: PlacedBid,
@@ -184,81 +186,81 @@ pub enum Change {
     },
     /// Points moved.
     Moved {
-        /// Whose.
+        /// The member.
         id: MemberId,
-        /// What it is about.
+        /// The listing that the movement is about.
         listing: Option<ListingId>,
         /// The movement.
         record: Record,
-        /// The request, if it was one for just this and carried a key.
+        /// The request, if it made only this movement and carried a key.
         request: Option<RequestId>,
     },
-    /// A member has these points from now on. Once per commit, after all movements.
+    /// The new wallet of a member. Once per commit, after all movements.
     Member {
-        /// Whose.
+        /// The member.
         id: MemberId,
-        /// What there is.
+        /// Its wallet.
         wallet: Box<Wallet>,
     },
-    /// A listing stands so from now on. Once per commit, after all its bids.
+    /// The new state of a listing. Once per commit, after all its bids.
     Listing {
-        /// Which.
+        /// The listing.
         id: ListingId,
-        /// All that is known of it.
+        /// Its state.
         standing: Box<ListingStanding>,
         /// The request that bought it, if it carried a key.
         sale_request: Option<RequestId>,
     },
-    /// What both clocks showed: so that time-outs go on after a restart as if no clock had been set.
+    /// Both clocks, so that time-outs continue after a restart as if no clock had been set.
     Clock(Now),
-    /// From now on passes are signed with this secret; those of it and of `kept` are valid.
+    /// From now on this secret signs passes. Passes of older secrets stay valid from `oldest_kept` on.
     PassSecret {
-        /// The new one.
+        /// The new secret.
         fresh: PassSecret,
-        /// The oldest one whose passes may still be alive.
+        /// The oldest secret whose passes may still be alive.
         oldest_kept: u32,
     },
 }
 
-/// Why a commit did not succeed.
+/// Why a commit failed.
 #[derive(Debug)]
 pub struct JournalError {
-    /// Whether the changes may survive all the same.
+    /// Whether the changes may be stored nevertheless.
     pub outcome: Outcome,
     /// What happened.
     pub fault: Fault,
 }
 
-/// What became of the changes of a commit that failed.
+/// What became of the changes of a failed commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// None of them is stored, and the cause may pass: the journal takes further commits.
+    /// None of them is stored, and the cause may pass: the journal accepts further commits.
     Passing,
-    /// None of them is stored, and nothing more will be.
+    /// None of them is stored, and no later one will be.
     Nothing,
-    /// All of them or none: only a restart will tell.
+    /// All of them are stored, or none: only a restart will tell.
     Unknown,
 }
 
 /// Makes changes durable. Called by one thread.
 pub trait Journal: Send {
-    /// Writes all changes, or none, and returns after they are durable. After an error other than [`Outcome::Passing`] it is
-    /// not called again.
+    /// Writes all changes or none, and returns after they are durable. Not called again after an error other than
+    /// [`Outcome::Passing`].
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError>;
 
-    /// Reads a room as it is stored, as a start does: every ticket counts as just seen. Called after [`Outcome::Passing`] for
-    /// each room that the commit would have changed. An error stops all writes.
+    /// Reads a room as it is stored, as when a store opens: every ticket counts as just seen. Called after
+    /// [`Outcome::Passing`] for each room that the commit would have changed. An error stops all writes permanently.
     fn room(&mut self, id: RoomId, _hasher: &RandomState, _now: Now) -> Result<StoredRoom, Fault> {
         Err(Fault::new(FaultKind::Stopped, format!("room {} cannot be read again", id.0)))
     }
 
-    /// Puts things in order before a proper end. Nothing depends on it.
+    /// Tidies up before a regular end. Nothing depends on it.
     fn close(&mut self) {}
 }
 
-/// Reads what the rules do not keep in memory. Called from any thread; may block.
+/// Reads data that the rules do not keep in memory. Called from any thread; may block.
 pub trait Rows: Send + Sync {
-    /// The attributes of the claims `first..=last` that have some.
+    /// Returns the attributes of the claims `first..=last` that have some.
     fn attributes(
         &self,
         coupon: CouponId,
@@ -266,18 +268,20 @@ pub trait Rows: Send + Sync {
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError>;
 
-    /// The bids of a listing after `after`, at most `count`, in their order. None where nothing is sold.
+    /// Returns the bids of a listing after number `after`, at most `count`, in order. Empty if the store has no
+    /// auctions.
     fn bids(&self, _listing: ListingId, _after: u32, _count: usize) -> Result<Vec<Bid>, StoreError> {
         Ok(Vec::new())
     }
 
-    /// The records of a member after `after`, at most `count`, in their order. None where nothing is sold.
+    /// Returns the records of a member after number `after`, at most `count`, in order. Empty if the store has no
+    /// auctions.
     fn records(&self, _member: MemberId, _after: u64, _count: usize) -> Result<Vec<Record>, StoreError> {
         Ok(Vec::new())
     }
 }
 
-/// The journal of a store in memory: it keeps what the rules do not, and nothing else.
+/// The journal of a store in memory: keeps only the data that the rules do not keep.
 #[derive(Clone, Default)]
 pub(super) struct Memory {
     kept: Arc<parking_lot::RwLock<MemoryRows>>,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::hash::RandomState;
 use std::sync::Arc;
 
-/// Locks in memory: gone with the process. No step waits for anything, and none fails.
+/// Locks in memory, which end with the process. No step waits, and none fails.
 pub struct MemoryLocks {
     buckets: Vec<Mutex<MemoryLockTable<RandomState>>>,
     inboxes: RwLock<BTreeMap<ClientId, LockInbox>>,
@@ -24,7 +24,7 @@ impl Default for MemoryLocks {
 }
 
 impl MemoryLocks {
-    /// With a clock of one's own.
+    /// Makes a store with a custom clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
         let hasher = draw_hasher();
         let buckets = (0..BUCKETS).map(|_| Mutex::new(MemoryLockTable::new(hasher.clone()))).collect();
@@ -35,7 +35,7 @@ impl MemoryLocks {
         u64::try_from(self.clock.now().as_us()).unwrap_or(0)
     }
 
-    /// [`LockStore::take`] without a future around it.
+    /// Takes a step like [`LockStore::take`], without a future.
     pub fn take_now(&self, step: &Step) -> Answer {
         let bucket = match step {
             Step::Acquire { name, .. } | Step::Release { name, .. } => bucket_of(name),
@@ -43,7 +43,7 @@ impl MemoryLocks {
         };
         let (answer, pushes) = {
             let mut table = self.buckets[usize::from(bucket)].lock();
-            // Read behind the mutex: the clock of a later step is never earlier.
+            // Read under the mutex, so that the clock of a later step is never earlier.
             take(&mut *table, step, self.now_us())
         };
         for push in pushes {
@@ -59,12 +59,12 @@ impl MemoryLocks {
         }
     }
 
-    /// How many locks are held and how many requests wait.
+    /// Returns the number of held locks plus waiting requests.
     pub fn len(&self) -> usize {
         self.buckets.iter().map(|bucket| bucket.lock().len()).sum()
     }
 
-    /// Whether no process has a lock or waits for one.
+    /// Whether no lock is held, and no request waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,8 +1,8 @@
-//! One room as the writer and the readers share it.
+//! One room, as the writer and the readers share it.
 //!
-//! Polls come by the ten thousand, so they are answered from memory under the room's lock. They may only be told what
-//! is durable: the tickets about which something was decided and not yet committed are listed ([`Kept::unsettled`]),
-//! and a caller that asks about one of them is sent through the writer, whose answers come after the commit.
+//! Polls come by the ten thousand, so callers answer them from memory under the room's lock. They may only show what is
+//! durable. [`Kept::unsettled`] lists the tickets with decisions that are not committed yet. Requests about such
+//! tickets go through the writer, which replies after the commit.
 
 mod writer;
 
@@ -19,10 +19,10 @@ use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A room and what is decided about it and not yet durable.
+/// A room, with the decisions about it that are not durable yet.
 pub(super) struct Kept {
     pub(super) room: Room,
-    /// Tickets about which something is decided and not yet durable.
+    /// Tickets with a decision that is not durable yet.
     pub(super) unsettled: HashSet<TicketNumber>,
 }
 
@@ -60,7 +60,7 @@ impl RoomCell {
         }
     }
 
-    /// The answer to a poll if it rests on what is durable, and nothing has to be decided.
+    /// Returns the reply to a poll if it depends on durable data only, and needs no decision.
     pub(super) fn poll(&self, number: TicketNumber, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
         let (view, user) = {
             let mut kept = self.kept.lock();
@@ -84,17 +84,17 @@ impl RoomCell {
         Some(Ok(TicketAnswer { ticket: ticket.into(), number, user, state, until, poll_after_ms, as_of: now.wall }))
     }
 
-    /// What stands against a join before it is asked for.
+    /// Returns the refusal of a join, if it is certain without the writer.
     pub(super) fn refuses_joins(&self, join: &Join, now: Now) -> Option<Rejection> {
-        // A caller that may have a place already is looked up by the writer.
+        // Only the writer can look up a place that the caller may have already.
         let anonymous = join.user.is_none() && join.request.is_none();
         if anonymous { self.kept.lock().room.judge_room(now).err() } else { None }
     }
 
-    /// Whether a pass is valid, if that rests on what is durable.
+    /// Returns whether a pass is valid, if that depends on durable data only.
     pub(super) fn check(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Option<PassCheck>> {
         let mut kept = self.kept.lock();
-        // That a slot is over is told once it is kept: it would else be alive again after a restart.
+        // Report the end of a slot only once it is stored: otherwise the slot would live again after a restart.
         if kept.unsettled.contains(&number) || kept.room.is_over(number, now) {
             return None;
         }
@@ -109,14 +109,14 @@ impl RoomCell {
         self.kept.lock().room.next_tick_us()
     }
 
-    /// Puts the room in the place of one of which something could not be stored.
+    /// Replaces the room after changes that could not be stored.
     pub(super) fn replace(&self, room: Room) {
         let mut kept = self.kept.lock();
         kept.room = room;
         kept.unsettled.clear();
     }
 
-    /// The batch is durable: everybody may be told.
+    /// Publishes the decisions of a durable batch to readers.
     pub(super) fn settle(&self) {
         self.kept.lock().unsettled.clear();
     }
@@ -127,12 +127,11 @@ fn check(room: &mut Room, number: TicketNumber, admission: u64, now: Now) -> Opt
     Some(PassCheck { until: now.wall_at(until), user: room.user(number).map(Into::into) })
 }
 
-/// The fault of a system that gives no random bytes.
+/// Returns the error of a system that gives no random bytes.
 pub(super) fn no_secret(fault: Fault) -> StoreError {
     StoreError::Unavailable(Arc::new(fault))
 }
 
-/// A room of the store by name.
 impl Shared {
     pub(super) fn room(&self, room: &str) -> Option<Arc<RoomCell>> {
         self.rooms.read().get(room).map(Arc::clone)

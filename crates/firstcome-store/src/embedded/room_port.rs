@@ -1,4 +1,4 @@
-//! The port for waiting rooms over the embedded store, and the clockwork that makes its rooms admit.
+//! The port for waiting rooms over the embedded store, and the clockwork that lets its rooms admit.
 
 use super::auction::Rest;
 use super::journal::PassSecret;
@@ -17,17 +17,17 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// How often rooms are looked at in which anybody waits or is admitted: several times per slice of 250 ms.
+/// How often the clockwork visits rooms with visitors in line or inside: several times per slice of 250 ms.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How often at most, for a rate whose next admission is due.
+/// The shortest pause before the next visit, if a rate has an admission due.
 const TICK_MIN: Duration = Duration::from_millis(2);
 
-/// How long the sleep is at most before an auction's end: a caller may set the wall clock forward.
+/// The longest sleep before an auction's end, because the wall clock may be set forward.
 const DUE_SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// A thread that ticks while any room has a caller in it and when an auction must be closed, and sleeps otherwise. Absent
-/// where another caller ticks.
+/// A thread that ticks while any room has visitors and when an auction must be closed, and sleeps otherwise. Absent in
+/// stores whose caller ticks.
 #[derive(Default)]
 pub(super) struct Clockwork {
     thread: OnceLock<Thread>,
@@ -40,12 +40,12 @@ impl Clockwork {
         let (shared, weak) = (Arc::clone(&inner.shared), Arc::downgrade(inner));
         let ticker = std::thread::Builder::new().name("firstcome-ticker".into());
         let thread = ticker.spawn(move || run(&weak, &shared.clockwork))?.thread().clone();
-        // It is set once, here, before anybody has the store.
+        // Set once, here, before any caller has the store.
         let _ = inner.shared.clockwork.thread.set(thread);
         Ok(())
     }
 
-    /// To be called after a caller may have come into a room.
+    /// Must be called after a visitor may have joined a room.
     pub(super) fn somebody_came(&self) {
         if self.sleeps.load(Ordering::SeqCst) {
             self.wake();
@@ -62,7 +62,7 @@ impl Clockwork {
 fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
     let mut rest = None;
     while let Some(inner) = inner.upgrade() {
-        // Said before it is looked at: a caller that comes after the look finds it said.
+        // Stored before the check below, so that a visitor who joins after the check finds it set.
         clockwork.sleeps.store(true, Ordering::SeqCst);
         let due_in_us = inner.shared.auctions().due_in_us(inner.shared.clock.now());
         let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
@@ -76,8 +76,8 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         }
         clockwork.sleeps.store(false, Ordering::SeqCst);
         let (reply, done) = Reply::<Option<Rest>>::pair();
-        // The next tick is asked for once this one is done: a slow disk is not given more to do. An error means that the
-        // writer is gone or takes no writes, which the next round will see.
+        // The next tick is sent once this one is done, so that a slow disk gets no extra work. An error means that the
+        // writer is gone or accepts no writes, which the next round sees.
         let submitted = inner.command_path.submit(Command::Tick(rest.take(), reply));
         let done = submitted.ok().and_then(|()| done.blocking_recv().ok()).and_then(Result::ok);
         if done.is_none() {
@@ -86,7 +86,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
             continue;
         }
         rest = done.and_then(Result::ok).flatten();
-        // Everything that has arrived meanwhile goes first, as with every command.
+        // Commands that have arrived meanwhile go first, because the tick goes to the end of the queue.
         if rest.is_some() {
             continue;
         }
@@ -106,8 +106,8 @@ impl Embedded {
         self.ask(Command::Room(RoomJob { cell, order: order(reply) }), answer).await
     }
 
-    /// [`RoomStore::poll`], if the answer rests on what is durable and nothing has to be decided: as nearly always. Without
-    /// waiting. A text that is no name of a room is one that is not there.
+    /// Polls a ticket like [`RoomStore::poll`], if the reply depends on durable data only and needs no decision, which
+    /// is nearly always so. Does not wait. An invalid room name counts as an unknown room.
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         let rooms = self.inner.shared.rooms.read();
         let Some(cell) = rooms.get(room) else { return Some(Err(Rejection::UnknownRoom)) };
@@ -117,17 +117,17 @@ impl Embedded {
         }
     }
 
-    /// How many rooms there are, closed ones included.
+    /// Returns the number of rooms, closed ones included.
     pub fn room_count(&self) -> usize {
         self.inner.shared.rooms.read().len()
     }
 
-    /// The number of the secret that signs passes now. None before the first room.
+    /// Returns the number of the secret that signs passes now. `None` before the first room.
     pub fn newest_pass_secret(&self) -> Option<u32> {
         self.inner.shared.pass_secrets.read().last().map(|secret| secret.id)
     }
 
-    /// People in line and slots in use, over all rooms.
+    /// Returns the visitors in line and the slots in use, over all rooms.
     pub fn room_people(&self) -> (u64, u64) {
         let now = self.inner.shared.both();
         let rooms: Vec<Arc<RoomCell>> = self.inner.shared.rooms.read().values().map(Arc::clone).collect();
@@ -183,7 +183,7 @@ impl RoomStore for Embedded {
         let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         let mut answer = self.order(cell, |reply| Order::Look(number, reply)).await;
         if let Ok(Ok(told)) = &mut answer {
-            // Of a ticket that is gone the user is not kept: it stays the ticket that was shown.
+            // The room does not keep the user of a ticket that ended, so return the ticket that the caller showed.
             told.ticket = ticket.into();
         }
         answer

@@ -1,8 +1,8 @@
-//! What the writer needs of each primitive, and the log into which all of them write.
+//! The writer's interface to each primitive, and the log into which all primitives write.
 //!
-//! A batch goes through four steps: every primitive decides its commands into changes; the log commits the changes; every primitive
-//! publishes its state to readers; every primitive answers. A commit that fails for a passing reason makes every primitive take its
-//! changes back. A new primitive is a file of its own with its own state behind [`Primitive`].
+//! A batch goes through four steps. Every primitive turns its commands into changes. The log commits the changes. Every
+//! primitive publishes its state to readers. Every primitive replies. If a commit fails for a temporary reason, every
+//! primitive takes its changes back. A new primitive is a separate file with its own state behind [`Primitive`].
 
 use super::Shared;
 use super::journal::{Change, Journal, JournalError, Outcome};
@@ -11,12 +11,12 @@ use crate::error::{Fault, StoreError};
 use firstcome_core::time::{Now, Steady};
 use std::sync::Arc;
 
-/// How often at least the clocks are stored while any other change is.
+/// The clocks are stored at least this often while other changes are stored.
 const CLOCK_US: u64 = 250_000;
 
-/// The writer's part of one primitive. Deciding is the primitive's own: its commands differ from those of others.
+/// The writer's part of one primitive. Decisions are not part of this trait, because the commands of primitives differ.
 pub(super) trait Primitive {
-    /// Whether the changes of this batch rest on steady time, so that the clocks must be stored with them.
+    /// Whether the changes of this batch depend on steady time, so that the clocks must be stored with them.
     fn needs_clocks(&self) -> bool {
         false
     }
@@ -24,19 +24,19 @@ pub(super) trait Primitive {
     /// Adds the changes that follow from all decisions of the batch. Called once, just before the commit.
     fn seal(&self, _changes: &mut Vec<Change>) {}
 
-    /// Lets readers see the state that was committed.
+    /// Publishes the committed state to readers.
     fn publish(&mut self, shared: &Shared, now: Now);
 
-    /// Answers every command of the batch. Called after the commit.
+    /// Replies to every command of the batch. Called after the commit.
     fn reply(&mut self);
 
-    /// Refuses every command of the batch, whose commit failed.
+    /// Refuses every command of the batch after its commit failed.
     fn refuse(&mut self, error: &StoreError);
 
-    /// Makes memory what it was before these changes, of which none is stored.
+    /// Restores the state in memory from before these changes, none of which is stored.
     ///
     /// # Errors
-    /// The state cannot be read again: nothing may be written any more.
+    /// The state cannot be read again: no further write is allowed.
     fn take_back(&mut self, changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault>;
 }
 
@@ -53,18 +53,19 @@ impl Log {
         Self { shared, journal, changes: Vec::new(), clock_stored: None }
     }
 
-    /// Refuses while a fault is open: after a failed commit memory may know of claims that are not stored.
+    /// Fails while a fault is open: after a failed commit memory may hold claims that are not stored.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         self.shared.fault().map_or(Ok(()), |fault| Err(StoreError::Unavailable(fault)))
     }
 
-    /// Commits one change on its own. The batch before it has ended, so no primitive has a change to take back.
+    /// Commits one change on its own. The batch before it has ended, so no primitive has changes to take back.
     pub(super) fn commit(&mut self, change: Change) -> Result<(), StoreError> {
         self.changes.push(change);
         self.write(&mut [])
     }
 
-    /// Adds the clocks to the batch, if they were not stored lately: time-outs and the keys of movements go by steady time.
+    /// Adds the clocks to the batch, unless they were stored recently: time-outs and keys of movements depend on steady
+    /// time.
     pub(super) fn note_clocks(&mut self, now: Now) {
         if self.clock_stored.is_none_or(|stored| CLOCK_US <= now.steady.since_us(stored)) {
             self.clock_stored = Some(now.steady);
@@ -72,7 +73,7 @@ impl Log {
         }
     }
 
-    /// Commits the changes of the batch. After a failure that may pass each of these primitives has taken its own back.
+    /// Commits the changes of the batch. After a temporary failure each of these primitives has taken its changes back.
     pub(super) fn write(&mut self, primitives: &mut [&mut dyn Primitive]) -> Result<(), StoreError> {
         if let Err(error) = self.check() {
             self.changes.clear();
@@ -107,7 +108,7 @@ impl Log {
         primitives.iter_mut().try_for_each(|one| one.take_back(&self.changes, &mut *self.journal, now))
     }
 
-    /// Tries by a real write whether the journal takes writes again after a fault that may pass.
+    /// Tries a real write, to see whether the journal accepts writes again after a temporary fault.
     pub(super) fn probe(&mut self) {
         if self.shared.passing_fault().is_none() {
             return;
@@ -123,7 +124,7 @@ impl Log {
         }
     }
 
-    /// Puts the journal in order before a proper end.
+    /// Closes the journal before a regular end.
     pub(super) fn close(&mut self) {
         if self.shared.fault().is_none() {
             self.journal.close();

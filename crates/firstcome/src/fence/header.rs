@@ -1,17 +1,18 @@
-//! A token in a header: a dictionary of RFC 9651 with exactly three members, each a string.
+//! Reads and writes a token in a header: a dictionary of RFC 9651 with exactly three members, each a string.
 
 use super::{FenceToken, TokenError};
 use crate::lock::Fence;
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of the header that carries a token: `Firstcome-Fence`, in the lower case that header maps want.
+/// The name of the header that carries a token: `Firstcome-Fence`, in the lower case that header maps need.
 pub const HEADER: &str = "firstcome-fence";
 
-/// Bytes of the header's value. A token needs less. Protects logs, which may show what was refused.
+/// The most bytes of the header's value. Every token is shorter. Limits the size of logs, which may show a refused
+/// value.
 const VALUE_BYTES_MAX: usize = 512;
 
-/// Why the value of a header is no token.
+/// Why the value of a header is not a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -21,19 +22,19 @@ pub enum HeaderError {
     /// It is not a list of `name="value"` with commas between them.
     #[error("the value must be three members like lock=\"a\", with commas between them")]
     Syntax,
-    /// It has a member that a token has not.
+    /// It has a member that a token does not have.
     #[error("only lock, fence and owner are known")]
     Unknown,
-    /// A member is there twice, or the header is.
+    /// A member, or the header itself, occurs twice.
     #[error("{0} is there twice")]
     Twice(&'static str),
-    /// A member is not there.
+    /// A member is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// The fence is not a number from 1 to 2^53 - 1, or has leading zeros.
     #[error("fence must be a number from 1 to 9007199254740991")]
     Fence,
-    /// The parts make no token.
+    /// The parts do not make a token.
     #[error(transparent)]
     Token(TokenError),
 }
@@ -41,9 +42,10 @@ pub enum HeaderError {
 const MEMBERS: [&str; 3] = ["lock", "fence", "owner"];
 
 impl FenceToken {
-    /// The value of the header [`HEADER`]: `lock="auction:7", fence="1763730000000000", owner="worker-3#9f86d081884c7d65"`.
+    /// Returns the value of the header [`HEADER`]: `lock="auction:7", fence="1763730000000000",
+    /// owner="worker-3#9f86d081884c7d65"`.
     ///
-    /// The fence is a string, since numbers of RFC 9651 end at 15 digits and fences have 16.
+    /// The fence is a string, because numbers of RFC 9651 end at 15 digits and fences have 16.
     pub fn to_header(&self) -> String {
         format!("lock=\"{}\", fence=\"{}\", owner=\"{}\"", self.lock, self.fence, self.owner)
     }
@@ -58,10 +60,11 @@ impl fmt::Display for FenceToken {
 impl FromStr for FenceToken {
     type Err = HeaderError;
 
-    /// Reads the value of the header. Strict: members in any order, but each once, no others, no parameters, no escapes.
+    /// Reads the value of the header. Strict: each member once, in any order, with no others, no parameters and no
+    /// escapes.
     ///
-    /// (A general parser of RFC 9651 takes the last of two members of one name. Two programs that disagree about which one
-    /// counts would disagree about who may write, so two are refused.)
+    /// (A general parser of RFC 9651 takes the last of two members of one name. Two programs that disagree about which
+    /// one counts would disagree about who may write. So this parser refuses a repeated member.)
     fn from_str(value: &str) -> Result<Self, HeaderError> {
         if VALUE_BYTES_MAX < value.len() {
             return Err(HeaderError::TooLong);
@@ -90,7 +93,7 @@ impl FromStr for FenceToken {
     }
 }
 
-/// One number has one text: what is compared as text elsewhere is compared the same way.
+/// One number has one text, so programs that compare fences as text agree with those that compare numbers.
 fn parse_fence(text: &str) -> Result<Fence, HeaderError> {
     let fence = text.parse().ok().and_then(Fence::new).ok_or(HeaderError::Fence)?;
     if fence.to_string() == text { Ok(fence) } else { Err(HeaderError::Fence) }

@@ -1,31 +1,32 @@
 //! The check in Redis and Valkey, from 6.2 (feature `redis`).
 //!
-//! What is remembered lies beside the key that is guarded, in a hash with a field per lock. It must stay: give it no time to
-//! live, and let the server's `maxmemory-policy` be `noeviction`.
+//! The remembered fences lie beside the guarded key, in a hash with a field per lock. The hash must stay: give it no
+//! time to live, and let the server's `maxmemory-policy` be `noeviction`.
 //!
-//! | key | what |
+//! | key | content |
 //! |---|---|
-//! | `stock:7` | what is guarded |
-//! | `{stock:7}:fence` | field `auction:7`: the last fence and owner by which it was written |
-//! | `{shop}:stock:7`, `{shop}:stock:7:fence` | the same for a key with a hash tag of its own |
+//! | `stock:7` | the guarded value |
+//! | `{stock:7}:fence` | field `auction:7`: the fence and owner of the last write |
+//! | `{shop}:stock:7`, `{shop}:stock:7:fence` | the same for a key that has a hash tag |
 //!
-//! Both are in one slot of a cluster, since its slot is made of what stands in the first braces.
+//! Both keys are in one slot of a cluster, because the text in the first braces decides the slot.
 //!
 //! # Not promised
-//! - A write that is not sent through a check is not checked.
-//! - A replica that takes over may not have heard of the last writes: then it has forgotten fences too.
+//! - Checks of writes that bypass [`GuardedKey`] and [`FENCE_LUA`].
+//! - Fences across a failover: the new primary may have missed the last writes, and with them their fences.
 
 use super::{FenceError, FenceToken};
 use ::redis::aio::ConnectionLike;
 use ::redis::{ErrorKind, FromRedisValue, RedisError, Script, ToRedisArgs, Value, from_redis_value};
 use std::sync::LazyLock;
 
-/// A function for the head of a script of one's own: `fence_ok(key, lock, fence, owner)` is whether the token is accepted, in
-/// which case it is remembered.
+/// The Lua function `fence_ok(key, lock, fence, owner)`, for the head of a custom script. It returns whether the token
+/// is accepted, and remembers an accepted token.
 ///
-/// The key must be one of `KEYS`, and in the slot of what the script writes; [`GuardedKey::fence_key`] makes one. The other
-/// arguments are the texts of [`FenceToken::lock`], [`FenceToken::fence`] and [`FenceToken::owner`]. It raises an error, and
-/// the script ends, if the fence is no fence or the key holds something else: so call it before anything is written.
+/// The key must be one of `KEYS`, and in the slot of what the script writes; [`GuardedKey::fence_key`] returns such a
+/// key. The other arguments are the texts of [`FenceToken::lock`], [`FenceToken::fence`] and [`FenceToken::owner`]. The
+/// function raises an error, which ends the script, if the fence is invalid or the key has another type. So call it
+/// before the script writes anything.
 ///
 /// ```
 /// use firstcome::fence::redis::FENCE_LUA;
@@ -44,12 +45,12 @@ pub const FENCE_LUA: &str = include_str!("fence_ok.lua");
 static GUARDED: LazyLock<Script> =
     LazyLock::new(|| Script::new(concat!(include_str!("fence_ok.lua"), include_str!("guarded.lua"))));
 
-/// No key can be made that surely lies in the slot of this one.
+/// A key for which no fence key is certain to lie in the same slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a guarded key must not be empty, nor hold a closing brace outside of a hash tag")]
 pub struct KeyError;
 
-/// A key that is written with a token only.
+/// A key that is written only with a token.
 ///
 /// ```no_run
 /// # async fn bid(guard: firstcome::Guard) -> Result<(), Box<dyn std::error::Error>> {
@@ -69,9 +70,9 @@ pub struct GuardedKey {
 }
 
 impl GuardedKey {
-    /// A key. Nothing is sent.
+    /// Makes a guarded key. Sends nothing.
     ///
-    /// Refused if it is empty, and if it has a `}` but no hash tag: no other key could be made in its slot.
+    /// Fails if the key is empty, or if it has a `}` but no hash tag: then no other key is certain to lie in its slot.
     pub fn new(key: &str) -> Result<Self, KeyError> {
         let fence_key = if has_tag(key) {
             format!("{key}:fence")
@@ -88,12 +89,12 @@ impl GuardedKey {
         &self.key
     }
 
-    /// Where its fences are remembered.
+    /// The key of the hash that remembers its fences.
     pub fn fence_key(&self) -> &str {
         &self.fence_key
     }
 
-    /// `SET key value`, if the token is accepted. As [`Self::call`].
+    /// Runs `SET key value` if the token is accepted. See [`Self::call`].
     pub async fn set(
         &self,
         connection: &mut impl ConnectionLike,
@@ -106,14 +107,16 @@ impl GuardedKey {
         Ok(())
     }
 
-    /// Any command whose first argument is the key and that touches no other, if the token is accepted: one script, which
-    /// checks, remembers and runs the command in one step. One request; two more if the server has forgotten the script.
+    /// Runs a command if the token is accepted. The guarded key must be the command's first argument and its only key.
+    /// One script checks, remembers and runs the command in one step. One request; two more if the server has forgotten
+    /// the script.
     ///
-    /// Fails with [`FenceError::Stale`] if the token is refused. With [`FenceError::Failed`] if there is an error or no answer:
-    /// the command may or may not have run then. Nothing is sent again by this (the client of a cluster may repeat by itself).
-    /// To send the same again is not refused,
-    /// since it is the same hold: right for what may happen twice, such as `SET`, and wrong for `INCRBY`. An error that the
-    /// command itself answers comes after the token was remembered.
+    /// Fails with [`FenceError::Stale`] if the token is refused. Fails with [`FenceError::Failed`] if there is an error
+    /// or no answer: the command may or may not have run. An error of the command itself comes after the token was
+    /// remembered. This method never repeats the request, but the client of a cluster may.
+    ///
+    /// A repeat with the same token is accepted, because it is the same hold. That is right for commands that may run
+    /// twice, such as `SET`, and wrong for `INCRBY`.
     ///
     /// If the future is dropped, the command may still run.
     pub async fn call<T: FromRedisValue>(
@@ -140,7 +143,7 @@ impl GuardedKey {
         let answer: Value = run.invoke_async(connection).await.map_err(FenceError::Failed)?;
         match answer {
             Value::Array(mut parts) if 2 <= parts.len() && parts[0] == Value::Int(1) => Ok(parts.swap_remove(1)),
-            // An answer of nothing ends a list.
+            // A nil reply of the command ends the list after its first element.
             Value::Array(parts) if parts == [Value::Int(1)] => Ok(Value::Nil),
             Value::Array(parts) if parts == [Value::Int(0)] => Err(FenceError::stale(token)),
             _ => Err(FenceError::Failed(unexpected("the script was answered with something else"))),
@@ -152,7 +155,7 @@ fn unexpected(what: &'static str) -> RedisError {
     (ErrorKind::UnexpectedReturnType, what).into()
 }
 
-/// Whether the slot is made of a part of the key: of what is in the first braces, if it is anything.
+/// Whether the key has a hash tag: the text in its first braces, unless it is empty. A tag alone decides the slot.
 fn has_tag(key: &str) -> bool {
     let tag = key.split_once('{').and_then(|(_, after)| after.split_once('}'));
     tag.is_some_and(|(tag, _)| !tag.is_empty())

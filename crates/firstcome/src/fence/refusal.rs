@@ -1,4 +1,4 @@
-//! The token of a call, and the answer to one that has none or a stale one.
+//! Reads the token of an HTTP request, and answers a request that has none or a stale one.
 
 use super::{FenceToken, HEADER, HeaderError, StaleFence};
 use axum_core::body::Body;
@@ -7,16 +7,16 @@ use axum_core::response::{IntoResponse, Response};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
-/// Why a call has no token. As an answer it is a problem document of RFC 9457 (`application/problem+json`) with `type`,
-/// `title`, `status`, `detail` and `code`, and so is a [`StaleFence`]. The codes are stable:
+/// Why a request has no token. The response is a problem document of RFC 9457 (`application/problem+json`) with `type`,
+/// `title`, `status`, `detail` and `code`. So is the response of a [`StaleFence`]. The codes are stable:
 ///
 /// | status | code | what happened | what to do |
 /// |---|---|---|---|
-/// | 400 | `invalid_fence` | the header is no token, or is there twice | send `Guard::token().to_header()` |
+/// | 400 | `invalid_fence` | the header is not a token, or occurs twice | send `Guard::token().to_header()` |
 /// | 409 | `stale_fence` | a newer holder has written | ask for the lock again and begin from the start |
-/// | 428 | `fence_required` | the header is not there | hold the lock, and send its token |
+/// | 428 | `fence_required` | the header is missing | hold the lock, and send its token |
 ///
-/// A [`FenceToken`] is an extractor, so a handler that takes one cannot be called without:
+/// A [`FenceToken`] is an extractor, so a handler that takes one is never called without a token:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,16 +37,16 @@ use http::{HeaderValue, StatusCode, header};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderRejection {
-    /// The header is not there.
+    /// The header is missing.
     #[error("the call has no header Firstcome-Fence")]
     Required,
-    /// The header is no token.
+    /// The header is not a token.
     #[error("the header Firstcome-Fence is invalid: {0}")]
     Invalid(HeaderError),
 }
 
 impl HeaderRejection {
-    /// Stable code.
+    /// The stable code.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Required => "fence_required",
@@ -86,7 +86,8 @@ impl IntoResponse for StaleFence {
 }
 
 fn problem(status: StatusCode, code: &str, title: &str, detail: &str) -> Response {
-    // The texts are ours, and names in them have no quotes: only the quotes of our own messages are escaped.
+    // The messages are constants of this crate, and names in them have no quotes. Only the quotes of the messages need
+    // an escape.
     let detail = detail.replace('\\', "\\\\").replace('"', "\\\"");
     let body = format!(
         "{{\"type\":\"/errors/{code}\",\"title\":\"{title}\",\"status\":{},\"detail\":\"{detail}\",\"code\":\"{code}\"}}",

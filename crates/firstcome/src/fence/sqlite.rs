@@ -4,19 +4,19 @@ use super::sql::{SQLITE_CHECK, SQLITE_TABLE};
 use super::{FenceError, FenceToken};
 use ::rusqlite::{Connection, Error, params};
 
-/// Makes the table `fences` if it is not there.
+/// Creates the table `fences` if it is absent.
 pub fn create_table(connection: &Connection) -> Result<(), Error> {
     connection.execute_batch(SQLITE_TABLE)
 }
 
-/// Checks a token and remembers it. One statement, no wait except for the file.
+/// Checks a token and remembers it. One statement; it waits only for the lock of the database file.
 ///
-/// Call it first in a transaction, best one that begins `IMMEDIATE`: from here on no other process writes to the file until the
-/// transaction ends, and what it remembers is undone if the transaction is. Outside of one it stands at once, and protects
-/// nothing that is written after it.
+/// Call it first in a transaction, ideally one that begins `IMMEDIATE`: then no other connection writes to the file
+/// until the transaction ends. A rollback undoes what it remembered. Outside of a transaction it takes effect at once,
+/// and protects nothing that is written after it.
 ///
-/// Fails with [`FenceError::Stale`] if the token is refused: end the transaction. With [`FenceError::Failed`] as SQLite fails,
-/// such as busy; nothing is remembered then.
+/// Fails with [`FenceError::Stale`] if the token is refused: end the transaction. Fails with [`FenceError::Failed`] if
+/// SQLite fails, for example because the file is busy; then nothing is remembered.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,7 +1,7 @@
 //! The checks in PostgreSQL, MySQL and MariaDB, with sqlx (feature `sqlx`).
 //!
-//! A transaction of sqlx implements [`lock::Transaction`], so a function under the attribute that
-//! names one is protected without another word:
+//! A transaction of sqlx implements [`lock::Transaction`], so a function with the attribute `#[distributed_lock]` that
+//! names a transaction is protected without further code:
 //!
 //! ```no_run
 //! use firstcome::fence::FenceError;
@@ -63,7 +63,7 @@ mod sealed {
     pub trait Fences: Send {
         fn make_table(&mut self) -> impl Future<Output = Result<(), Error>> + Send;
 
-        /// Whether it is accepted.
+        /// Returns whether the token is accepted.
         fn show(&mut self, token: &FenceToken) -> impl Future<Output = Result<bool, Error>> + Send;
     }
 
@@ -73,8 +73,8 @@ mod sealed {
     }
 }
 
-/// A connection that can check fences: that of PostgreSQL, or that of MySQL and MariaDB. What a transaction or a connection
-/// of a pool dereferences to is one: `&mut *transaction`.
+/// A connection that can check fences, of PostgreSQL or of MySQL and MariaDB. A transaction or a pooled connection
+/// dereferences to one: `&mut *transaction`.
 pub trait FenceConnection: sealed::Fences {}
 
 impl FenceConnection for PgConnection {}
@@ -86,24 +86,26 @@ pub trait FenceDatabase: sealed::Binds {}
 impl FenceDatabase for Postgres {}
 impl FenceDatabase for MySql {}
 
-/// Makes the table `fences` if it is not there. One statement.
+/// Creates the table `fences` if it is absent. One statement.
 pub async fn create_table(connection: &mut impl FenceConnection) -> Result<(), Error> {
     connection.make_table().await
 }
 
 /// Checks a token and remembers it. One statement, one round trip (two when the connection first prepares it).
 ///
-/// Call it first in a transaction: from here on a process that shows a token of this lock waits until the transaction ends, and what
-/// it remembers is undone if the transaction is. Outside of one it stands at once, and protects nothing that is written
-/// after it. Any isolation level will do. In MySQL and MariaDB it sets `LAST_INSERT_ID()` of the connection.
+/// Call it first in a transaction: from then on every other transaction that checks a token of this lock waits until
+/// this one ends. A rollback undoes what it remembered. Outside of a transaction it takes effect at once, and protects
+/// nothing that is written after it. Any isolation level works. In MySQL and MariaDB it sets `LAST_INSERT_ID()` of the
+/// connection.
 ///
-/// Fails with [`FenceError::Stale`] if the token is refused. With [`FenceError::Failed`] as the database fails: under
-/// `REPEATABLE READ` and above PostgreSQL does so when another holder's transaction ended meanwhile, and MySQL may name one of
-/// several that wait the victim of a deadlock. Roll the transaction back in either case, and await that: sqlx undoes one that
-/// is dropped in the background, and until then the row stays locked. Then nothing is remembered.
+/// Fails with [`FenceError::Stale`] if the token is refused. Fails with [`FenceError::Failed`] if the database fails;
+/// then nothing is remembered. Under `REPEATABLE READ` and above, PostgreSQL fails if another holder's transaction
+/// ended meanwhile. MySQL may fail one of several waiting transactions as the victim of a deadlock. In all cases roll
+/// the transaction back and await the rollback: sqlx rolls a dropped transaction back in the background, and the row
+/// stays locked until then.
 ///
-/// A holder that stands still within its transaction keeps the row as long, and others wait. Let the server end such
-/// transactions: `idle_in_transaction_session_timeout` in PostgreSQL, `idle_transaction_timeout` in MariaDB.
+/// A holder that stands still within its transaction keeps the row locked, and other holders wait. Let the server end
+/// such transactions: `idle_in_transaction_session_timeout` in PostgreSQL, `idle_transaction_timeout` in MariaDB.
 ///
 /// If the future is dropped, the statement may still run: roll the transaction back, or drop it.
 ///
@@ -124,7 +126,7 @@ pub async fn check(connection: &mut impl FenceConnection, token: &FenceToken) ->
     }
 }
 
-/// Writes [`Columns::set`] into a query, and binds its values. No comma is written around it.
+/// Writes [`Columns::set`] into a query, and binds its values. Writes no comma before or after it.
 pub fn push_set<D: FenceDatabase>(query: &mut QueryBuilder<D>, columns: &Columns, token: &FenceToken) {
     let (fence, owner) = columns.names();
     query.push(fence).push(" = ");
@@ -171,7 +173,7 @@ fn verdict(last_insert_id: u64) -> Result<bool, Error> {
     match last_insert_id {
         MYSQL_ACCEPTED => Ok(true),
         MYSQL_REFUSED => Ok(false),
-        // Something between us and the server does not pass it on. To guess would be to accept what is stale.
+        // A proxy between this process and the server does not pass the id on. A guess might accept a stale token.
         other => Err(Error::Protocol(format!("the check of a fence was answered with {other}"))),
     }
 }
@@ -196,18 +198,19 @@ impl sealed::Binds for MySql {
     }
 }
 
-/// A serialization failure or a deadlock: the transaction is undone, and may well succeed if it is done again. For
-/// [`retry`](crate::distributed_lock#options), to be passed on from an error of one's own. A stale token is no conflict.
+/// Says whether an error is a serialization failure or a deadlock: the transaction is rolled back, and may succeed if
+/// it runs again. A custom error type can delegate to this for [`retry`](crate::distributed_lock#options). A stale
+/// token is not a conflict.
 impl lock::Retry for FenceError<Error> {
     fn is_conflict(&self) -> bool {
         let Self::Failed(Error::Database(error)) = self else { return false };
-        // MySQL and MariaDB say 40001 for deadlocks too.
+        // MySQL and MariaDB use 40001 for deadlocks too.
         error.code().is_some_and(|code| matches!(&*code, "40001" | "40P01"))
     }
 }
 
-/// Checks by the table `fences`, see [`check`]. Commit and rollback are those of sqlx; a commit that gives no answer may have
-/// happened, which is [`FenceError::Failed`] too.
+/// Checks the fence by the table `fences`, see [`check`]. Commit and rollback are those of sqlx. A commit without an
+/// answer may have happened, and is also [`FenceError::Failed`].
 impl<D> lock::Transaction for ::sqlx::Transaction<'static, D>
 where
     D: Database,
@@ -224,7 +227,7 @@ where
     }
 
     async fn rollback(self) {
-        // If it cannot be told, the connection ends, and so does the transaction.
+        // If the rollback fails, the connection ends, and the transaction with it.
         let _ = Self::rollback(self).await;
     }
 }

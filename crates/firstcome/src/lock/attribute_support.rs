@@ -1,4 +1,4 @@
-//! What `#[distributed_lock]` expands to, and the traits by which it knows errors and transactions.
+//! The functions that `#[distributed_lock]` expands to, and the traits for errors and transactions under it.
 
 use super::{Guard, LockError};
 use crate::fence::FenceToken;
@@ -6,20 +6,21 @@ use firstcome_store::edge::draw_id;
 use std::future::Future;
 use std::time::Duration;
 
-/// An error that may be a version conflict: a process changed what was read, nothing was written, and to do it all again
-/// may well succeed. Needed for [`retry`](crate::distributed_lock#options).
+/// An error that may be a version conflict: another writer changed what the body had read, and nothing was written.
+/// Running the body again may succeed. Needed for [`retry`](crate::distributed_lock#options).
 #[diagnostic::on_unimplemented(
     message = "`retry` needs to know which errors are version conflicts, and `{Self}` does not say",
     label = "`{Self}` must implement `firstcome::lock::Retry`"
 )]
 pub trait Retry {
-    /// Whether the section must be run again from its start.
+    /// Whether the body must run again from its start.
     fn is_conflict(&self) -> bool;
 }
 
 /// A transaction that lives within a lock; see [`transaction`](crate::distributed_lock#options).
 ///
-/// Dropping it must undo it, at once or in the background: nothing is awaited when a future is dropped or panics.
+/// Dropping it must undo it, at once or in the background, because nothing can be awaited when a future is dropped or
+/// panics.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transaction that can live within a lock",
     label = "`{Self}` must implement `firstcome::lock::Transaction`"
@@ -28,31 +29,31 @@ pub trait Transaction: Sized + Send {
     /// Why a step failed.
     type Error;
 
-    /// Refuses a token by the rule of [`fence::accepts`](crate::fence::accepts), and remembers it otherwise. The first step
-    /// of the transaction. With the feature `sqlx` its transactions do this by [`fence::sqlx`](crate::fence).
+    /// Refuses a token by the rule of [`fence::accepts`](crate::fence::accepts), or remembers it. This is the first
+    /// step of the transaction. With the feature `sqlx`, its transactions do this by [`fence::sqlx`](crate::fence).
     ///
-    /// The row that remembers it must stay locked until the transaction ends (one row per lock, updated if its fence is not
-    /// larger): then a transaction whose lock was lost after this either ends before the next holder's begins to read,
-    /// or fails. The same token again is fine.
+    /// The row that remembers the token must stay locked until the transaction ends: one row per lock, updated if its
+    /// fence is not larger. Then a transaction whose lock is lost after this step either ends before the next holder's
+    /// transaction begins to read, or fails. Accepts the same token again.
     fn check_fence(&mut self, token: &FenceToken) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Makes it durable.
+    /// Makes the transaction durable.
     fn commit(self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Undoes it. What fails here ends with the connection, so there is nothing to return.
+    /// Undoes the transaction. If this fails, the transaction ends with its connection, so there is nothing to return.
     fn rollback(self) -> impl Future<Output = ()> + Send;
 }
 
-/// What a function under the attribute returns.
+/// The return type of a function under the attribute.
 #[diagnostic::on_unimplemented(
     message = "a function under `#[distributed_lock]` returns a `Result`, and `{Self}` is none",
     label = "must be a `Result` whose error implements `From<LockError>`"
 )]
 pub trait Outcome: Sized {
-    /// There is no lock, or no lock any more.
+    /// Makes the return value for a lock that was not obtained or was lost.
     fn refused(error: LockError) -> Self;
 
-    /// Whether the section says that it did its work.
+    /// Whether the body succeeded.
     fn is_ok(&self) -> bool;
 }
 
@@ -66,12 +67,12 @@ impl<T, E: From<LockError>> Outcome for Result<T, E> {
     }
 }
 
-/// An argument for one more run of the body.
+/// Clones an argument for another run of the body.
 pub fn clone_for_retry<T: Clone>(argument: &T) -> T {
     argument.clone()
 }
 
-/// Begins a transaction and shows it the fence.
+/// Begins a transaction and checks the fence in it.
 pub async fn begin<X, E, B>(guard: &Guard, begin: impl Future<Output = Result<X, B>>) -> Result<Result<X, E>, LockError>
 where
     X: Transaction,
@@ -96,8 +97,8 @@ where
     }
 }
 
-/// Commits what a body did that ended well within its lock, and undoes everything else. A commit that has begun is not
-/// cancelled when the lock is lost: the fence, which was checked within it, decides.
+/// Commits the transaction of a body that succeeded while the lock was held, and rolls back every other one. A commit
+/// that has begun is not cancelled when the lock is lost: the fence check inside the transaction decides.
 pub async fn conclude<T, E, X>(
     guard: &Guard,
     transaction: X,
@@ -125,15 +126,16 @@ pub fn is_conflict<T, E: Retry>(returned: &Result<Result<T, E>, LockError>) -> b
     matches!(returned, Ok(Err(error)) if error.is_conflict())
 }
 
-/// Waits `pause`, give or take a quarter of it, and says whether the lock is still held.
+/// Waits `pause`, plus or minus a quarter of it. Returns whether the lock is still held.
 pub async fn pause(guard: &Guard, pause: Duration) -> bool {
     let quarter_us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX) / 4;
-    // Chance only spreads those who collided: without any, they do so by what they take for their work.
+    // Chance only spreads retries that collided. Without it, their different work times spread them.
     let chance_us = draw_id().unwrap_or(quarter_us) % (2 * quarter_us + 1);
     guard.sleep(Duration::from_micros(3 * quarter_us + chance_us)).await.is_ok()
 }
 
-/// Gives the lock back. A success is one only if the lock was held to its end; an error of the body's own stays.
+/// Releases the lock. A success counts only if the lock was held to its end. An error of the body is returned
+/// unchanged.
 pub async fn release<R: Outcome>(guard: Guard, returned: Result<R, LockError>) -> R {
     let outcome = match returned {
         Ok(outcome) => outcome,
@@ -147,13 +149,14 @@ pub async fn release<R: Outcome>(guard: Guard, returned: Result<R, LockError>) -
     }
 }
 
-/// Gives the lock back after a transaction. What it says stands, no matter what becomes of the lock: it checked the fence.
+/// Releases the lock after a transaction. The result stands even if the lock was lost, because the transaction
+/// checked the fence.
 pub async fn release_concluded<R: Outcome>(guard: Guard, returned: Result<R, LockError>) -> R {
     let outcome = match returned {
         Ok(outcome) => outcome,
         Err(error) => return R::refused(error),
     };
-    // Lost or unanswered, the hold ends with its lease.
+    // If the release fails, the hold ends with its lease.
     let _ = guard.release().await;
     outcome
 }

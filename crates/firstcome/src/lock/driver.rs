@@ -1,4 +1,4 @@
-//! Runs the pure client of the core over a store: sends its calls, wakes a waiter, keeps its time.
+//! Runs the pure lock client of the core over a store: sends its calls, wakes its waiters, and keeps its time.
 
 use super::quick::{self, Quick};
 use super::{Guard, LockError};
@@ -22,7 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A store behind a pointer.
+/// A [`LockStore`] as a trait object.
 pub(super) trait AnyStore: Send + Sync {
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
     fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>>;
@@ -49,20 +49,20 @@ impl<S: LockStore> AnyStore for S {
 }
 
 pub(super) enum Backend {
-    /// Answers at once: no future, no task.
+    /// Answers within the call: needs no future and no task.
     Memory(Arc<MemoryLocks>),
     Other(Arc<dyn AnyStore>),
 }
 
-/// What a request's holder and waiters are to know.
+/// What the tasks that await one request must know.
 #[derive(Default)]
 pub(super) struct Seat {
     granted: Option<Fence>,
     deadline: Option<Steady>,
-    /// Whether the hold lasts its whole lease.
+    /// Whether the grant is confirmed, so that the hold lasts its whole lease.
     taken: bool,
     last: Option<LockReply>,
-    /// Counts renewals that were told.
+    /// Counts the renewals that the client reported.
     renewals: u64,
     wakers: Vec<Waker>,
 }
@@ -71,15 +71,15 @@ pub(super) struct Machine {
     pub(super) client: Party,
     pub(super) seats: BTreeMap<u64, Seat>,
     pub(super) quick: Quick,
-    /// When the timer wakes by itself; `None` while it looks.
+    /// When the timer wakes by itself; `None` while the timer runs its checks.
     asleep_until: Option<Steady>,
-    /// Who waits until nothing is wanted any more.
+    /// The tasks that wait until this process neither holds nor wants a lock.
     pub(super) quiet: Vec<Waker>,
-    /// The last failure of the store, for the process that has to be told about it.
+    /// The last failure of the store, for the callers that must report it.
     error: Option<StoreError>,
 }
 
-/// One process with the locks of one store.
+/// One process, as a client of one lock store.
 pub(super) struct Shared {
     pub(super) backend: Backend,
     pub(super) machine: Mutex<Machine>,
@@ -93,7 +93,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn memory(store: Arc<MemoryLocks>) -> Arc<Self> {
-        // No other process asks a store in memory, so an id that is drawn badly does no harm.
+        // No other process uses a store in memory, so even a constant id is unique.
         let id = draw_id().unwrap_or(0);
         Self::new(Backend::Memory(store), id)
     }
@@ -102,7 +102,7 @@ impl Shared {
         Ok(Self::of_client(ClientId(draw_id()?), store))
     }
 
-    /// Over a store that knows already which process this is.
+    /// Makes the state over a store that was opened for this client id.
     pub(super) fn of_client(client: ClientId, store: impl LockStore) -> Arc<Self> {
         Self::new(Backend::Other(Arc::new(store)), client.0)
     }
@@ -126,7 +126,7 @@ impl Shared {
             started: Instant::now(),
             wake: Arc::default(),
             runtime: Handle::try_current().ok(),
-            // Letters, digits and dashes: a name.
+            // The text has letters, digits and dashes only, so it is a valid name.
             owner: OwnerName::parse(&owner).unwrap_or_else(|_| unreachable!("{owner} is a name")),
         });
         let weak = Arc::downgrade(&shared);
@@ -147,7 +147,7 @@ impl Shared {
         shared
     }
 
-    /// A number that the client never draws.
+    /// Draws a request number that the client never draws.
     pub(super) fn draw(&self) -> (u64, Request) {
         let number = self.drawn.fetch_add(1, Ordering::Relaxed);
         (number, Request { client: self.id, number })
@@ -161,7 +161,7 @@ impl Shared {
         self.started + Duration::from_micros(at.as_us().try_into().unwrap_or(0))
     }
 
-    /// Changes the client, hands on what it tells, and returns what must be sent.
+    /// Changes the client, passes its replies on to their seats, and returns the calls to send.
     fn act<R>(&self, change: impl FnOnce(&mut Machine, Steady) -> R) -> (R, Vec<Call>) {
         let mut awake = Vec::new();
         let (result, calls, wakes) = {
@@ -199,7 +199,7 @@ impl Shared {
         self.send(calls);
     }
 
-    /// Sends calls, in their order; what comes of them is dealt with in the background.
+    /// Sends calls in order. A background task handles each answer that does not come at once.
     fn send(self: &Arc<Self>, calls: Vec<Call>) {
         for call in calls {
             if let Some(running) = self.begin(call) {
@@ -208,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Sends one call. What is not answered at once is still to be awaited.
+    /// Sends one call. Returns a future to await if the answer does not come at once.
     fn begin(self: &Arc<Self>, call: Call) -> Option<BoxFuture<()>> {
         let Call { id, step } = call;
         match &self.backend {
@@ -223,7 +223,7 @@ impl Shared {
                     let answer = store.take(step).await;
                     shared.finish(id, answer);
                 });
-                // Once now, so that calls arrive in the order in which they were made.
+                // Poll once now, so that calls arrive in the order in which they were made.
                 match running.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(()) => None,
                     Poll::Pending => Some(running),
@@ -232,8 +232,8 @@ impl Shared {
         }
     }
 
-    /// Sends calls, in their order. The last is still to be awaited, if it was not answered at once; a call before it (a
-    /// cohort that ends asks anew for the process that is left) is no process's to await.
+    /// Sends calls in order. Returns the last one for the caller to await, if it was not answered at once. The earlier
+    /// calls finish in the background: a cohort that ends, for example, asks again for its remaining members.
     fn begin_all(self: &Arc<Self>, calls: Vec<Call>) -> Option<BoxFuture<()>> {
         let mut last = None;
         for call in calls {
@@ -252,12 +252,12 @@ impl Shared {
         }
     }
 
-    /// Passes time where the timer runs, since a waiter may be under another executor.
+    /// Sleeps on the runtime of the timer, because the caller may run under another executor.
     pub(super) async fn sleep(&self, time: Duration) {
         let (done, passed) = oneshot::channel();
         self.in_background(Box::pin(async move {
             tokio::time::sleep(time).await;
-            // A waiter may be gone.
+            // The caller may have dropped its future.
             let _ = done.send(());
         }));
         let _ = passed.await;
@@ -281,7 +281,7 @@ impl Shared {
         });
     }
 
-    /// Asks, and waits for the first word.
+    /// Asks for a lock, and waits for the grant or a refusal.
     pub(super) async fn acquire(self: &Arc<Self>, ask: Ask) -> Result<Guard, LockError> {
         let ask = match self.acquire_quickly(ask) {
             Ok(guard) => return Ok(guard),
@@ -295,7 +295,7 @@ impl Shared {
         });
         let mut pending = Pending { shared: self, number, running: self.begin_all(calls), wanted: Wanted::Yes };
         let fence = pending.granted().await?;
-        // From here on it belongs to the guard.
+        // From here on the request belongs to the guard.
         pending.wanted = Wanted::No;
         drop(pending);
         Ok(Guard::new(Arc::clone(self), number, asked, fence))
@@ -310,7 +310,7 @@ impl Shared {
         let mut pending = Pending { shared: self, number, running: self.begin_all(calls), wanted: Wanted::Yes };
         match pending.last().await {
             LockReply::Released => Ok(()),
-            // What the store did not say cannot make a hold last that was over before it was asked.
+            // A hold that was over before the release is lost, even if the store did not answer.
             LockReply::Failed(_) if over => Err(LockError::Lost),
             told => Err(self.error_of(told)),
         }
@@ -340,7 +340,7 @@ impl Shared {
         .await
     }
 
-    /// Takes a hold out of this process's hands.
+    /// Hands a hold out, so that this process neither renews nor releases it any more.
     pub(super) async fn hand_out(
         self: &Arc<Self>,
         number: u64,
@@ -359,7 +359,7 @@ impl Shared {
         Ok((request, self.instant(deadline)))
     }
 
-    /// Takes a step that is about no request of this process.
+    /// Takes a step that concerns no request of this process's client.
     pub(super) async fn take(&self, step: Step) -> Result<Answer, LockError> {
         let answer = match &self.backend {
             Backend::Memory(store) => Ok(store.take_now(&step)),
@@ -388,7 +388,7 @@ impl Shared {
         .await;
     }
 
-    /// No process wants this request any more.
+    /// Gives up a request that no caller wants any more.
     pub(super) fn forget(self: &Arc<Self>, number: u64) {
         if self.release_quickly(number).is_some() {
             return;
@@ -415,7 +415,7 @@ impl Shared {
     pub(super) fn poll_lost(self: &Arc<Self>, number: u64, context: &mut Context<'_>) -> Poll<()> {
         self.adopt(number);
         let mut machine = self.machine.lock();
-        // Given back: it is never lost any more.
+        // The hold was released, so it can never be lost.
         let Some(seat) = machine.seats.get_mut(&number) else { return Poll::Pending };
         if seat.last == Some(LockReply::Lost) || (seat.last.is_none() && seat.is_over(self.now())) {
             return Poll::Ready(());
@@ -452,7 +452,7 @@ impl Drop for Shared {
 }
 
 impl Machine {
-    /// The timer is to look no later than this. Whether it has to be woken for that.
+    /// Makes the timer wake no later than `at`. Returns whether the caller must wake it for that.
     pub(super) fn sleep_until_at_most(&mut self, at: Steady) -> bool {
         let wakes = self.asleep_until.is_some_and(|until| at < until);
         if wakes {
@@ -463,7 +463,7 @@ impl Machine {
 }
 
 impl Seat {
-    /// Of a hold that is there already.
+    /// Makes the seat of a request that already holds its lock.
     pub(super) fn of_hold(fence: Fence, deadline: Steady) -> Self {
         Self { granted: Some(fence), deadline: Some(deadline), taken: true, ..Self::default() }
     }
@@ -492,7 +492,7 @@ impl Seat {
     }
 }
 
-/// A request that a process awaits. Dropped, it is given up; what is under way for it goes on without them.
+/// A request that a caller awaits. Dropping it gives the request up; calls that were sent go on in the background.
 struct Pending<'a> {
     shared: &'a Arc<Shared>,
     number: u64,
@@ -500,7 +500,7 @@ struct Pending<'a> {
     wanted: Wanted,
 }
 
-/// Whether the request goes when its future does.
+/// Whether dropping the future gives the request up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Yes,
@@ -508,7 +508,7 @@ enum Wanted {
 }
 
 impl Pending<'_> {
-    /// Polls what is under way, then asks the seat.
+    /// Polls the running call, then asks the seat.
     fn poll<T>(&mut self, context: &mut Context<'_>, ask: impl Fn(&mut Seat) -> Option<T>) -> Poll<T> {
         if let Some(running) = &mut self.running
             && running.as_mut().poll(context).is_ready()
@@ -548,7 +548,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Wakes the client when something is due, until no process needs it any more.
+/// Wakes the client when something is due, until the last handle of this process is dropped.
 async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
     loop {
         let until = {
@@ -567,7 +567,7 @@ async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
         };
         match until {
             Some(until) => {
-                // Whichever is first: both lead to another look.
+                // Both a timeout and a wake-up lead to the next round.
                 let _ = tokio::time::timeout_at(until.into(), wake.notified()).await;
             }
             None => wake.notified().await,
@@ -575,7 +575,7 @@ async fn keep_time(shared: Weak<Shared>, wake: Arc<Notify>) {
     }
 }
 
-/// Without a runtime of the caller's: a thread with one of its own.
+/// Runs work on a thread with its own runtime, for callers without a runtime.
 fn own_thread(work: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     if let Ok(runtime) = runtime {

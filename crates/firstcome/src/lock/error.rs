@@ -1,4 +1,4 @@
-//! Why there is no lock, or no lock any more.
+//! Why a lock was not obtained, or is not held any more.
 
 use firstcome_store::StoreError;
 use firstcome_store::core::id::NameError;
@@ -24,29 +24,29 @@ pub enum LockError {
         /// What it must be.
         wanted: &'static str,
     },
-    /// Another process has it, and waiting was not wanted.
+    /// Another request has the lock, and this one did not want to wait.
     #[error("held by {holder} for up to {} ms more, with {waiters} waiting", ttl.as_millis())]
     Contended {
-        /// Who has it.
+        /// The name of the holder.
         holder: String,
-        /// How many wait for it.
+        /// How many requests wait for the lock.
         waiters: u32,
         /// How long the hold lasts unless it is renewed.
         ttl: Duration,
     },
-    /// The wait was over before it was this one's turn.
+    /// The wait ended before the request got the lock.
     #[error("not obtained in time{}", position.map(|ahead| format!(", with {ahead} still ahead")).unwrap_or_default())]
     TimedOut {
-        /// How many were ahead at the end, if the store told.
+        /// How many requests were ahead at the end, if the store reported it.
         position: Option<u32>,
     },
-    /// The store did not do it: it has too much to do, or cannot do it now.
+    /// The store did nothing: it is overloaded, or cannot do it now.
     #[error("nothing was done: {0}")]
     Unavailable(StoreError),
-    /// The store may have done it. What was taken is given back in the background, or ends with its lease.
+    /// The store may have done it. The client undoes a grant in the background, or the grant ends with its lease.
     #[error("the store gave no answer; a grant is undone, or ends with its lease")]
     Unknown,
-    /// The hold is over, or no process can say that it is not.
+    /// The hold is over, or may be over.
     #[error("the lock was lost; only the fence protects what was written since")]
     Lost,
 }
@@ -72,7 +72,7 @@ impl From<firstcome_etcd::EtcdError> for LockError {
 }
 
 impl LockError {
-    /// A stable code, as the HTTP API spells it.
+    /// The stable code, as the HTTP API spells it.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name { .. } => "invalid_name",

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 /// Locks on etcd, in the order of arrival, with a fence on every grant.
 ///
-/// For an operator that runs etcd anyway, or wants the agreement of its servers for each grant: no failover forgets one. Each grant and each
-/// end is a commit of the cluster. What [`Locks`](super::Locks) have and these do not:
+/// For operators who run etcd anyway, or who want its servers to agree on each grant: no failover forgets a grant. Each
+/// grant and each release is a commit of the cluster. These features of [`Locks`](super::Locks) are missing:
 ///
-/// - *A lease for each lock.* All holds and places of a process rest on one, [`EtcdOptions::lease`], which is renewed three times in
-///   its length: they are lost together. It has whole seconds, and mostly at least two.
-/// - *Places that the dead give up soon.* Theirs end with their lease, as their holds do.
+/// - *A lease per lock.* All holds and places in line of a process rest on one lease, [`EtcdOptions::lease`], so they
+///   are lost together. The lease is renewed three times in its length. It has whole seconds, and mostly at least two.
+/// - *Quick removal of dead waiters.* The places of a dead process end with its lease, as its holds do.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -31,22 +31,24 @@ use std::time::{Duration, Instant};
 /// let guard = locks.lock("auction:7").wait(Duration::from_secs(5)).acquire().await?;
 /// println!("ours, with fence {}", guard.fence());
 /// guard.release().await?;
-/// locks.close().await?; // so that nothing has to wait for the end of the lease
+/// locks.close().await?; // so that no other process waits for the end of the lease
 /// # Ok(()) }
 /// ```
 ///
 /// # Promises
-/// - Grants in the order in which etcd took the requests; who gave up or died is passed over.
-/// - A fence with every grant, above every one before it, of any lock of the cluster: the revision that made the lock's key.
-///   Let the guarded store refuse a smaller one, for which [`fence`](crate::fence) has the checks; what is written to etcd
-///   itself is guarded by [`EtcdGuard::write`]. It is not to be compared with fences of other kinds of locks.
-/// - [`EtcdGuard::lost`] resolves before anybody else can have the lock, as long as this process runs and no clock runs wrong by
-///   more than one per cent.
-/// - Dropping a future or a guard gives the place or the lock back in the background. What cannot be given back ends with the lease.
+/// - etcd grants a lock in the order in which it accepted the requests. It passes over waiters that gave up or died.
+/// - Every grant has a fence above that of every grant before it, of any lock of the cluster: the revision that created
+///   the key of the lock. Let the guarded store refuse a smaller one; [`fence`](crate::fence) has ready-made checks.
+///   [`EtcdGuard::write`] guards writes to etcd itself. Do not compare these fences with those of other kinds of locks.
+/// - [`EtcdGuard::lost`] resolves before another holder can have the lock, as long as this process runs and no clock is
+///   wrong by more than one per cent.
+/// - Dropping a future or a guard gives the place or the lock back in the background. If that fails, it ends with the
+///   lease.
 ///
 /// # Not promised
-/// - That a hold lasts. It ends when etcd cannot be reached for a lease, this process stands still for one, or an operator deletes its key.
-/// - Fences that grow across the restore of an old backup, after which revisions begin again from there.
+/// - That a hold lasts. It ends when this process cannot reach etcd for a lease, when it stands still for one, or when
+///   an operator deletes the key.
+/// - Fences that grow after the restore of an old backup: revisions then continue from the backup.
 #[derive(Clone)]
 pub struct EtcdLocks {
     store: firstcome_etcd::EtcdLocks,
@@ -54,7 +56,7 @@ pub struct EtcdLocks {
 }
 
 impl EtcdLocks {
-    /// As [`Locks::etcd`](super::Locks::etcd), with a lease, a prefix and times of one's own.
+    /// Opens locks as [`Locks::etcd`](super::Locks::etcd) does, with a custom lease, prefix and times.
     pub async fn open_with(url: &str, options: EtcdOptions) -> Result<Self, EtcdError> {
         let broken = |says: String| EtcdError::Broken { says };
         let id = draw_id().map_err(|fault| broken(fault.to_string()))?;
@@ -63,7 +65,7 @@ impl EtcdLocks {
         Ok(Self { store: firstcome_etcd::EtcdLocks::open(url, options).await?, owner })
     }
 
-    /// A lock by its name. Nothing is sent yet.
+    /// Returns a request for the lock of this name. Sends nothing yet.
     pub fn lock(&self, name: &str) -> EtcdRequest {
         let wait = Duration::from_millis(u64::from(WAIT_MS_MAX));
         EtcdRequest { locks: self.clone(), name: name.into(), owner: None, wait }
@@ -74,18 +76,18 @@ impl EtcdLocks {
         Ok(self.store.view(&parse_name(name)?).await?)
     }
 
-    /// The link, for questions of one's own. See [`etcd`](crate::etcd).
+    /// Returns the link, for custom requests to etcd. See [`etcd`](crate::etcd).
     pub fn link(&self) -> &EtcdLink {
         self.store.link()
     }
 
-    /// What has been done so far.
+    /// Returns how much work was done so far.
     pub fn counts(&self) -> Counts {
         self.store.counts()
     }
 
-    /// Ends the lease, and with it every hold and every place of this process: guards that still live are lost. For the end of a
-    /// program, which leaves nothing behind then. One request.
+    /// Ends the lease, and with it every hold and every place of this process: guards that still live are lost. For the
+    /// end of a program, so that it leaves nothing behind. One request.
     ///
     /// Fails if etcd cannot be reached: then the lease ends by itself.
     pub async fn close(&self) -> Result<(), LockError> {
@@ -93,7 +95,7 @@ impl EtcdLocks {
     }
 }
 
-/// A lock that is about to be asked for.
+/// A request for a lock, before it is sent.
 #[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
 pub struct EtcdRequest {
@@ -104,22 +106,23 @@ pub struct EtcdRequest {
 }
 
 impl EtcdRequest {
-    /// How long to wait in line: up to an hour, which is also the time without this.
+    /// Sets how long to wait in line: at most one hour, which is also the default.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// The holder's name as other clients see it; the process otherwise.
+    /// Sets the holder's name as other clients see it; by default it names the process.
     pub fn owner(mut self, owner: &str) -> Self {
         self.owner = Some(owner.into());
         self
     }
 
-    /// Gets in line and waits for the lock. One request if it is free; otherwise one more, and a message, for each who goes
-    /// right before this one.
+    /// Gets in line and waits for the lock. One request if the lock is free. Otherwise one more request and one message
+    /// from etcd for each request that comes to stand directly ahead of this one.
     ///
-    /// Dropping the future leaves nothing behind: a place in line is given up, and so is a grant that no process takes.
+    /// Dropping the future leaves nothing behind: the client gives up the place in line, and releases a grant that
+    /// arrives too late.
     ///
     /// Fails with [`LockError::TimedOut`], or as [`Self::try_acquire`] does; with `Contended` only if the wait is zero.
     pub async fn acquire(self) -> Result<EtcdGuard, LockError> {
@@ -130,10 +133,10 @@ impl EtcdRequest {
         self.take(wait).await
     }
 
-    /// Takes the lock if no process has it or waits for it. One request. Cancel-safe as [`Self::acquire`].
+    /// Takes the lock if it has neither a holder nor waiters. One request. Cancel-safe like [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if a process has it, [`LockError::Unavailable`] and [`LockError::Unknown`] if
-    /// etcd gives no answer, [`LockError::Name`] before it is asked.
+    /// Fails with [`LockError::Contended`] if another request has it. Fails with [`LockError::Unavailable`] or
+    /// [`LockError::Unknown`] if etcd does not answer. Fails with [`LockError::Name`] before anything is sent.
     pub async fn try_acquire(self) -> Result<EtcdGuard, LockError> {
         self.take(Duration::ZERO).await
     }
@@ -151,8 +154,8 @@ impl EtcdRequest {
         }
     }
 
-    /// Runs `body` under the lock, and gives the lock back. `body` is dropped at its next await point when the lock is
-    /// lost; then, and if it was lost before it could be given back, this is [`LockError::Lost`].
+    /// Runs `body` under the lock, and releases the lock. When the lock is lost, `body` is dropped at its next await
+    /// point, and the call fails with [`LockError::Lost`]. It also fails so if the lock was lost before the release.
     pub async fn with<T>(self, body: impl AsyncFnOnce(&EtcdGuard) -> T) -> Result<T, LockError> {
         let guard = self.acquire().await?;
         let value = guard.run(body(&guard)).await?;
@@ -163,7 +166,7 @@ impl EtcdRequest {
 
 /// A lock on etcd that is held. It may move between tasks.
 ///
-/// Dropping it gives the lock back in the background; [`Self::release`] says how that went.
+/// Dropping it releases the lock in the background; [`Self::release`] reports whether that succeeded.
 pub struct EtcdGuard {
     hold: EtcdHold,
     name: LockName,
@@ -182,38 +185,38 @@ impl EtcdGuard {
         self.hold.fence()
     }
 
-    /// What the guarded store gets; see [`fence`](crate::fence). No request; a digest.
+    /// Returns what to show to the guarded store; see [`fence`](crate::fence). No request; computes a digest.
     pub fn token(&self) -> FenceToken {
-        // A revision makes one key, so it names the hold.
+        // One revision creates at most one key of a lock, so the revision identifies the hold.
         let request = Request { client: ClientId(self.hold.lease().cast_unsigned()), number: self.fence().get() };
         FenceToken::of_hold(&self.name, self.fence(), &self.owner, request)
     }
 
-    /// The key in etcd that holds the lock. A transaction of another client of etcd is guarded by comparing that its
-    /// `create_revision` is the fence.
+    /// The key in etcd that holds the lock. To guard a transaction of another etcd client, compare that the key's
+    /// `create_revision` equals the fence.
     pub fn key(&self) -> &[u8] {
         self.hold.key()
     }
 
-    /// Until when the lock is certainly held, by this process's clock, unless its lease is renewed before; in the past once it is
-    /// lost. No request.
+    /// Returns until when the lock is certainly held, by this process's clock, unless its lease is renewed before. In
+    /// the past once the lock is lost. No request.
     pub fn deadline(&self) -> Instant {
         self.hold.deadline()
     }
 
-    /// How long the lock is certainly held from now on unless its lease is renewed. No request.
+    /// Returns how long the lock is certainly held from now on unless its lease is renewed. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or may have ended. No request.
     pub fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
 
-    /// Resolves when the lock is lost, at the latest at its deadline, so before anybody else can have it; never once it was given
-    /// back.
+    /// Resolves when the lock is lost. It resolves at the deadline at the latest, so before another holder can have the
+    /// lock. Never resolves once the lock was released.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.hold.lost()
     }
@@ -228,28 +231,30 @@ impl EtcdGuard {
         .await
     }
 
-    /// Renews the lease now, and looks whether the lock is still held: for the process that wants to be sure, since the lease is renewed
-    /// anyway. Two requests.
+    /// Renews the lease now, and checks that the lock is still held. For callers that must be sure; the lease is
+    /// renewed in any case. Two requests.
     ///
-    /// Fails with [`LockError::Lost`] if it is over; with [`LockError::Unavailable`] if etcd gave no answer: the deadline stays
-    /// as it was, and the call may be repeated.
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Unavailable`] if etcd does not
+    /// answer: the deadline stays as before, and the caller may repeat the call.
     pub async fn renew(&self) -> Result<(), LockError> {
         Ok(self.hold.renew().await?)
     }
 
-    /// Writes all of this to etcd, or nothing if the lock is not held any more when etcd does it, which no pause and no clock can
-    /// deceive. Returns the revision that did. One request.
+    /// Writes all of this to etcd, or nothing if the lock is no longer held when etcd applies the write. Neither pauses
+    /// nor clocks can break this. Returns the revision of the write. One request.
     ///
-    /// Fails with [`LockError::Lost`] if it is over; with [`LockError::Unknown`] if it may have been written.
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Unknown`] if the write may have
+    /// happened.
     pub async fn write(&self, writes: impl IntoIterator<Item = EtcdWrite>) -> Result<u64, LockError> {
         Ok(self.hold.write(writes.into_iter().collect()).await?)
     }
 
-    /// Gives the lock back: a process that is next is told. One request, repeated until there is an answer or the lease is over.
+    /// Releases the lock, and etcd notifies the next waiter. One request, repeated until there is an answer or the
+    /// lease is over.
     ///
-    /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
-    /// [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future gives the lock
-    /// back in the background.
+    /// Fails with [`LockError::Lost`] if the hold was over before: another holder may have overlapped with the section.
+    /// Fails with [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future
+    /// releases the lock in the background.
     pub async fn release(self) -> Result<(), LockError> {
         if self.hold.release().await? { Ok(()) } else { Err(LockError::Lost) }
     }

@@ -1,4 +1,4 @@
-//! What the holder of a lock has in hands.
+//! The guard of a lock, and the lease of a hold that was handed out.
 
 use super::driver::Shared;
 use super::{Fence, LockError};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A lock that is held. Owned by the holder, never by a thread: it may move between tasks.
+/// A lock that is held. It belongs to its owner and to no thread: it may move between tasks.
 ///
-/// Dropping the last one of [`Self::reenter`]'s gives the lock back in the background; [`Self::release`] says how that
-/// went.
+/// Dropping the last guard of a hold (see [`Self::reenter`]) releases the lock in the background; [`Self::release`]
+/// reports whether that succeeded.
 pub struct Guard {
     held: Arc<GuardState>,
 }
@@ -30,36 +30,36 @@ struct GuardState {
     over: Over,
 }
 
-/// Whether there is anything left to give back.
+/// Whether the hold was released already.
 #[derive(PartialEq, Eq)]
 enum Over {
     No,
     Yes,
 }
 
-/// A hold that belongs to no process's [`Guard`]: a process that knows its request may renew it and give it back.
+/// A hold without a [`Guard`]: any process that knows its request may renew it and release it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// Which lock.
+    /// The name of the lock.
     pub name: LockName,
-    /// Whose hold; a secret of its holder.
+    /// The request that has the lock; a secret of its holder.
     pub request: Request,
     /// The holder's name as other clients see it.
     pub owner: OwnerName,
     /// The fencing token.
     pub fence: Fence,
-    /// Until when it certainly lasts unless it is renewed.
+    /// Until when the hold certainly lasts unless it is renewed.
     pub deadline: Instant,
 }
 
 impl Lease {
-    /// How long it certainly lasts from now on unless it is renewed. No request.
+    /// Returns how long the hold certainly lasts from now on unless it is renewed. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// As [`Guard::token`]: the same one as before it was handed out. No request.
+    /// Returns the token that [`Guard::token`] returned before the hold was handed out. No request.
     pub fn token(&self) -> FenceToken {
         FenceToken::of_hold(&self.name, self.fence, &self.owner, self.request)
     }
@@ -90,46 +90,47 @@ impl Guard {
         self.held.name.as_str()
     }
 
-    /// The fencing token: the guarded store must refuse a smaller one than it has seen. [`Self::token`] says it together
-    /// with whose it is.
+    /// The fencing token: the guarded store must refuse a smaller one than it has seen. [`Self::token`] returns it
+    /// together with the name of the hold.
     pub fn fence(&self) -> Fence {
         self.held.fence
     }
 
-    /// What the guarded store gets: the fence, with the names of the lock and of this very hold. See
-    /// [`fence`](crate::fence) for what checks it. The same for every guard of one hold. No request; a digest.
+    /// Returns what to show to the guarded store: the fence, with the names of the lock and of this hold.
+    /// [`fence`](crate::fence) has checks for it. All guards of one hold have the same token. No request; computes a
+    /// digest.
     pub fn token(&self) -> FenceToken {
         let GuardState { shared, number, name, owner, fence, .. } = &*self.held;
         FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number })
     }
 
-    /// Until when the lock is certainly held, by this process's clock, unless it is renewed before; now, or before, if it
-    /// is lost. No request.
+    /// Returns until when the lock is certainly held, by this process's clock, unless it is renewed before. Now or
+    /// earlier once the lock is lost. No request.
     pub fn deadline(&self) -> Instant {
         self.held.shared.deadline(self.held.number)
     }
 
-    /// How long the lock is certainly held from now on unless it is renewed. No request.
+    /// Returns how long the lock is certainly held from now on unless it is renewed. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or may have ended. No request.
     pub fn is_lost(&self) -> bool {
         self.held.shared.is_lost(self.held.number)
     }
 
-    /// Resolves when the lock is lost, and never otherwise. Does not keep the lock: it may outlive the guard.
+    /// Resolves when the lock is lost; never otherwise. The future does not keep the lock, and may outlive the guard.
     ///
-    /// It resolves at the latest at the deadline, so before the store can give the lock to anybody else, as long as this
-    /// process runs and the store's clock does not jump.
+    /// It resolves at the deadline at the latest. So it resolves before the store can grant the lock to another holder,
+    /// as long as this process runs and the store's clock does not jump.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         let (shared, number) = (Arc::clone(&self.held.shared), self.held.number);
         poll_fn(move |context| shared.poll_lost(number, context))
     }
 
-    /// The same hold once more: the lock is given back when the last of them is. The fence is the same.
+    /// Makes another guard of the same hold, with the same fence. The lock is released with the last guard.
     pub fn reenter(&self) -> Self {
         Self { held: Arc::clone(&self.held) }
     }
@@ -144,22 +145,23 @@ impl Guard {
         .await
     }
 
-    /// Waits under any executor, as long as the lock is held.
+    /// Sleeps under any executor. Fails if the lock is lost meanwhile.
     pub(super) async fn sleep(&self, time: Duration) -> Result<(), LockError> {
         self.run(self.held.shared.sleep(time)).await
     }
 
-    /// Lets the hold last `lease` from now on, and never shorter than before, and renews it by that from then on, if it is
-    /// renewed at all. [`Self::deadline`] counts on no more than `lease`. One request.
+    /// Lets the hold last for `lease` from now on; it never ends earlier than before. If the hold is renewed at all,
+    /// later renewals use `lease` too. [`Self::deadline`] counts on no more than `lease`. One request.
     ///
-    /// Fails with [`LockError::Lost`], and [`LockError::Invalid`] outside 100 ms to 24 h.
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 24 h.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
         self.held.shared.renew(self.held.number, lease).await
     }
 
-    /// Takes the hold out of this process's hands: it is a process whose has the [`Lease`], to renew and to give back through
-    /// [`Locks::renew_lease`](super::Locks::renew_lease) and [`Locks::release_lease`](super::Locks::release_lease), also in another process and
-    /// after a restart. No process renews it otherwise. At most one request.
+    /// Hands the hold out: from now on it belongs to the process that has the [`Lease`]. That process renews it with
+    /// [`Locks::renew_lease`](super::Locks::renew_lease) and releases it with
+    /// [`Locks::release_lease`](super::Locks::release_lease). It may be another process, or this one after a restart.
+    /// No other process renews the hold. At most one request.
     ///
     /// Fails with [`LockError::Lost`]; with [`LockError::Invalid`] while another guard of the same hold lives.
     pub async fn hand_out(self) -> Result<Lease, LockError> {
@@ -170,12 +172,12 @@ impl Guard {
         Ok(Lease { name: held.name.clone(), request, owner: held.owner.clone(), fence: held.fence, deadline })
     }
 
-    /// Gives the lock back: a process that is next has it when this returns. One request. If it was re-entered and another guard
-    /// lives, nothing happens.
+    /// Releases the lock: the next waiter has it when this returns. One request. Nothing happens while another guard of
+    /// the same hold lives.
     ///
-    /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
-    /// [`LockError::Unknown`] or [`LockError::Unavailable`] if the store gave no answer until the lease ended. Dropping the
-    /// future gives the lock back in the background.
+    /// Fails with [`LockError::Lost`] if the hold was over before: another holder may have overlapped with the section.
+    /// Fails with [`LockError::Unknown`] or [`LockError::Unavailable`] if the store did not answer until the lease
+    /// ended. Dropping the future releases the lock in the background.
     pub async fn release(self) -> Result<(), LockError> {
         match Arc::into_inner(self.held) {
             Some(mut held) => match held.shared.release_quickly(held.number) {

@@ -1,4 +1,5 @@
-//! Locks by key, which are asked for again and again: on layouts that other libraries share, and on several servers that vote.
+//! Locks by key, for which each client tries repeatedly: on layouts that other libraries share, and on several servers
+//! that vote.
 
 mod cohort;
 mod reentry;
@@ -22,27 +23,28 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout, timeout_at};
 
-/// How long a lock is asked for unless a lease is named.
+/// The lease of a request that sets none.
 const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-/// The base of the pauses unless others are named.
+/// The base of the pauses unless the request sets others.
 const BASE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
-/// Bytes of a key at most.
+/// The most bytes that a key can have.
 const KEY_BYTES_MAX: usize = 1_024;
-/// Between two tries of a release or a renewal that got no answer.
+/// The pause between two tries of a release or a renewal that got no answer.
 const REPEAT: Duration = Duration::from_millis(100);
-/// A server expires keys to the millisecond, and clocks may be read just before one ends.
+/// A server expires keys to the millisecond, and a clock may be read just before a millisecond ends.
 const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
-/// Locks by key on a store that others may use too: the holder knows its word. Cheap to clone. See [`SpinLocks`].
+/// Locks by key on a store that other programs may use too. Only the holder knows the word that it stored. Cheap to
+/// clone. See [`SpinLocks`].
 pub struct KeyLocks<S: KeyStore> {
     shared: Arc<Shared<S>>,
 }
 
-/// Locks of one key each, as redis-py, redsync, rslock, Spring and many others keep them: a process that uses the same key
-/// excludes, and is excluded by, all of those.
+/// Locks of one key each, in the layout of redis-py, redsync, rslock, Spring and many others. All programs that use the
+/// same key exclude each other.
 ///
-/// For this company only: among programs that all use this library [`Locks`](super::Locks) grant in the order of arrival, wait without
-/// asking, and give a fence.
+/// Use these locks only to share a lock with such programs. Among programs that all use this library,
+/// [`Locks`](super::Locks) grant in the order of arrival, wait without polling, and give a fence.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -56,19 +58,21 @@ pub struct KeyLocks<S: KeyStore> {
 /// ```
 ///
 /// # Promises
-/// - The recipe: `SET key word NX PX lease`, with a fresh word of 160 random bits for every acquisition; renewed and given
-///   back only by a script that finds this word.
+/// - The usual recipe: `SET key word NX PX lease`, with a fresh word of 160 random bits for every acquisition. Only a
+///   script that finds this word renews or releases the lock.
 /// - A try whose answer was lost is repeated with the same word, and recognises a lock that it has taken already.
-/// - Dropping a future or a guard gives the lock back in the background. What cannot be given back ends with its lease.
+/// - Dropping a future or a guard releases the lock in the background. A lock that cannot be released ends with its
+///   lease.
 ///
 /// # Not promised
-/// - An order: a process that asks at the right moment is served, and a process may never be.
+/// - An order: the client that tries at the right moment gets the lock, and a client may never get it.
 /// - A fence: the layout has no place for one. Let the guarded store compare a version before it writes, or use
-///   [`Locks`](super::Locks). A holder that stood still for a lease is not alone, and no process notices.
-/// - That a hold lasts. It ends when the server loses the key: with its lease, and with a failover.
+///   [`Locks`](super::Locks). Another holder may overlap with a holder that stood still for a lease, and neither
+///   notices.
+/// - That a hold lasts. It ends when the server loses the key: at the end of the lease, and possibly in a failover.
 pub type SpinLocks = KeyLocks<SingleKey>;
 
-/// A lock of one key that is about to be asked for.
+/// A request for a lock of one key, before it is sent.
 pub type SpinRequest = KeyRequest<SingleKey>;
 
 /// A lock of one key that is held. There is no fence: see [`SpinLocks`].
@@ -76,10 +80,10 @@ pub type SpinGuard = KeyGuard<SingleKey>;
 
 struct Shared<S: KeyStore> {
     store: S,
-    /// Who of this process wants which key in a cohort.
+    /// The lines of the tasks of this process that share holds in cohorts.
     lines: CohortLines<S>,
     runtime: Handle,
-    /// How many claims are being given back in the background.
+    /// How many claims are being released in the background.
     leaving: watch::Sender<usize>,
 }
 
@@ -90,36 +94,36 @@ impl<S: KeyStore> Clone for KeyLocks<S> {
 }
 
 impl KeyLocks<SingleKey> {
-    /// Locks on a Redis or Valkey server; see [`Locks::redis`](super::Locks::redis). One connection.
+    /// Opens locks on a Redis or Valkey server; see [`Locks::redis`](super::Locks::redis). One connection.
     pub async fn redis(url: &str) -> Result<Self, OpenError> {
         Self::redis_with(url, LinkOptions::default()).await
     }
 
-    /// The same with time-outs of one's own, or on a server that may forget keys.
+    /// Opens locks as [`Self::redis`] does, with custom time-outs, or on a server that may evict keys.
     pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
         Ok(Self::over(SingleKey::open(url, options).await?))
     }
 
-    /// What has been sent so far.
+    /// Returns what was sent so far.
     pub fn counts(&self) -> Counts {
         self.shared.store.link().counts()
     }
 }
 
 impl KeyLocks<Redisson> {
-    /// What has been sent so far.
+    /// Returns what was sent so far.
     pub fn counts(&self) -> Counts {
         self.shared.store.counts()
     }
 }
 
 impl<S: KeyStore> KeyLocks<S> {
-    /// What keeps them.
+    /// Returns the store that keeps the locks.
     pub(super) fn store(&self) -> &S {
         &self.shared.store
     }
 
-    /// Locks of any such store. Call within a Tokio runtime, which then carries renewals.
+    /// Opens locks on any such store. Call it within a Tokio runtime, which then runs renewals.
     pub fn over(store: S) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -131,7 +135,8 @@ impl<S: KeyStore> KeyLocks<S> {
         }
     }
 
-    /// A lock by its key, which is used as it is: any text of 1 to 1024 bytes. Nothing is sent yet.
+    /// Returns a request for the lock of this key, which is used unchanged: any text of 1 to 1024 bytes. Sends nothing
+    /// yet.
     pub fn lock(&self, key: &str) -> KeyRequest<S> {
         KeyRequest {
             shared: Arc::clone(&self.shared),
@@ -145,16 +150,17 @@ impl<S: KeyStore> KeyLocks<S> {
         }
     }
 
-    /// Resolves when what was asked for in vain, or dropped, is given back. For the end of a program: with a time-out, since a
-    /// server that does not answer is told until the lease is over. No request.
+    /// Resolves when the client has released everything that was dropped or requested in vain. For the end of a
+    /// program. Use a time-out: the client keeps trying to reach a server that does not answer until the lease is over.
+    /// No request.
     pub async fn quiet(&self) {
-        // An error would mean that the locks are gone.
+        // The wait fails only if the sender is gone, which lives as long as `self.shared`.
         let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
         self.shared.store.quiet().await;
     }
 }
 
-/// A lock that is about to be asked for.
+/// A request for a lock, before it is sent.
 #[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
 pub struct KeyRequest<S: KeyStore> {
     shared: Arc<Shared<S>>,
@@ -174,52 +180,53 @@ impl<S: KeyStore> Clone for KeyRequest<S> {
     }
 }
 
-/// What one acquisition may have taken. Dropped, that is given back in the background.
+/// What one acquisition may have taken. Dropping it releases that in the background.
 struct Claim<S: KeyStore> {
     shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
-    /// When it is surely over: the lease after the last try was sent. `None` while nothing can have been taken.
+    /// When the claim is surely over: one lease after the last try was sent. `None` while nothing can have been taken.
     over_at: Option<Instant>,
 }
 
 impl<S: KeyStore> KeyRequest<S> {
-    /// How long to pause between two tries: the jitter that shrinks from a base of 100 ms without this.
+    /// Sets how long to pause between two tries; by default a jitter that shrinks from a base of 100 ms.
     pub const fn policy(mut self, pauses: Pauses) -> Self {
         self.pauses = pauses;
         self
     }
 
-    /// How many tries at most.
+    /// Sets the maximum number of tries.
     pub const fn tries(mut self, tries: NonZeroU32) -> Self {
         self.tries = tries;
         self
     }
 
-    /// How long to keep trying: up to an hour, which is also the time without this.
+    /// Sets how long to keep trying: at most one hour, which is also the default.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long the hold lasts: 100 ms to 24 h, or as long as the store lets it; 30 s without this.
+    /// Sets how long the hold lasts: 100 ms to 24 h, or up to the limit of the store; 30 s by default.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// The hold is renewed three times per lease as long as its guard lives. Without this it ends with its lease.
+    /// Renews the hold three times per lease as long as its guard lives. Without this it ends with its lease.
     pub const fn watched(mut self) -> Self {
         self.watched = true;
         self
     }
 
-    /// Lets up to `passes` tasks of this process that ask for this lock in the same way be served by one hold, one after the
-    /// other, each with a fence of its own where there are fences, for no longer than one lease. Much faster in a busy crowd;
-    /// those of other processes may be overtaken by up to a cohort. Has no effect on [`Self::try_acquire`].
+    /// Lets one hold serve up to `passes` tasks of this process that ask for this lock in the same way. They have it
+    /// one after the other, for at most one lease together. Each has its own fence, where the store has fences. This is
+    /// much faster in a busy crowd, but up to a cohort of tasks may overtake tasks of other processes. Has no effect on
+    /// [`Self::try_acquire`].
     ///
-    /// The deadline of a hold that is passed on is as it was, but at least half a lease away. A future of
-    /// [`KeyGuard::lost`] goes on to look after the hold that was passed on.
+    /// Passing a hold on keeps its deadline, which is then at least half a lease away. A future of [`KeyGuard::lost`]
+    /// goes on to watch the hold that was passed on.
     pub const fn cohort(mut self, passes: NonZeroU32) -> Self {
         self.passes = passes;
         self
@@ -242,12 +249,13 @@ impl<S: KeyStore> KeyRequest<S> {
         Ok((Claim { shared, key, word, over_at: None }, lease_ms))
     }
 
-    /// Tries again and again. One request for each try.
+    /// Tries repeatedly until it gets the lock. One request for each try.
     ///
-    /// Dropping the future gives back what a try may have taken.
+    /// Dropping the future releases what a try may have taken.
     ///
-    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up, or as [`Self::try_acquire`] does except for
-    /// `Contended` if the last try had no answer.
+    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up. Otherwise it fails as
+    /// [`Self::try_acquire`] does, but never with `Contended`; if the last try got no answer, it fails with the error
+    /// of that try.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     pub async fn acquire(self) -> Result<KeyGuard<S>, LockError> {
         let (claim, lease_ms) = self.claim()?;
@@ -267,7 +275,7 @@ impl<S: KeyStore> KeyRequest<S> {
         }
     }
 
-    /// Asks the store until the lock is had, or the time is over.
+    /// Asks the store until the lock is taken or the time is over.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     async fn ask(
         &self,
@@ -291,14 +299,14 @@ impl<S: KeyStore> KeyRequest<S> {
             if tries == 1 && ear.is_none() {
                 ear = self.shared.store.listen(&self.key, &claim.word).await;
                 if ear.is_some() {
-                    // It may have become free while no process listened.
+                    // The lock may have become free before this process listened.
                     continue;
                 }
             }
             let pause = Duration::from_micros(self.pauses.pause_us(tries, draw_chance()));
-            // One last try when the time is over.
+            // When the time is over, the loop tries once more.
             match &mut ear {
-                // Whether it was heard of or not: it is tried.
+                // Try again whether or not a notification came.
                 Some(ear) => {
                     let pause = lasts.map_or(pause, |lasts| ear.patience(pause, lasts));
                     drop(timeout(pause.min(left), ear.freed()).await);
@@ -309,11 +317,12 @@ impl<S: KeyStore> KeyRequest<S> {
         Err(LockError::TimedOut { position: None })
     }
 
-    /// Tries once. One request. Cancel-safe as [`Self::acquire`].
+    /// Tries once. One request. Cancel-safe like [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if a process has it (the layout does not tell who, nor how many wait; a key
-    /// without an end has the longest time there is), [`LockError::Unavailable`] and [`LockError::Unknown`] if the server
-    /// gives no answer, [`LockError::Invalid`] before it is asked.
+    /// Fails with [`LockError::Contended`] if another client has the lock. The layout tells neither the holder nor the
+    /// number of waiters; a key without an expiry has the longest time there is. Fails with [`LockError::Unavailable`]
+    /// or [`LockError::Unknown`] if the server does not answer. Fails with [`LockError::Invalid`] before anything is
+    /// sent.
     pub async fn try_acquire(self) -> Result<KeyGuard<S>, LockError> {
         let (mut claim, lease_ms) = self.claim()?;
         let held = claim.attempt(lease_ms, NonZeroU32::MIN).await?;
@@ -321,7 +330,7 @@ impl<S: KeyStore> KeyRequest<S> {
     }
 }
 
-/// A lease that can be had in this store.
+/// Checks a lease against the limits of the store, and returns it in milliseconds.
 fn lease_within(store: &impl KeyStore, lease: Duration) -> Result<u32, LockError> {
     let wanted = "at most as long as the store lets a hold last";
     lease_ms(lease).and_then(|ms| {
@@ -329,13 +338,14 @@ fn lease_within(store: &impl KeyStore, lease: Duration) -> Result<u32, LockError
     })
 }
 
-/// Until when a lease that was asked for now certainly lasts: one per cent less, as two clocks may disagree by.
+/// Returns until when a lease requested at `sent` certainly lasts: one per cent less, because two clocks may differ so
+/// much.
 fn deadline_of(sent: Instant, lease_ms: u32) -> Instant {
     let lease = Duration::from_millis(u64::from(lease_ms));
     sent + (lease - lease / 100).saturating_sub(EXPIRY_GRAIN)
 }
 
-/// When a lease that was asked for now is surely over, by a clock that is slower than the server's.
+/// Returns when a lease requested at `sent` is surely over, even by a clock that is slower than the server's.
 fn over_at(sent: Instant, lease_ms: u32) -> Instant {
     let lease = Duration::from_millis(u64::from(lease_ms));
     sent + lease + lease / 100 + EXPIRY_GRAIN
@@ -349,16 +359,16 @@ struct TimedGrant<G> {
 }
 
 impl<S: KeyStore> Claim<S> {
-    /// One try.
+    /// Tries once.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     async fn attempt(&mut self, lease_ms: u32, passes: NonZeroU32) -> Result<TimedGrant<S::Grant>, LockError> {
         let sent = Instant::now();
-        // A try that may yet arrive counts as well: then the end of this one is the end of both.
+        // An earlier try may still arrive. Then the end of this try is the end of both.
         let before = self.over_at.replace(over_at(sent, lease_ms));
         match self.shared.store.take_for(&self.key, &self.word, lease_ms, passes).await {
             Ok(Tried::Taken(grant)) => {
                 let deadline = deadline_of(sent, lease_ms);
-                // An answer that took so long is none: what it says may be over.
+                // After so long a wait the answer proves nothing: the lease may be over.
                 if Instant::now() < deadline { Ok(TimedGrant { grant, deadline }) } else { Err(LockError::Unknown) }
             }
             Ok(Tried::Held { lasts }) => {
@@ -381,7 +391,7 @@ impl<S: KeyStore> Drop for Claim<S> {
             let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
             shared.leaving.send_modify(|leaving| *leaving += 1);
             self.shared.runtime.spawn(async move {
-                // The outcome does not matter: no caller is left.
+                // The outcome does not matter: no caller waits for it.
                 let _ = give_back(&shared, &key, &word, over_at).await;
                 shared.leaving.send_modify(|leaving| *leaving -= 1);
             });
@@ -389,18 +399,18 @@ impl<S: KeyStore> Drop for Claim<S> {
     }
 }
 
-/// What became of a lock that was to be given back.
+/// What became of a release.
 #[derive(PartialEq, Eq)]
 enum ReleaseReply {
-    /// It was held until then.
+    /// The lock was held until the release.
     Held,
-    /// Not held, or given back by a try that had no answer.
+    /// The lock was not held, or an earlier try without an answer released it.
     Perhaps,
-    /// Over before.
+    /// The hold was over before the release.
     NotHeld,
 }
 
-/// Gives a lock back, again and again until there is an answer or the lease is over.
+/// Releases a lock, repeatedly until there is an answer or the lease is over.
 #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
 async fn give_back(
     shared: &Shared<impl KeyStore>,
@@ -425,30 +435,31 @@ async fn give_back(
 
 /// A lock that is held. It may move between tasks.
 ///
-/// Dropping it gives the lock back in the background; [`Self::release`] says how that went.
+/// Dropping it releases the lock in the background; [`Self::release`] reports whether that succeeded.
 pub struct KeyGuard<S: KeyStore> {
     hold: Arc<Hold<S>>,
     grant: S::Grant,
-    /// Whether it still has its share in the hold.
+    /// Whether this guard still has its share in the hold.
     shares: bool,
 }
 
 struct Hold<S: KeyStore> {
     ownership: Mutex<Ownership<S>>,
-    /// A process that tells the store how many guards there are: one at a time, so that the last word is true.
+    /// Held by the task that tells the store the number of guards. One task at a time, so that the last number is
+    /// right.
     telling: tokio::sync::Mutex<()>,
     shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
     lease_ms: u32,
     deadline: watch::Sender<Instant>,
-    /// Whom it may be passed on to.
+    /// How the hold may be passed on; `None` outside of a cohort.
     cohort: Option<Cohort<S>>,
 }
 
 impl<S: KeyStore> fmt::Debug for KeyGuard<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the word, which lets anybody give the lock back.
+        // Without the word, which lets any client that knows it release the lock.
         write!(f, "KeyGuard({})", self.hold.key)
     }
 }
@@ -472,7 +483,7 @@ impl<S: KeyStore> KeyGuard<S> {
         Self { hold, grant: held.grant, shares: true }
     }
 
-    /// What came with the lock. No request.
+    /// The grant that came with the lock. No request.
     pub const fn grant(&self) -> S::Grant {
         self.grant
     }
@@ -482,24 +493,25 @@ impl<S: KeyStore> KeyGuard<S> {
         &self.hold.key
     }
 
-    /// Until when the lock is certainly held, by this process's clock, unless it is renewed before: counted from when the
-    /// try was sent, less one per cent and two milliseconds. In the past once it is lost. No request.
+    /// Returns until when the lock is certainly held, by this process's clock, unless it is renewed before. It counts
+    /// from when the try was sent, less one per cent and two milliseconds. In the past once the lock is lost. No
+    /// request.
     pub fn deadline(&self) -> Instant {
         *self.hold.deadline.borrow()
     }
 
-    /// How long the lock is certainly held from now on. No request.
+    /// Returns how long the lock is certainly held from now on. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or no process can say that it did not. No request.
+    /// Whether the lock is lost: its lease ended, or may have ended. No request.
     pub fn is_lost(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Resolves when the lock is lost, at the latest at its deadline; never once it was given back.
+    /// Resolves when the lock is lost, at the latest at its deadline. Never resolves once the lock was released.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<S> {
         let mut deadline = self.hold.deadline.subscribe();
         async move {
@@ -514,10 +526,11 @@ impl<S: KeyStore> KeyGuard<S> {
         }
     }
 
-    /// Lets the hold last `lease` from now on. One request.
+    /// Lets the hold last for `lease` from now on. One request.
     ///
-    /// Fails with [`LockError::Lost`] if it is over. With [`LockError::Unavailable`] or [`LockError::Unknown`] if the
-    /// server gave no answer: the deadline stays as it was, and the call may be repeated.
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Unavailable`] or
+    /// [`LockError::Unknown`] if the server does not answer: the deadline stays as before, and the caller may repeat
+    /// the call.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
         let lease_ms = lease_within(&self.hold.shared.store, lease)?;
         if self.is_lost() {
@@ -526,13 +539,13 @@ impl<S: KeyStore> KeyGuard<S> {
         self.hold.renew(lease_ms).await
     }
 
-    /// Gives the lock back. One request, repeated until there is an answer or the lease is over; none if it is
-    /// [passed on](KeyRequest::cohort) to another task. While there are
-    /// [other guards](Self::reenter) of the same hold only this one ends, with one request where the layout counts them.
+    /// Releases the lock. One request, repeated until there is an answer or the lease is over; none if the hold is
+    /// [passed on](KeyRequest::cohort) to another task. While there are [other guards](Self::reenter) of the same hold,
+    /// only this guard ends, with one request where the layout counts guards.
     ///
-    /// Fails with [`LockError::Lost`] if it was over before: the section was perhaps not alone to its end. With
-    /// [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future gives the lock
-    /// back in the background.
+    /// Fails with [`LockError::Lost`] if the hold was over before: another holder may have overlapped with the section.
+    /// Fails with [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future
+    /// releases the lock in the background.
     pub async fn release(mut self) -> Result<(), LockError> {
         if self.pass_on() {
             return Ok(());
@@ -543,7 +556,7 @@ impl<S: KeyStore> KeyGuard<S> {
         };
         let until = claim.over_at.unwrap_or_else(|| self.deadline());
         let was_lost = self.is_lost();
-        // The claim still stands while this runs: a dropped future goes on in the background.
+        // The claim still exists while this runs, so dropping the future releases the lock in the background.
         let given_back = give_back(&claim.shared, &claim.key, &claim.word, until).await?;
         claim.over_at = None;
         self.hold.let_the_next_ask();
@@ -592,7 +605,7 @@ impl<S: KeyStore> Hold<S> {
             pause = match self.renew(self.lease_ms).await {
                 Ok(()) => third,
                 Err(LockError::Lost) => return,
-                // Sooner than in a third: there is perhaps only one more try.
+                // Sooner than a third of the lease: perhaps there is time for only one more try.
                 Err(_) => REPEAT.min(third / 2),
             };
         }

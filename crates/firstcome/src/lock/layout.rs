@@ -1,21 +1,24 @@
-//! How locks are kept on Redis or Valkey: as only this library does, or as others do who share them.
+//! How locks are stored on Redis or Valkey: in the layout of this library, or in one that other libraries share.
 //!
 //! | layout | shared with | waits by | order | fence | servers |
 //! |---|---|---|---|---|---|
-//! | [`Native`] | no process | being told | of arrival | on every grant | one, Sentinel, Cluster |
+//! | [`Native`] | no other library | a push | of arrival | on every grant | one, Sentinel, Cluster |
 //! | [`Redisson`] | Redisson's `RLock` and `RFencedLock` | a channel for each lock, then a race | none | none | one, Sentinel, Cluster |
-//! | [`SingleKey`] | redis-py, redsync, node-redlock, redis-semaphore, python-redis-lock, rslock, Spring | asking again | none | none | one, Sentinel, Cluster |
+//! | [`SingleKey`] | redis-py, redsync, node-redlock, redis-semaphore, python-redis-lock, rslock, Spring | polling | none | none | one, Sentinel, Cluster |
 //!
-//! Two layouts never share a lock: a hash is another process's to those who keep a word, and the other way round.
+//! Use one layout per lock. Each layout sees a lock of the other as held by another client, because a hash is not a
+//! string.
 //!
 //! # Names
-//! A name is used as it is, so the key must be what the other library makes of the name that it is given: redis-py, redsync,
-//! node-redlock and Redisson use it is; redis-semaphore puts `mutex:` before it, python-redis-lock `lock:`.
+//! The name becomes the key unchanged. So it must be the key that the other library derives from its own name.
+//! redis-py, redsync, node-redlock and Redisson use the name as it is. redis-semaphore puts `mutex:` before it,
+//! python-redis-lock `lock:`.
 //!
 //! # Waking each other
-//! [`Redisson`]: both ways, within a round trip. `RFairLock` keeps its hash there too, so it excludes and is excluded, but it
-//! is only tried again when the lease is over that it has seen. [`SingleKey`]: no process; python-redis-lock listens to its own
-//! releases only, and tries again when its time is up.
+//! With [`Redisson`] both libraries wake each other within a round trip. `RFairLock` keeps its hash under the same key,
+//! so both libraries exclude each other. But its waiters try again only when the lease that they saw is over. With
+//! [`SingleKey`] no library wakes another: python-redis-lock listens for its own releases only, and tries again when
+//! its time is up.
 
 use super::{KeyLocks, Locks};
 use firstcome_redis::{LinkOptions, OpenError, RedisLocks};
@@ -25,16 +28,16 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-/// The layout of this library, with everything that [`Locks`] promises.
+/// The layout of this library, which keeps every promise of [`Locks`].
 #[derive(Clone, Copy, Debug)]
 pub struct Native;
 
-/// The layout of Redisson's `RLock`, see [`firstcome_redis::Redisson`]: Java services with the same name exclude us and are excluded,
-/// wake us and are woken. [`KeyGuard::reenter`](super::KeyGuard::reenter) counts as theirs does.
+/// The layout of Redisson's `RLock`, see [`firstcome_redis::Redisson`]. Java services that use the same name and this
+/// library exclude and wake each other. [`KeyGuard::reenter`](super::KeyGuard::reenter) counts as Redisson does.
 #[derive(Clone, Copy, Debug)]
 pub struct Redisson;
 
-/// One key for each lock, see [`SpinLocks`](super::SpinLocks).
+/// One key per lock, see [`SpinLocks`](super::SpinLocks).
 #[derive(Clone, Copy, Debug)]
 pub struct SingleKey;
 
@@ -45,9 +48,9 @@ mod sealed {
     impl Sealed for super::SingleKey {}
 }
 
-/// A layout by its name.
+/// A layout, chosen by its type.
 pub trait Layout: sealed::Sealed + Send + 'static {
-    /// The locks that are kept so.
+    /// The locks of this layout.
     type Locks: Send;
 
     /// Connects; see [`OpenRedis`].
@@ -81,9 +84,9 @@ impl Layout for SingleKey {
     }
 }
 
-/// Locks on Redis or Valkey that are about to be opened: awaited, they are. See [`Locks::redis`].
+/// A connection to Redis or Valkey that is about to be opened: await it to get the locks. See [`Locks::redis`].
 ///
-/// Fails as [`firstcome_redis::Link::open`] does. A future that is dropped leaves no connection behind.
+/// Fails as [`firstcome_redis::Link::open`] does. Dropping the future leaves no connection behind.
 #[must_use = "nothing is opened before it is awaited"]
 pub struct OpenRedis<L> {
     url: Box<str>,
@@ -98,13 +101,13 @@ impl OpenRedis<Native> {
 }
 
 impl<L: Layout> OpenRedis<L> {
-    /// With time-outs of one's own, or on a server that may forget keys.
+    /// Sets time-outs, or allows a server that may evict keys.
     pub fn options(mut self, options: LinkOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// How the locks are kept; [`Native`] without this.
+    /// Sets the layout; [`Native`] by default.
     pub fn layout<M: Layout>(self, layout: M) -> OpenRedis<M> {
         OpenRedis { url: self.url, options: self.options, layout }
     }
@@ -122,7 +125,7 @@ impl<L: Layout> IntoFuture for OpenRedis<L> {
 
 impl<L: fmt::Debug> fmt::Debug for OpenRedis<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the address, in which a password may stand.
+        // Without the address, which may hold a password.
         f.debug_struct("OpenRedis").field("layout", &self.layout).finish_non_exhaustive()
     }
 }

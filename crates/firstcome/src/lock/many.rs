@@ -3,15 +3,15 @@
 use super::{Guard, LockError, LockRequest};
 use std::time::{Duration, Instant};
 
-/// Several locks that are about to be asked for. They are taken one after the other in the order of their names, so that
-/// two who want some of the same never wait for each other.
+/// A request for several locks, before it is sent. The locks are taken one after the other in the order of their names,
+/// so that two such requests never deadlock.
 #[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire`"]
 pub struct MultiLock {
     requests: Vec<LockRequest>,
 }
 
-/// Several locks that are held. Dropping it gives all of them back in the background.
+/// Several locks that are held. Dropping it releases all of them in the background.
 #[derive(Debug)]
 pub struct MultiGuard {
     guards: Vec<Guard>,
@@ -24,7 +24,7 @@ impl MultiLock {
         Self { requests }
     }
 
-    /// How long to wait for all of them together; see [`LockRequest::wait`].
+    /// Sets how long to wait for all locks together; see [`LockRequest::wait`].
     pub fn wait(self, wait: Duration) -> Self {
         self.each(|request| request.wait(wait))
     }
@@ -44,8 +44,8 @@ impl MultiLock {
         self
     }
 
-    /// Waits for all of them. One request each. If one cannot be had, or the future is dropped, those that were taken are
-    /// given back.
+    /// Waits for all of the locks. One request each. If it cannot get one of them, or the future is dropped, it
+    /// releases those that it has.
     #[expect(clippy::disallowed_methods, reason = "one time to wait is shared by several requests")]
     pub async fn acquire(self) -> Result<MultiGuard, LockError> {
         let started = Instant::now();
@@ -66,12 +66,12 @@ impl MultiLock {
 }
 
 impl MultiGuard {
-    /// The guards, in the order of their names.
+    /// The guards, in the order of the names of their locks.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
     }
 
-    /// Gives all of them back. Fails as [`Guard::release`] does, with the first failure, when all have been tried.
+    /// Releases all of them. Fails as [`Guard::release`] does, with the first failure, after it tried every lock.
     pub async fn release(self) -> Result<(), LockError> {
         let mut outcome = Ok(());
         for guard in self.guards.into_iter().rev() {

@@ -1,7 +1,7 @@
-//! The way of a free lock in memory: two steps of the store, and no word to the client of the core.
+//! The fast path for a free lock in memory: two steps of the store, without the lock client of the core.
 //!
-//! A hold that lasts until the next sweep, or of which anything is asked but to end, goes to the client, which renews it
-//! and keeps its time. Most holds are over by then.
+//! A hold moves to the client when it lasts until the next sweep, or when a caller asks it for anything but its end.
+//! The client then renews it and keeps its time. Most holds end before that.
 
 use super::driver::{Backend, Machine, Seat, Shared};
 use super::{Fence, Guard, LockError};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// How often it is looked whether a hold lasts: a quarter of the shortest lease.
+/// How often the sweep looks for holds that last: a quarter of the shortest lease.
 const SWEEP_MS: u64 = 25;
 
-/// Requests of this way count from here, so that none has the number of one of the client's.
+/// The first request number of the fast path, which the client's own numbers never reach.
 pub(super) const FIRST: u64 = 1 << 62;
 
-/// Numbers that count up need no hashing against malice.
+/// A hasher for numbers that this process counts up, which need no defence against chosen keys.
 #[derive(Default)]
 pub(super) struct Counted(u64);
 
@@ -38,38 +38,38 @@ impl Hasher for Counted {
     }
 }
 
-/// A hold that the client does not know of.
+/// A hold that the client does not know.
 struct Hold {
     ask: Ask,
     fence: Fence,
-    /// Before it was granted.
+    /// When the request was made, which is before the grant.
     asked: Steady,
 }
 
-/// All of them.
+/// All holds of the fast path.
 #[derive(Default)]
 pub(super) struct Quick {
     holds: HashMap<u64, Hold, BuildHasherDefault<Counted>>,
-    /// Of how many holds that are not here any more the store has yet to hear.
+    /// How many removed holds the store has not yet released.
     giving_back: usize,
-    /// When it is looked which of them last, if a process will.
+    /// When the next sweep runs; `None` if no hold needs one.
     pub(super) sweep_at: Option<Steady>,
 }
 
 impl Machine {
-    /// Whether nothing is held or wanted.
+    /// Whether this process neither holds nor wants a lock.
     pub(super) fn is_quiet(&self) -> bool {
         self.client.is_empty() && self.quick.holds.is_empty() && self.quick.giving_back == 0
     }
 
-    /// Gives a hold to the client, if it is one of this way.
+    /// Moves a hold to the client, if it is a hold of the fast path.
     fn adopt(&mut self, number: u64, now: Steady) {
         let Some(Hold { ask, fence, asked }) = self.quick.holds.remove(&number) else { return };
         let deadline = self.client.adopt(number, ask, asked, now);
         self.seats.insert(number, Seat::of_hold(fence, deadline));
     }
 
-    /// Gives the client all holds that last, when it is time. Returns when to look again.
+    /// Moves all lasting holds to the client when the sweep is due. Returns when to sweep next.
     pub(super) fn expire(&mut self, now: Steady) -> Option<Steady> {
         if self.quick.sweep_at.is_some_and(|at| at <= now) {
             let lasting: Vec<u64> = self.quick.holds.keys().copied().collect();
@@ -81,7 +81,7 @@ impl Machine {
 }
 
 impl Shared {
-    /// Takes a lock in memory if it is free; else nothing has happened, and the wish comes back.
+    /// Takes a lock in memory if it is free. Otherwise nothing has happened, and the request comes back.
     pub(super) fn acquire_quickly(self: &Arc<Self>, ask: Ask) -> Result<Guard, Ask> {
         let Backend::Memory(store) = &self.backend else { return Err(ask) };
         if 1 < ask.passes {
@@ -109,7 +109,7 @@ impl Shared {
         Ok(Guard::new(Arc::clone(self), number, wanted, grant.fence))
     }
 
-    /// Gives back a hold that the client does not know of. `None` if it knows it.
+    /// Releases a hold that the client does not know. Returns `None` if the client knows it.
     pub(super) fn release_quickly(&self, number: u64) -> Option<Result<(), LockError>> {
         let Backend::Memory(store) = &self.backend else { return None };
         if number < FIRST {
@@ -121,7 +121,7 @@ impl Shared {
             machine.quick.giving_back += 1;
             hold
         };
-        // Not under the mutex: the store tells the process that is next, which may be this process.
+        // Not under the mutex: the store notifies the next holder, which may be this process.
         let released = self.give_back(store, number, hold);
         let quiet = {
             let mut machine = self.machine.lock();
@@ -141,9 +141,10 @@ impl Shared {
         }
     }
 
-    /// From here on the client keeps the time of a hold.
+    /// Lets the client keep the time of a hold from here on.
     pub(super) fn adopt(self: &Arc<Self>, number: u64) {
-        // Asked of every hold again and again: what the client knows already costs one look.
+        // Callers ask this of every hold repeatedly: a hold that the client has already costs one comparison or
+        // look-up.
         if FIRST <= number && self.machine.lock().quick.holds.contains_key(&number) {
             self.act_and_send(|machine, now| machine.adopt(number, now));
         }

@@ -1,11 +1,11 @@
-//! Locks over several servers that know nothing of each other.
+//! Locks over several independent servers.
 
 use super::Fence;
 use super::keyed::{KeyGuard, KeyLocks, KeyRequest};
 use firstcome_redis::{QuorumCounts, QuorumStore};
 
-/// Locks over several servers that know nothing of each other: a lock belongs to whom a majority of them has given it, and
-/// comes with a fence. Redlock, with what it lacks.
+/// Locks over several independent servers: a client holds a lock when a majority of the servers granted it, with a
+/// fence. This is Redlock with the fence and the restart rules that it lacks.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,52 +20,53 @@ use firstcome_redis::{QuorumCounts, QuorumStore};
 /// ```
 ///
 /// # Promises
-/// - While the clocks of all run alike within 1 %, and no server loses what it has said without a restart: one holder at a time,
-///   as long as it minds its deadline.
-/// - No matter what clocks do, except for the last line below: a fence that is above that of every grant told before its attempt
-///   began. Let the guarded store refuse a smaller one: see [`fence`](crate::fence).
-/// - It goes on while a majority answers. A server that has forgotten does not vote until every lock that it forgot is over, and comes
-///   back with a counter that others have told it.
-/// - A renewal repairs: a server that lost the lock, or was away when it was taken, has it again.
-/// - Dropping a future or a guard gives the lock back on all servers in the background, also where a grant comes late.
+/// - One holder at a time, as long as the holder respects its deadline. This needs clocks that all run alike within 1
+///   %, and servers that do not lose what they have acknowledged except by a restart.
+/// - Fences that grow: a fence is above that of every grant that was reported before its attempt began. This holds for
+///   all clocks, except in the last row of the table. Let the guarded store refuse a smaller one: see
+///   [`fence`](crate::fence).
+/// - Service while a majority answers. A server that lost its memory does not vote until every lock that it forgot is
+///   over. It then continues from the counter of other servers.
+/// - Repair: a renewal restores the lock on a server that lost it, or that was away at the grant.
+/// - Dropping a future or a guard releases the lock on all servers in the background, even when a grant comes late.
 ///
 /// | what happens | holders | fences |
 /// |---|---|---|
-/// | a holder is paused past its deadline | the next one is alone, the paused one finds itself lost | grow |
+/// | a holder is paused past its deadline | the next holder is alone; the paused one finds its lock lost | grow |
 /// | a holder dies | the next one comes after its lease | grow |
 /// | a minority is away, stands still or is cut off | one | grow |
-/// | a majority is away | no process new, and no process is told otherwise | grow |
+/// | a majority is away | no new holder, and no client is told otherwise | grow |
 /// | a minority restarts empty or with an older memory | one | grow |
-/// | a majority restarts | no process new for `rejoin_after` | grow |
-/// | the clock of a server jumps | **two may believe it**, if it gave the lock and enough others did not | grow in the order of grants that follow each other |
-/// | the clock of a server jumps ahead while it waits, since it has forgotten | **two may believe it** | may fall, if the grant before was asked for before the server forgot |
+/// | a majority restarts | no new holder for `rejoin_after` | grow |
+/// | the clock of a server jumps | **two may believe it**, if that server granted the lock and enough others did not | grow between grants that follow each other |
+/// | the clock of a server that lost its memory jumps ahead while it waits to vote | **two may believe it** | may fall, if the grant before was requested before the server lost its memory |
 ///
 /// # Not promised
-/// - An order. Who waits is told when it is his turn, by when he began to wait, and mostly served so.
-/// - That a hold lasts. It ends when a majority cannot be reached for a lease, or this process stands still for one.
+/// - An order. The servers notify waiters in the order in which they began to wait, and mostly grant in that order.
+/// - That a hold lasts. It ends when this process cannot reach a majority for a lease, or stands still for one.
 /// - Leases above [`rejoin_after`](super::QuorumOptions::rejoin_after).
 ///
 /// # Costs
-/// An acquisition and a release are one message to each server each, an acquisition two where they have counted differently. A
-/// waiter sends one more to each when it comes, when it is told, and after each pause.
-/// In a [cohort](super::KeyRequest::cohort) a hold is passed on within the process, for no message at all.
+/// An acquisition and a release each cost one message to every server. An acquisition costs a second one if the
+/// counters of the servers differ. A waiter sends one more to every server when it arrives, when it is notified, and
+/// after each pause. In a [cohort](super::KeyRequest::cohort) a hold passes on within the process without a message.
 pub type QuorumLocks = KeyLocks<QuorumStore>;
 
-/// A lock over several servers that is about to be asked for.
+/// A request for a lock over several servers, before it is sent.
 pub type QuorumRequest = KeyRequest<QuorumStore>;
 
 /// A lock over several servers that is held.
 pub type QuorumGuard = KeyGuard<QuorumStore>;
 
 impl KeyLocks<QuorumStore> {
-    /// What has been done so far. No request.
+    /// Returns how much work was done so far. No request.
     pub fn counts(&self) -> QuorumCounts {
         self.store().counts()
     }
 }
 
 impl KeyGuard<QuorumStore> {
-    /// The fence of this hold. The same after renewals.
+    /// The fence of this hold. It stays the same after renewals.
     pub const fn fence(&self) -> Fence {
         self.grant()
     }

@@ -1,4 +1,4 @@
-//! Locks that a database server has by itself, held by a connection.
+//! The built-in locks of a database server, held by a connection.
 
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
@@ -13,21 +13,21 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// As whom tokens name a holder: there is no other process to be told.
+/// The owner in fence tokens: the server shows no holder names to other clients.
 const OWNER: &str = "session";
 
-/// Locks of a database server's own: advisory locks in PostgreSQL, `GET_LOCK` in MySQL and MariaDB.
+/// The built-in locks of a database server: advisory locks in PostgreSQL, `GET_LOCK` in MySQL and MariaDB.
 ///
-/// For few locks, each held for as long as it takes, on a database that is there anyway. What [`Locks`](super::Locks) have and
-/// these do not:
+/// For few locks, each held as long as its work takes, on a database that runs anyway. These features of
+/// [`Locks`](super::Locks) are missing:
 ///
-/// - *Leases.* A hold lasts as long as its connection. The server may end that at any time, and this process learns it by a
-///   ping, half a second later or so; in between another process may have the lock. Only the fence protects what is written then.
-///   If this machine vanishes, the server keeps its locks until its keep-alives fail: about 25 s in PostgreSQL, hours in
-///   MySQL unless its system is set otherwise.
-/// - *An order.* It is the server's, which mostly serves by arrival.
-/// - *Thrift.* Each lock that is held or waited for is a connection of its own: 32 unless [`SqlOptions`] say otherwise. A
-///   grant is one round trip in PostgreSQL and two in MySQL, and so many again for the end.
+/// - *Leases.* A hold lasts as long as its connection. The server may end the connection at any time. This process
+///   notices by a ping, about half a second later; in between another process may have the lock. Only the fence
+///   protects what is written then. If this machine vanishes, the server keeps its locks until its keep-alives fail:
+///   about 25 s in PostgreSQL, hours in MySQL unless its operating system is set otherwise.
+/// - *An order.* The server decides, and mostly grants by arrival.
+/// - *Thrift.* Each lock that is held or waited for uses its own connection: at most 32 by default, see [`SqlOptions`].
+///   A grant is one round trip in PostgreSQL and two in MySQL, and a release costs the same again.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,15 +42,16 @@ const OWNER: &str = "session";
 /// ```
 ///
 /// # Promises
-/// - Mutual exclusion among all who name the same server, database and schema.
-/// - A fence with every grant, above every one before it of the same lock. It counts grants, and so is not to be compared with
-///   those of [`Locks`](super::Locks): let one kind of lock guard a thing.
-/// - Dropping a future closes its connection, and gives up its place. Dropping a guard gives the lock back in the background.
+/// - Mutual exclusion among all clients that name the same server, database and schema.
+/// - Every grant has a fence above that of every grant of the same lock before it. The fence counts grants, so do not
+///   compare it with fences of [`Locks`](super::Locks): guard each thing with one kind of lock.
+/// - Dropping a future closes its connection, and gives up its place. Dropping a guard releases the lock in the
+///   background.
 ///
 /// # Poolers
-/// Behind a pooler in transaction mode (PgBouncer, Supavisor, ProxySQL…) these locks do not hold. It is refused where it can be
-/// seen, which is not always: connect past it, or use [`Locks::postgres_leases`](super::Locks::postgres_leases). See
-/// [`sql`](crate::sql).
+/// Behind a pooler in transaction mode (PgBouncer, Supavisor, ProxySQL…) these locks do not work. Opening fails where
+/// this library can detect such a pooler, which is not always. Connect past the pooler, or use
+/// [`Locks::postgres_leases`](super::Locks::postgres_leases). See [`sql`](crate::sql).
 #[derive(Clone)]
 pub struct SessionLocks {
     store: firstcome_sql::SessionLocks,
@@ -58,13 +59,14 @@ pub struct SessionLocks {
 }
 
 impl SessionLocks {
-    /// As [`Locks::postgres`](super::Locks::postgres), with times and a number of connections of one's own.
+    /// Opens locks as [`Locks::postgres`](super::Locks::postgres) does, with custom times and a custom number of
+    /// connections.
     pub async fn postgres_with(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
         Address::postgres(url)?;
         Self::open(url, options).await
     }
 
-    /// As [`Locks::mysql`](super::Locks::mysql), with times and a number of connections of one's own.
+    /// Opens locks as [`Locks::mysql`](super::Locks::mysql) does, with custom times and a custom number of connections.
     pub async fn mysql_with(url: &str, options: SqlOptions) -> Result<Self, SqlError> {
         Address::mysql(url)?;
         Self::open(url, options).await
@@ -76,14 +78,14 @@ impl SessionLocks {
         Ok(Self { store, client: ClientId(client) })
     }
 
-    /// A lock by its name. Nothing is sent yet.
+    /// Returns a request for the lock of this name. Sends nothing yet.
     pub fn lock(&self, name: &str) -> SessionRequest {
         let wait = Duration::from_millis(u64::from(WAIT_MS_MAX));
         SessionRequest { locks: self.clone(), name: name.into(), wait }
     }
 }
 
-/// A lock that is about to be asked for.
+/// A request for a lock, before it is sent.
 #[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
 pub struct SessionRequest {
@@ -93,13 +95,13 @@ pub struct SessionRequest {
 }
 
 impl SessionRequest {
-    /// How long to wait, for a connection and for the lock: up to an hour, which is also the time without this.
+    /// Sets how long to wait, for a connection and for the lock together: at most one hour, which is also the default.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Waits for the lock, which the server does. One round trip in PostgreSQL, two in MySQL and MariaDB.
+    /// Waits for the lock on the server. One round trip in PostgreSQL, two in MySQL and MariaDB.
     ///
     /// Dropping the future closes its connection: the wait ends, and nothing is taken.
     ///
@@ -115,11 +117,12 @@ impl SessionRequest {
         self.take(wait).await?.ok_or(LockError::TimedOut { position: None })
     }
 
-    /// Takes the lock if it is free. Cancel-safe as [`Self::acquire`].
+    /// Takes the lock if it is free. Cancel-safe like [`Self::acquire`].
     ///
-    /// Fails with [`LockError::Contended`] if a process has it (the server does not tell who, nor how many wait, and nothing
-    /// ends the hold by itself: the longest time there is), [`LockError::Unavailable`] if the server cannot be reached or all
-    /// connections are in use, [`LockError::Name`] before it is asked.
+    /// Fails with [`LockError::Contended`] if another session has it. The server tells neither the holder nor the
+    /// number of waiters. The time left is the longest there is, because nothing ends the hold by itself. Fails with
+    /// [`LockError::Unavailable`] if the server cannot be reached or all connections are in use. Fails with
+    /// [`LockError::Name`] before anything is sent.
     pub async fn try_acquire(self) -> Result<SessionGuard, LockError> {
         let contended = || LockError::Contended { holder: "somebody".to_owned(), waiters: 0, ttl: Duration::MAX };
         self.take(Duration::ZERO).await?.ok_or_else(contended)
@@ -132,8 +135,9 @@ impl SessionRequest {
         Ok(hold.map(|hold| SessionGuard { hold, name, client }))
     }
 
-    /// Runs `body` under the lock, and gives the lock back. `body` is dropped at its next await point when the lock is known to
-    /// be lost; then, and if it was lost before it could be given back, this is [`LockError::Lost`].
+    /// Runs `body` under the lock, and releases the lock. When the lock is known to be lost, `body` is dropped at its
+    /// next await point, and the call fails with [`LockError::Lost`]. It also fails so if the lock was lost before the
+    /// release.
     pub async fn with<T>(self, body: impl AsyncFnOnce(&SessionGuard) -> T) -> Result<T, LockError> {
         let guard = self.acquire().await?;
         let value = guard.run(body(&guard)).await?;
@@ -144,7 +148,7 @@ impl SessionRequest {
 
 /// A lock that is held by a connection. It may move between tasks.
 ///
-/// Dropping it gives the lock back in the background; [`Self::release`] says how that went.
+/// Dropping it releases the lock in the background; [`Self::release`] reports whether that succeeded.
 pub struct SessionGuard {
     hold: SessionHold,
     name: LockName,
@@ -162,24 +166,24 @@ impl SessionGuard {
         self.hold.fence()
     }
 
-    /// What the guarded store gets; see [`fence`](crate::fence). No request; a digest.
+    /// Returns what to show to the guarded store; see [`fence`](crate::fence). No request; computes a digest.
     pub fn token(&self) -> FenceToken {
-        // A fence is drawn once, so it names the hold.
+        // The server draws each fence of a lock once, so the fence identifies the hold.
         let request = Request { client: self.client, number: self.fence().get() };
         FenceToken::of_hold(&self.name, self.fence(), &owner(), request)
     }
 
-    /// What the server calls the session that holds the lock: a process id in PostgreSQL, a connection id in MySQL.
+    /// The server's name for the session that holds the lock: a process id in PostgreSQL, a connection id in MySQL.
     pub const fn session(&self) -> u64 {
         self.hold.session()
     }
 
-    /// Whether the lock is known to be lost. No request: that it is not known says nothing of the last half second.
+    /// Whether the lock is known to be lost. No request. The answer says nothing about the last half second.
     pub fn is_lost(&self) -> bool {
         self.hold.is_lost()
     }
 
-    /// Resolves when the lock is known to be lost; never once it was given back.
+    /// Resolves when the lock is known to be lost. Never resolves once the lock was released.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
         self.hold.lost()
     }
@@ -194,10 +198,10 @@ impl SessionGuard {
         .await
     }
 
-    /// Gives the lock back. One round trip.
+    /// Releases the lock. One round trip.
     ///
-    /// Fails with [`LockError::Lost`] if it was over before, or no process can say: the section was perhaps not alone to its end.
-    /// Dropping the future gives the lock back in the background.
+    /// Fails with [`LockError::Lost`] if the hold was over before, or may have been: another holder may have overlapped
+    /// with the section. Dropping the future releases the lock in the background.
     pub async fn release(self) -> Result<(), LockError> {
         if self.hold.release().await { Ok(()) } else { Err(LockError::Lost) }
     }

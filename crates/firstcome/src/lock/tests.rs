@@ -67,7 +67,8 @@ async fn what_is_guarded_is_changed_by_one_at_a_time() {
     assert_eq!(count.load(Ordering::Relaxed), 3_200);
 }
 
-/// Asks so many times from each of two processes, one lock after the other; returns the fences in the order of service.
+/// Sends twelve requests for one lock, alternately from two processes. Returns the process and the fence of each, in
+/// the order of service.
 async fn served(passes: u32) -> Vec<(usize, Fence)> {
     let store = Arc::new(MemoryLocks::default());
     let processes = [0, 1].map(|_| Locks::over(Arc::clone(&store)).unwrap());
@@ -101,11 +102,11 @@ async fn a_cohort_is_served_by_one_grant_and_others_wait_for_no_more_than_that()
     assert!(order.is_sorted_by(|one, other| one.1 < other.1), "{order:?}");
     let batches: Vec<usize> = order.iter().map(|(process, _)| *process).collect();
     assert_eq!(batches, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1]);
-    // Within a batch one fence follows the other.
+    // Within a batch the fences are consecutive.
     assert_eq!(order[3].1, order[0].1.after(3));
 }
 
-/// The fence and the end of the hold of lock `a`, as the store has it.
+/// Returns the fence and the end of the hold of lock `a`, as the store has it.
 async fn held(locks: &Locks) -> Option<(Fence, u64)> {
     locks.view("a").await.unwrap().view.held.map(|(_, fence, expires_us)| (fence, expires_us))
 }
@@ -117,7 +118,8 @@ async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
     let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
     let quick = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(quick, LockError::Contended { waiters: 0, .. }));
-    // No process asks anything of the guard: the sweep finds it, and it outlives its first lease.
+    // The test asks nothing of the guard, so the sweep moves the hold to the client, which renews it past its first
+    // lease.
     let first_us = held(&locks).await.expect("it is held").1;
     let outlives = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(1));
@@ -144,7 +146,7 @@ async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
     locks.lock("a").try_acquire().await.unwrap();
 }
 
-/// A clock that, whenever a step of the store is taken, looks whether all is quiet.
+/// A clock that checks, at every step of the store, whether all is quiet.
 #[derive(Default)]
 struct Watched {
     clock: SystemClock,
@@ -192,7 +194,7 @@ async fn while_a_lock_is_given_back_it_is_not_quiet() {
     quiet.await;
 }
 
-/// A store whose every answer takes some polls, before and after the step is taken.
+/// A store whose every answer takes some polls, before and after it takes the step.
 #[derive(Default)]
 struct Slow {
     store: Arc<MemoryLocks>,
@@ -228,7 +230,7 @@ impl LockStore for Slow {
     }
 }
 
-/// Polls a future so many times, with the runtime's turns between, and drops it. Whether it was done before.
+/// Polls a future `polls` times, yields after each poll, and drops the future. Returns whether it completed.
 async fn dropped_after<F: Future>(polls: u32, future: F) -> bool {
     let mut future = std::pin::pin!(future);
     for _ in 0..polls {
@@ -252,7 +254,8 @@ async fn drop_everywhere() {
     let locks = Locks::over(Slow { store: Arc::clone(&store), ..Slow::default() }).unwrap();
     let (mut cut, mut done) = (0, 0);
     for polls in 0..20 {
-        // A free lock; one that is held; and one that is given back while a process waits. Each future is cut short once.
+        // Three cases: a free lock, a held lock, and a lock that is released while another task waits. Each future is
+        // dropped early.
         let acquire = locks.lock("a").acquire();
         done += u32::from(dropped_after(polls, acquire).await);
         locks.quiet().await;
@@ -283,7 +286,8 @@ async fn who_is_left_of_a_cohort_that_is_over_is_served_all_the_same() {
         while held(&locks).await.expect("it is renewed").1 <= granted_us + 150_000 {
             ticks.tick().await;
         }
-        // No process is served by this grant any more: the same step asks for another one, and gives this one up.
+        // The lease of this grant is over, so it serves no further member: the same step gives it up and asks for
+        // another grant.
         first.release().await.unwrap();
         next.await.unwrap().unwrap()
     };
@@ -296,7 +300,7 @@ async fn a_hold_that_was_over_is_lost_no_matter_what_the_store_says() {
     let gone = Arc::new(AtomicBool::new(false));
     let locks = Locks::over(Slow { gone: Arc::clone(&gone), ..Slow::default() }).unwrap();
     let guard = locks.lock("a").lease(Duration::from_millis(100)).fixed().acquire().await.unwrap();
-    // Without an await, so that the timer has no turn to notice it first.
+    // Spin without an await, so that the timer cannot notice first.
     while !guard.remaining().is_zero() {
         std::hint::spin_loop();
     }

@@ -1,4 +1,4 @@
-//! By hand on MySQL and MariaDB.
+//! The hand-written strategies on MySQL and MariaDB.
 
 use super::super::audit::Facts;
 use super::super::engine::POINTS;
@@ -26,13 +26,13 @@ INSERT INTO by_hand_listing VALUES (1, 0, NULL, NULL, 1);";
 /// A pool of connections.
 pub(in super::super) struct ByMySql(MySqlPool);
 
-/// One of them.
+/// One connection of the pool.
 pub(in super::super) struct MySqlSession(PoolConnection<MySql>);
 
 impl ByMySql {
-    /// Opens connections as they are needed, at most so many.
+    /// Opens connections on demand, at most so many.
     pub(in super::super) fn new(url: &str, connections: u32) -> anyhow::Result<Self> {
-        // A task that waits for a connection waits for those before, as long as it takes.
+        // A task waits for a connection in the order of arrival, as long as it takes.
         let pool = PoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(60));
         let pool = pool.after_connect(|connection, _| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! By hand on PostgreSQL.
+//! The hand-written strategies on PostgreSQL.
 
 use super::super::audit::Facts;
 use super::super::engine::POINTS;
@@ -10,7 +10,7 @@ use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::{AssertSqlSafe, PgPool, Postgres};
 use std::time::Duration;
 
-/// Room on the pages of what is written again and again, so that a row need not move to another page.
+/// The tables. Rows that are updated often get free space on their pages, so that they need not move to another page.
 const TABLES: &str = "
 DROP TABLE IF EXISTS by_hand_listing, by_hand_wallet, by_hand_bid, by_hand_record;
 CREATE TABLE by_hand_listing (id bigint PRIMARY KEY, bids bigint NOT NULL, highest bigint, highest_price bigint,
@@ -25,13 +25,13 @@ INSERT INTO by_hand_listing VALUES (1, 0, NULL, NULL, 1);";
 /// A pool of connections.
 pub(in super::super) struct ByPostgres(PgPool);
 
-/// One of them.
+/// One connection of the pool.
 pub(in super::super) struct PostgresSession(PoolConnection<Postgres>);
 
 impl ByPostgres {
-    /// Opens connections as they are needed, at most so many.
+    /// Opens connections on demand, at most so many.
     pub(in super::super) fn new(url: &str, connections: u32) -> anyhow::Result<Self> {
-        // A task that waits for a connection waits for those before, as long as it takes.
+        // A task waits for a connection in the order of arrival, as long as it takes.
         let pool = PoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(60));
         Ok(Self(pool.connect_lazy_with(Address::postgres(url)?)))
     }
@@ -77,7 +77,7 @@ impl HandDatabase for ByPostgres {
     }
 
     async fn commits(&self) -> anyhow::Result<u64> {
-        // Every transaction that writes, and only such a one, has a number.
+        // Only transactions that write get a number.
         let number: String = sqlx::query_scalar("SELECT pg_current_xact_id()::text").fetch_one(&self.0).await?;
         number.parse().context("the number of a transaction")
     }

@@ -1,10 +1,10 @@
-//! What a bid is refused for, and what an accepted one does.
+//! Why a bid is refused, and what an accepted one does.
 
 use super::*;
 
 #[test]
 fn a_bid_is_checked_in_the_documented_order() {
-    // In each row two neighbouring checks would refuse, and the earlier one answers.
+    // In each row two neighbouring checks would refuse, and the earlier one decides.
     let mut early = Play::new(auction());
     early.check(&[(STARTS - 1, Offer("own", 10), "own_listing")]);
     let mut late = Play::new(auction());
@@ -14,7 +14,7 @@ fn a_bid_is_checked_in_the_documented_order() {
         (STARTS, Offer("poor", 20), "bid_too_low 21"),
         (STARTS, Offer("poor", 21), "insufficient_points 0"),
         (ENDS + 1, Offer("ann", 30), "not_in_progress"),
-        // And far apart ones: all but the first would refuse too.
+        // Here all checks would refuse.
         (ENDS + 1, Offer("own", 1), "own_listing"),
         (ENDS + 1, Offer("poor", 1), "not_in_progress"),
         (ENDS, Offer("ann", 1), "already_highest_bidder"),
@@ -126,7 +126,7 @@ fn who_was_outbid_bids_again_and_only_the_new_price_is_held() {
         (STARTS, Offer("ann", 60), "bid 1 ends 10000 fence 2"),
         (STARTS, Offer("ann", 70), "already_highest_bidder"),
         (STARTS, Offer("bob", 61), "bid 2 ends 10000 fence 3"),
-        // Of 100 points, 60 of which were held before.
+        // Of 100 points, 60 were held before.
         (STARTS, Offer("ann", 90), "bid 3 ends 10000 fence 4"),
         (STARTS, Step::Balance("ann"), "10 of 100"),
         (STARTS, Step::Balance("bob"), "100 of 100"),
@@ -162,7 +162,7 @@ fn after_as_many_bids_as_fit_there_are_no_more() {
         (standing.bids, standing.version) = (bids, u64::from(bids) + 1);
         standing.highest = standing.highest.map(|bid| Bid { number: bids, ..bid });
         let mut listing = Listing::restore(standing).unwrap();
-        // Its hold is that of the first bid.
+        // Its hold is the hold of the first bid.
         let placed = listing.bid(&member("bob"), amount(11), &mut play.wallets, at(STARTS), &mut play.records);
         placed.map(|placed| placed.bid.number)
     };
@@ -175,7 +175,7 @@ fn a_clock_that_goes_back_takes_no_bid_back() {
     let mut play = Play::new(auction());
     play.check(&[
         (5_000, Offer("ann", 10), "bid 1 ends 10000 fence 2"),
-        // It would not have begun by that clock.
+        // By this clock the auction would not have started.
         (STARTS - 1, Offer("bob", 11), "bid 2 ends 10000 fence 3"),
         (STARTS - 1, State, "running version 3"),
     ]);

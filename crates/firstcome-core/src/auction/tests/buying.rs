@@ -1,4 +1,4 @@
-//! Things at a fixed price.
+//! Listings at a fixed price.
 
 use super::*;
 

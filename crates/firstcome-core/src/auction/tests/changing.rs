@@ -1,4 +1,4 @@
-//! What may be changed about a listing, and when.
+//! Which changes of a listing are allowed, and when.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What time does: auctions close once, and a winner who does not settle loses the hold once.
+//! The effects of time: auctions close once, and a winner who does not settle loses the hold once.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn an_auction_is_due_after_its_last_instant() {
         (STARTS, Offer("ann", 20), "bid 1 ends 10000 fence 2"),
         (ENDS, Tick, "nothing"),
         (ENDS, State, "running version 2"),
-        // Time decides, whether or not anybody has closed it.
+        // Time decides, whether or not a command has closed the listing.
         (ENDS + 1, State, "ended version 2"),
         (ENDS + 1, Tick, "closed"),
         (ENDS + 1, Tick, "nothing"),

@@ -1,4 +1,4 @@
-//! Late bids, and the end that they put off.
+//! Late bids, and the extensions that they cause.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn the_end_is_put_off_from_where_it_stands_and_only_so_often() {
     let mut play = Play::new(extended());
     play.check(&[
         (10_000, Offer("ann", 10), "bid 1 ends 12000 fence 2"),
-        // Late for the first end, and not for the second one.
+        // Late for the first end, but not for the second one.
         (10_999, Offer("bob", 11), "bid 2 ends 12000 fence 3"),
         (11_000, Offer("ann", 12), "bid 3 ends 14000 fence 4"),
         (14_000, Offer("bob", 13), "bid 4 ends 14000 fence 5"),
@@ -50,7 +50,7 @@ fn everything_follows_the_end_as_it_was_put_off() {
         (ENDS + 1, Tick, "nothing"),
         (ENDS + 1, State, "running version 2"),
         (ENDS + 1, Buy("ann"), "auction_not_ended 12000"),
-        // Who was the highest bidder at the first end has not won.
+        // The highest bidder at the first end has not won.
         (12_000, Offer("bob", 11), "bid 2 ends 14000 fence 3"),
         (14_000, Tick, "nothing"),
         (14_000, Buy("bob"), "auction_not_ended 14000"),

@@ -1,5 +1,5 @@
-//! Random commands on several listings with shared wallets, and on a model that is too simple to be wrong: both must say the
-//! same, always.
+//! Random commands on several listings with shared wallets, and on a model that is too simple to be wrong. Both must always
+//! give the same answers.
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const MEMBERS: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
 const LISTINGS: [&str; 4] = ["one", "two", "six", "ten"];
 
-/// One listing: all that ever happened to it.
+/// One listing, with everything that ever happened to it.
 struct Thing {
     owner: &'static str,
     price: u64,
@@ -17,7 +17,7 @@ struct Thing {
     extensions: u32,
     bids: Vec<(&'static str, u64, i64)>,
     sold: Option<(&'static str, u64, i64)>,
-    /// 0 open, 1 closed, 2 over without a sale.
+    /// 0: open. 1: closed. 2: over without a sale.
     phase: u8,
     version: u64,
     last: i64,
@@ -57,7 +57,7 @@ struct Model {
 }
 
 impl Model {
-    /// Counted anew each time, from all that ever happened.
+    /// Computed again each time, from everything that ever happened.
     fn balance(&self, name: &str) -> (i128, i128) {
         let mut total = self.outside.get(name).copied().unwrap_or(0);
         let mut held = 0;
@@ -155,7 +155,7 @@ impl Model {
         told
     }
 
-    /// A later end; `settings` differ in nothing else.
+    /// Puts a later end. `settings` differ in nothing else.
     fn put(&mut self, place: usize, ends: i64, now: i64) -> &'static str {
         let thing = &mut self.things[place];
         let state = thing.state(now);
@@ -202,7 +202,7 @@ impl Model {
     }
 }
 
-/// A settings-to-be: owner, price, start, end, increment, extension, time to settle; a fixed price without an end.
+/// Random settings: owner, price, start, end, increment, extension, time to settle. A fixed price has no end.
 fn any_settings() -> impl Strategy<Value = (&'static str, ListingSettings)> {
     let extend = (1..20_u64, 1..20_u64, 1..4_u32).prop_map(|(window_ms, by_ms, max_count)| Extend {
         window_ms,
@@ -222,7 +222,7 @@ fn any_settings() -> impl Strategy<Value = (&'static str, ListingSettings)> {
     })
 }
 
-/// A command whose bids are near the least price, and whose ends near the end that stands.
+/// A command whose bids are near the lowest price, and whose ends are near the present end.
 #[derive(Clone, Debug)]
 enum Idea {
     Bid(usize, i64),

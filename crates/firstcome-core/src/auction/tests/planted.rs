@@ -3,7 +3,7 @@
 use super::*;
 use crate::planted::{Bug, plant};
 
-/// What is told with and without the bug.
+/// Returns the answers with the bug, and without it.
 fn told(bug: Bug, scene: impl Fn() -> String) -> (String, String) {
     let sound = scene();
     plant(Some(bug));
@@ -17,7 +17,7 @@ fn pair(sound: &str, broken: &str) -> (String, String) {
     (sound.to_owned(), broken.to_owned())
 }
 
-/// Plays the steps, of `lamp` unless named, without looking at the invariants.
+/// Plays the steps, on `lamp` unless they name a listing, without checking the invariants.
 fn play(settings: ListingSettings, steps: &[(&str, i64, Step)]) -> Play {
     let mut play = Play::new(settings.clone());
     play.list("vase", settings);
@@ -66,7 +66,7 @@ fn a_refused_bid_puts_the_end_off() {
     assert_eq!(told(Bug::ExtendedByRefused, scene), pair("ends 10000", "ends 12000"));
 }
 
-/// The invariants that every other test checks after every step see each of them.
+/// Shows that the checks of the invariants, which every other test runs after every step, see each of the bugs.
 #[test]
 fn the_invariants_see_every_bug() {
     let mut soon = extended();

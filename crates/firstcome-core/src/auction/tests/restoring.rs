@@ -1,4 +1,4 @@
-//! What comes back from a store is believed only where it agrees with the rules.
+//! Restored state is accepted only if it agrees with the rules.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a seller may say.
+//! Which settings a seller may choose.
 
 use super::*;
 use crate::limits::{EXTENSION_MS_MAX, EXTENSIONS_MAX, SETTLE_MS_MAX};

@@ -1,8 +1,8 @@
-//! How an auction that was won is paid for.
+//! How a winner pays for an auction.
 
 use super::*;
 
-/// ann has bid 20, bob 30, and it must be settled by 15 000.
+/// ann has bid 20, bob 30, and bob must settle by 15 000.
 fn won() -> Play {
     let mut play = Play::new(settled_soon());
     play.check(&[
@@ -45,7 +45,7 @@ fn the_time_to_settle_includes_its_last_instant() {
         (15_001, "settlement_expired 15000"),
     ];
     for (now, wanted) in rows {
-        // Whether or not a member has closed it before.
+        // Whether or not a command has closed it before.
         won().check(&[(now, Buy("bob"), wanted)]);
         let mut closed = won();
         closed.check(&[(ENDS + 1, Tick, "closed")]);

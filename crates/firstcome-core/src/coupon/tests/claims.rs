@@ -1,10 +1,10 @@
-//! Who gets a coupon, who does not, and in which order that is decided.
+//! Which users get a coupon, which do not, and in which order that is decided.
 
 use super::*;
 
 #[test]
 fn a_claim_is_checked_in_the_documented_order() {
-    // Sold out, expired, deleted, held and repeated, all at once; each row takes one reason away.
+    // Sold out, expired, deleted, held and repeated, all at once; each row removes one reason.
     let mut closed = check(
         window(2, 100, 200),
         &[(100, keyed("ann", 1, 10), "new 1@100"), (101, claim("bob"), "new 2@101"), (102, Step::Delete, "gone")],
@@ -160,7 +160,7 @@ fn a_key_with_another_body_is_refused_and_names_the_claim_it_made() {
 fn a_refused_request_leaves_no_key_behind() {
     let rows = [
         (1, keyed("ann", 1, 10), "new 1@1"),
-        // Held already, under a key of its own: that key stays free.
+        // ann has a claim already: this other key stays free.
         (2, keyed("ann", 2, 10), "already_issued 1@1"),
         (3, keyed("bob", 3, 30), "sold_out"),
         (4, put_limit(3), "put"),
@@ -199,7 +199,7 @@ fn every_answer_says_on_how_many_claims_it_rests() {
     check_rests_on(&coupon, 99, &claim("cid"), Some(0));
     check_rests_on(&coupon, 200, &claim("cid"), Some(0));
     check_on(&mut coupon, &[(101, keyed("dan", 4, 40), "new 3@101")]);
-    // All of them: the very last claim could still be lost, and then another user would get it.
+    // Rests on all claims: the very last one could still be lost, and then another user would get the coupon.
     check_rests_on(&coupon, 101, &claim("cid"), Some(3));
     check_rests_on(&coupon, 101, &keyed("dan", 4, 41), Some(3));
     check_rests_on(&coupon, 101, &keyed("dan", 4, 40), Some(3));

@@ -1,4 +1,4 @@
-//! Random commands on the coupon and on a model that is too simple to be wrong: both must say the same, always.
+//! Random commands on the coupon and on a model that is too simple to be wrong. Both must always give the same answers.
 
 use super::*;
 use proptest::prelude::*;
@@ -154,7 +154,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Builds the coupon anew from what a store would have kept, and asks both who holds what.
+/// Restores the coupon from what a store would have kept, and compares the claims of both.
 fn assert_restores(model: &Model, original: &Coupon) {
     let mut restored = coupon(model.settings.clone());
     let request = |keys: &BTreeMap<u128, (u64, u32)>, number: u32| {

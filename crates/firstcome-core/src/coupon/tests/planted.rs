@@ -3,7 +3,7 @@
 use super::*;
 use crate::planted::{Bug, is, plant};
 
-/// Plays the claims of four users on a coupon for three while the bug is planted.
+/// Plays the claims of four users on a coupon for three with this bug planted.
 fn told_with(bug: Bug) -> [String; 5] {
     let mut coupon = coupon(limited(3));
     plant(Some(bug));

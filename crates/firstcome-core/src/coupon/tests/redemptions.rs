@@ -1,4 +1,4 @@
-//! Who may use a coupon up, once, and until when.
+//! Which users may redeem a coupon, once, and until when.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn a_redemption_is_checked_in_the_documented_order() {
             (10, with_key(redeem_as("ann", 1), 1, 10), "new 1@10"),
         ],
     );
-    // Too late, redeemed, another's, unknown and a repeat, all at once; each row takes one reason away.
+    // Too late, redeemed, another user's, unknown and a repeat, all at once; each row removes one reason.
     let rows = [
         (60, with_key(redeem_as("ann", 1), 1, 10), "again 1@10"),
         (60, with_key(redeem_foreign_code(), 1, 11), "idempotency_key_reused 1"),

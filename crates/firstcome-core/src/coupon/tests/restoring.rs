@@ -1,4 +1,4 @@
-//! What comes back from a store is believed only where it agrees with the rules.
+//! Restored state is accepted only if it agrees with the rules.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn a_restored_coupon_goes_on_where_it_stood() {
         (5, claim("bob"), "already_issued 2@20"),
         (5, with_key(redeem(1), 5, 1), "again 1@25"),
         (5, redeem(1), "already_redeemed 1@25"),
-        // The clock of the new start is behind: instants still never fall.
+        // The clock of this start is behind: instants still never fall.
         (5, claim("cid"), "new 3@20"),
         (6, claim("dan"), "sold_out"),
         (21, redeem(2), "new 2@21"),
@@ -128,7 +128,7 @@ fn what_is_taken_back_was_never_there() {
     assert_eq!(coupon.claim_of("user-5001"), None);
     assert_eq!(coupon.claim_of("user-4090"), first.last().copied());
     assert_eq!(coupon.judge_redeem(&used, now), Err(Rejection::UnknownCode));
-    // Others take the places, under keys that are free again.
+    // Other users get the places, under keys that are free again.
     for (number, (_, issued)) in (6_001_u32..).zip(&late) {
         assert_eq!(issue(&mut coupon, &by(number, u128::from(number - 1_000))), *issued);
         assert_eq!(coupon.claim_at(issued.serial).map(|(user, _)| user.to_owned()), Some(format!("user-{number}")));

@@ -1,4 +1,4 @@
-//! What an operator may change, and where a coupon stands.
+//! Which settings an operator may change, and the states of a coupon.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is remembered stays exact when there is much of it: across segments, shards and growing tables.
+//! A large book stays exact: across segments, shards and growing tables.
 
 use super::*;
 
@@ -95,8 +95,8 @@ fn ten_thousand_keys_keep_their_claims() {
 
 #[test]
 fn users_whose_hashes_are_alike_are_told_apart() {
-    // Of half a million hashes of 32 bits about thirty pairs are equal, no matter what the seed: were texts not compared, the
-    // later one of each would be taken for the earlier.
+    // Of half a million hashes of 32 bits about thirty pairs are equal, for any seed. If the book did not compare texts, the
+    // later user of each pair would be taken for the earlier one.
     const CROWD: u32 = 500_000;
     let mut coupon = coupon(limited(CROWD));
     for number in 1..=CROWD {

@@ -8,13 +8,13 @@ use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
-/// After the end of a hold the head of the line looks again, this much later: the store's clock ticks in whole units.
+/// How long after the end of a hold the head of the line looks again: the store's clock ticks in whole units.
 const LOOK_LATER_MS: u64 = 1;
 
-/// What this process has to do with one bucket.
+/// The work of this process in one bucket.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Bucket {
-    /// The locks that it waits for, and which requests do.
+    /// The locks that it waits for, with the waiting requests.
     lines: BTreeMap<LockName, HeartbeatLine>,
     held: BTreeSet<u64>,
     /// See [`crate::lock::heartbeat`].
@@ -27,15 +27,15 @@ pub(super) struct Bucket {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct HeartbeatLine {
     requests: BTreeSet<u64>,
-    /// The shortest lease that anybody wanted here.
+    /// The shortest lease among the requests that joined this line.
     lease_ms: Option<u32>,
-    /// How often to say that this process lives, and when to look because the hold is over.
+    /// The heartbeat period. `look_at` is when to look because the hold is over.
     every_ms: u64,
     look_at: Option<Steady>,
 }
 
 impl Client {
-    /// A request got in line.
+    /// Notes that a request is in line.
     pub(super) fn waits(&mut self, number: u64, life: u64, seen: WaiterView, server_us: u64, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Waiting;
@@ -50,7 +50,7 @@ impl Client {
         self.schedule_request(number);
     }
 
-    /// What the store says about a lock that this process waits for.
+    /// Notes the state of a lock that this process waits for.
     pub(super) fn looked(&mut self, id: u8, name: &LockName, seen: Option<WaiterView>, server_us: u64, now: Steady) {
         let Some(line) = self.buckets.get_mut(&id).and_then(|bucket| bucket.lines.get_mut(name)) else { return };
         let half_ms = u64::from(CLAIM_WINDOW_MS / 2);
@@ -58,7 +58,7 @@ impl Client {
             (line.every_ms, line.look_at) = (half_ms, None);
             return;
         };
-        // A grant lasts no longer than the lease that was wanted until this process is heard of.
+        // Until it is confirmed, a grant lasts no longer than the lease that the request wanted.
         let lease_ms = line.lease_ms.map_or(seen.lease_ms, |shortest| shortest.min(seen.lease_ms));
         line.every_ms = half_ms.min(u64::from(lease_ms) / 2).max(1);
         let left_us = seen.expires_us.saturating_sub(server_us);
@@ -66,8 +66,8 @@ impl Client {
         line.look_at = (seen.head == Head::Mine).then_some(ends);
     }
 
-    /// The store names the life of this process in a bucket. If it is a new one, a process that got in line in another one may
-    /// have been forgotten, and asks again.
+    /// Notes the life of this process in a bucket. After a new life, every request that joined a line in another life asks again:
+    /// the store may have forgotten it.
     pub(super) fn lives(&mut self, id: u8, life: u64, now: Steady) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         if mem::replace(&mut bucket.life, life) == life {
@@ -80,7 +80,7 @@ impl Client {
         }
     }
 
-    /// Everybody who waits for this lock asks again.
+    /// Asks again for every request that waits for this lock.
     pub(super) fn ask_again(&mut self, id: u8, name: &LockName, now: Steady) {
         let Some(line) = self.buckets.get(&id).and_then(|bucket| bucket.lines.get(name)) else { return };
         for number in line.requests.iter().copied().collect::<Vec<u64>>() {
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// A request has the lock.
+    /// Notes that a request has the lock.
     pub(super) fn holds(&mut self, number: u64, taken: Taken, deadline: Steady, now: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         let left_ms = deadline.since_us(now) / 1_000;
@@ -103,7 +103,7 @@ impl Client {
         let renews = taken == Taken::Open || entry.ask.watch == Watch::Renew;
         let renew_at = if renews { now.plus_ms(wait_ms) } else { deadline.plus_ms(1) };
         entry.state = State::Held { deadline, renew_at };
-        // Everything that was asked before needs no answer any more, but may still arrive; unless it is what was granted.
+        // No earlier call needs an answer any more, but copies may still arrive, unless the only one was the granted one.
         (entry.retry_at, entry.pushed) = (None, None);
         if entry.call.take().is_some() && 1 < entry.asks {
             entry.copies = Copies::Several;
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// A request neither waits nor holds any more.
+    /// Removes a request that neither waits nor holds any more.
     pub(super) fn forget_in_bucket(&mut self, number: u64, id: u8, now: Steady) {
         self.leave_line(number, id);
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
@@ -141,7 +141,7 @@ impl Client {
         self.schedule_bucket(id, now);
     }
 
-    /// When the bucket has to be looked after next.
+    /// Sets the timer of a bucket.
     pub(super) fn schedule_bucket(&mut self, id: u8, now: Steady) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let every_ms = bucket.lines.values().map(|line| line.every_ms).min();
@@ -176,7 +176,7 @@ impl Client {
         }
     }
 
-    /// Time to say that this process lives, or to renew.
+    /// Handles the timer of a bucket: sends a heartbeat or renewals.
     pub(super) fn bucket_due(&mut self, id: u8, now: Steady) {
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
         let look_at = bucket.lines.values().filter_map(|line| line.look_at).min();
@@ -188,7 +188,7 @@ impl Client {
         self.schedule_bucket(id, now);
     }
 
-    /// Says in a bucket that this process lives, and asks about every lock that it waits for there.
+    /// Sends a heartbeat to a bucket, which also asks about every lock that this process waits for there.
     pub(super) fn heartbeat(&mut self, id: u8, now: Steady) {
         let client = self.id;
         let Some(bucket) = self.buckets.get_mut(&id) else { return };
@@ -202,7 +202,7 @@ impl Client {
         self.send(Step::Beat { bucket: id, client, names: names.clone() }, About::Beat(id, names), now);
     }
 
-    /// Renews what is due, and what will be soon: one call instead of many.
+    /// Renews every hold that is due now or soon, in one call instead of many.
     fn send_renewals(&mut self, id: u8, now: Steady) {
         let Some(bucket) = self.buckets.get(&id) else { return };
         let renewable = |number: &u64| match self.entries.get(number)?.state {
@@ -225,7 +225,7 @@ impl Client {
             self.send(step, About::Renewals(id, part.to_vec()), now);
         }
         for number in numbers {
-            // Not again before the answer, unless its holder wants it.
+            // No second renewal before the answer, unless the holder asks for one.
             if let Some(State::Held { deadline, renew_at }) =
                 self.entries.get_mut(&number).map(|entry| &mut entry.state)
             {
@@ -234,8 +234,8 @@ impl Client {
         }
     }
 
-    /// The last heartbeat was answered, or was not: then the next comes sooner, since this process counts as dead if none
-    /// arrives for a window.
+    /// Notes the answer to a heartbeat, or its failure. After a failure the next heartbeat comes sooner: this process counts as
+    /// dead if none arrives for a window.
     pub(super) fn beaten(&mut self, id: u8, heard: Result<(), Failed>, now: Steady) {
         if let Some(bucket) = self.buckets.get_mut(&id) {
             bucket.beating = false;
@@ -247,7 +247,7 @@ impl Client {
         self.schedule_bucket(id, now);
     }
 
-    /// Pushes may have been missed: looks now at everything that is waited for.
+    /// Sends heartbeats to all buckets in which requests wait, because pushes may have been missed.
     pub fn check_everywhere(&mut self, now: Steady) {
         let waited: Vec<u8> = self.buckets.iter().filter(|(_, b)| !b.lines.is_empty()).map(|(id, _)| *id).collect();
         for id in waited {
@@ -258,12 +258,12 @@ impl Client {
 
 #[cfg(test)]
 impl Client {
-    /// The requests that are not over.
+    /// Returns the requests that are not over.
     pub(in crate::lock) fn numbers(&self) -> Vec<u64> {
         self.entries.keys().copied().collect()
     }
 
-    /// Whether nothing is known of anything.
+    /// Returns whether no state is left at all.
     pub(in crate::lock) fn is_idle(&self) -> bool {
         self.entries.is_empty() && self.buckets.is_empty() && self.under_way.is_empty() && self.timers.is_empty()
     }

@@ -6,7 +6,7 @@ use crate::limits::CLAIM_WINDOW_MS;
 use crate::lock::{Acquired, Copies, Grant, Push, Released, Taken, bucket_of};
 use crate::time::Steady;
 
-/// Between two tries of a call that failed: doubled from the first to the last.
+/// The pauses between two tries of a failed call: the first, and the longest. Each doubles the one before.
 const RETRY_MS: (u64, u64) = (10, 1_000);
 
 impl Entry {
@@ -32,8 +32,8 @@ impl Entry {
 }
 
 impl Client {
-    /// Takes over a hold that was obtained without this client, under a number that it never draws: granted for its whole
-    /// lease, and not before `asked`. Returns its deadline.
+    /// Takes over a hold that was obtained without this client, under a number that this client never draws. The hold was granted
+    /// for its whole lease, and not before `asked`. Returns its deadline.
     pub fn adopt(&mut self, number: u64, ask: Ask, asked: Steady, now: Steady) -> Steady {
         let left_us = self.settings.less_drift_us(u64::from(ask.lease_ms) * 1_000);
         let deadline = Steady::from_us(asked.as_us().saturating_add_unsigned(left_us));
@@ -42,7 +42,7 @@ impl Client {
         deadline
     }
 
-    /// What came of a call. An answer to a call that is not known any more changes nothing.
+    /// Handles the answer to a call. An answer to a forgotten call changes nothing.
     pub fn answered(&mut self, call: u64, answer: Result<Answer, Failed>, now: Steady) {
         let Some((sent, about)) = self.under_way.remove(&call) else { return };
         if let Ok(answer) = &answer
@@ -58,7 +58,8 @@ impl Client {
         }
     }
 
-    /// A process gave up a lock, and it was this process's turn. May come twice, late, or not at all.
+    /// Handles a push: another process released a lock, and a request of this process got it. A push may come twice, late, or
+    /// not at all.
     pub fn pushed(&mut self, push: &Push, now: Steady) {
         if push.grant.request.client == self.id {
             self.granted(push.grant, Some(&push.name), now);
@@ -70,7 +71,7 @@ impl Client {
             return;
         };
         if entry.call != Some(call) {
-            // An earlier try of what is being given up, or of what was granted in another way.
+            // The answer to an earlier call, of a request that is being given up or was granted in another way.
             return;
         }
         entry.call = None;
@@ -88,19 +89,19 @@ impl Client {
                 let ttl_ms = expires_us.saturating_sub(answer.now_us).div_ceil(1_000);
                 self.end(number, Some(LockReply::Contended { holder, waiters, ttl_ms }), now);
             }
-            // The one copy that was given up was this one: no process waits for it.
+            // The store knows a release of this request, so no caller waits for it.
             LockAnswer::Acquired(Acquired::Void) => self.end(number, Some(LockReply::NotHeld), now),
             LockAnswer::Released(released) => self.released(number, released, now),
             LockAnswer::Renewed(_) | LockAnswer::Beaten { .. } => {}
         }
     }
 
-    /// A request has the lock, as an answer, a heartbeat or a push says; perhaps not for the first time.
+    /// Handles a grant that an answer, a heartbeat or a push reports, perhaps not for the first time.
     fn granted(&mut self, grant: Grant, name: Option<&LockName>, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else {
-            // No process wants it any more: it was granted to what this process had given up or forgotten. But who has taken
-            // it, without this knowing of it any more, has handed it out; and one that was not taken has ended by itself.
+            // No caller wants this grant: the client gave the request up, or forgot it. A confirmed grant without an entry was
+            // handed out, and an unconfirmed one that is over has ended by itself. Neither needs a release.
             let handed_out = grant.taken == Taken::Yes || self.handed_out.iter().any(|(_, other)| *other == number);
             let deadline = self.deadline(grant.expires_us, CLAIM_WINDOW_MS, grant.taken, now);
             let is_over = self.base.is_some() && deadline <= now;
@@ -122,18 +123,18 @@ impl Client {
         self.holds(number, grant.taken, deadline, now);
     }
 
-    /// Gives back what no process wants.
+    /// Releases a grant that no caller wants.
     fn undo(&mut self, name: &LockName, grant: Grant, now: Steady) {
         let step = super::Step::Release { name: name.clone(), request: grant.request, copies: Copies::One };
         self.send(step, About::Request(grant.request.number), now);
     }
 
-    /// A grant that is over, or of which no process can say here when it ends. Who still waits asks where it stands.
+    /// Handles a grant that is over, or whose deadline cannot be computed yet. A request that still waits asks again.
     fn granted_too_late(&mut self, grant: Grant, now: Steady) {
         let number = grant.request.number;
         let Some(entry) = self.entries.get_mut(&number) else { return };
         if entry.call.is_some() {
-            // A push may overtake the answer, by which its end can be told.
+            // A push may overtake the answer that the deadline is computed from.
             entry.pushed = Some(grant);
         } else if entry.ask.wait_ms == 0 {
             let until = entry.undone_until(now);
@@ -144,14 +145,14 @@ impl Client {
         }
     }
 
-    /// What a push said before the answer that this request is in line.
+    /// Handles a push that overtook the answer that this request is in line.
     fn pushed_before(&mut self, number: u64, now: Steady) {
         if let Some(grant) = self.entries.get_mut(&number).and_then(|entry| entry.pushed.take()) {
             self.granted(grant, None, now);
         }
     }
 
-    /// A waiter for the end of a request is told; giving it up goes on.
+    /// Goes on giving up a request whose caller has its reply already.
     pub(super) fn undo_quietly(&mut self, number: u64, until: Steady) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.state = State::Leaving { of: Leaving::Dropped, until };
@@ -188,7 +189,7 @@ impl Client {
             return self.schedule_request(number);
         }
         if entry.copies == Copies::One {
-            // Nothing was done, and so nothing must be undone.
+            // The store did nothing, and so there is nothing to undo.
             return self.end(number, Some(LockReply::Failed(failed)), now);
         }
         let until = entry.undone_until(now);
@@ -205,11 +206,11 @@ impl Client {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             let State::Held { deadline, renew_at } = &mut entry.state else { continue };
             match ends.as_ref().map(|ends| ends.get(at).copied().flatten()) {
-                // Not answered: again soon, as long as there is time.
+                // No answer: tries again soon, as long as the hold lasts.
                 None => *renew_at = now.plus_ms((deadline.since_us(now) / 8_000).max(1)),
                 Some(None) if entry.copies == Copies::One => self.end(number, Some(LockReply::Lost), now),
                 Some(None) => {
-                    // A copy of what was asked may still arrive, and must find nothing to take.
+                    // A copy of the acquire may still arrive, and must find its release.
                     let until = entry.undone_until(now);
                     self.told.push_back((number, LockReply::Lost));
                     self.leave(number, Leaving::Dropped, until, now);
@@ -233,7 +234,7 @@ impl Client {
                     self.granted(grant, Some(name), now);
                 }
                 if seen.is_none() {
-                    // A process that has no process before it has the lock: the store forgot those who wait here.
+                    // The lock is free, so the store forgot the requests of this process that wait for it.
                     self.ask_again(bucket, name, now);
                 }
                 self.looked(bucket, name, seen, now_us, now);
@@ -245,13 +246,13 @@ impl Client {
 }
 
 impl super::Entry {
-    /// Until when giving this up is tried if no process waits for it: everything that was granted has ended by itself then.
+    /// Returns until when to try to give this request up when no caller waits for it. Every grant to it has ended by then.
     pub(super) fn undone_until(&self, now: Steady) -> Steady {
         now.plus_ms(super::WITHDRAWAL_MS.max(u64::from(self.ask.lease_ms)))
     }
 }
 
-/// How long to wait before try number `tries`: doubled, and spread by the number of the request.
+/// Returns the pause before try number `tries`: doubled each time, and spread by the number of the request.
 fn retry_ms(tries: u32, number: u64) -> u64 {
     let (first_ms, last_ms) = RETRY_MS;
     let base_ms = first_ms.saturating_mul(1 << (tries.max(1) - 1).min(10)).min(last_ms);

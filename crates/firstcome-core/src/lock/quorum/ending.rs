@@ -2,44 +2,44 @@
 
 use super::{Nodes, Quorum, validity_us};
 
-/// What a node answers to a renewal.
+/// A node's answer to a renewal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Renewed {
-    /// It has the key for the lease from now on, perhaps again.
+    /// It has the key for the lease from now on, perhaps created again.
     Yes,
-    /// Another word has the lock there.
+    /// Another holder key has the lock there.
     Other,
-    /// No answer in time. A real one may follow.
+    /// No answer in time. A real answer may follow.
     Silent,
 }
 
-/// What to do after an answer to a renewal.
+/// What the client does after an answer to a renewal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum RenewalStep {
     /// Nothing.
     Wait,
-    /// The hold goes on. Said once.
+    /// The hold goes on. Returned once.
     Renewed {
-        /// For so long from now, and no shorter than before.
+        /// How long it lasts from now on, in µs: no shorter than before.
         left_us: u64,
     },
-    /// This renewal came to nothing, and the hold ends when it would have ended without it: until then, try again.
+    /// This renewal failed, and the hold ends when it would have ended without it. Try again until then.
     Failed,
-    /// The hold is over: others have the lock on too many nodes, or its end passed before a majority said yes. Close
-    /// its votes, and release it.
+    /// The hold is over: other clients have the lock on too many nodes, or it ended before a majority agreed. Close its votes,
+    /// and release it.
     Lost,
-    /// The lock was given up in between, and this node has made it again: release it there.
+    /// The client released the lock in the meantime, and this node has created its key again: release it there.
     Undo,
 }
 
-/// One renewal. Keep it, as a [`super::Votes`], until every node has answered, and [`Renewal::close`] it when the lock
-/// is released.
+/// One renewal. Keep it, like [`super::Votes`], until every node has answered, and [`Renewal::close`] it when the lock is
+/// released.
 #[derive(Clone, Debug)]
 pub struct Renewal {
     quorum: Quorum,
     lease_ms: u32,
-    /// Of the hold, when the renewal began.
+    /// What was left of the hold when the renewal began.
     left_us: u64,
     yes: Nodes,
     other: Nodes,
@@ -49,8 +49,8 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// A renewal of a hold of which `left_us` are left now. `None` if nothing is: it must not be tried, since a process
-    /// else may have had the lock in between, with a higher fence.
+    /// Begins a renewal of a hold of which `left_us` are left now. `None` if nothing is left: another client may have had the
+    /// lock since, with a higher fence.
     pub const fn new(quorum: Quorum, lease_ms: u32, left_us: u64) -> Option<Self> {
         if left_us == 0 {
             return None;
@@ -59,10 +59,10 @@ impl Renewal {
         Some(Self { quorum, lease_ms, left_us, yes, other, silent, decided: false, closed: false })
     }
 
-    /// What a node said, so long after the renewal began.
+    /// Handles a node's answer, `elapsed_us` after the renewal began.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn on_reply(&mut self, node: usize, renewed: Renewed, elapsed_us: u64) -> RenewalStep {
         self.quorum.check(node);
         if self.closed {
@@ -82,7 +82,7 @@ impl Renewal {
         step
     }
 
-    /// The lock is released or given up: a node that answers yes from now on has to be told again.
+    /// Ends the renewal when the lock is released: a node that answers [`Renewed::Yes`] from now on needs another release.
     pub const fn close(&mut self) {
         self.closed = true;
     }
@@ -104,33 +104,34 @@ impl Renewal {
     }
 }
 
-/// What a node answers to a release.
+/// A node's answer to a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// The key was there, and is gone.
     Released,
-    /// It was not there.
+    /// The key was not there.
     Absent,
-    /// No answer in time. A real one may follow.
+    /// No answer in time. A real answer may follow.
     Silent,
 }
 
-/// What to do after an answer to a release.
+/// What the client does after an answer to a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum EndingStep {
     /// Nothing.
     Wait,
-    /// A majority does not have it any more: others may take it. Said once.
+    /// A majority does not have the key any more, so other clients may take the lock. Returned once.
     Gone,
-    /// Too few have answered: it goes at its end at the latest, unless these are told again. Said once.
+    /// Too few nodes have answered. The lock ends with its lease at the latest, unless these nodes are asked again. Returned
+    /// once.
     Unsure {
-        /// Who has not answered.
+        /// The nodes that have not answered.
         again: Nodes,
     },
 }
 
-/// One release.
+/// One release of a lock on a quorum.
 #[derive(Clone, Debug)]
 pub struct Ending {
     quorum: Quorum,
@@ -140,15 +141,15 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// A release on all nodes.
+    /// Begins a release on all nodes.
     pub const fn new(quorum: Quorum) -> Self {
         Self { quorum, gone: Nodes::NONE, silent: Nodes::NONE, decided: false }
     }
 
-    /// What a node said.
+    /// Handles a node's answer.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn on_reply(&mut self, node: usize, ended: Ended) -> EndingStep {
         self.quorum.check(node);
         if self.decided || self.gone.has(node) {

@@ -2,10 +2,10 @@
 
 use super::{Nodes, Quorum};
 
-/// What a node says of itself.
+/// What a node reports about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
-    /// It answered.
+    /// The node answered.
     Counter {
         /// Its counter.
         counter: u64,
@@ -16,11 +16,11 @@ pub enum Known {
     Silent,
 }
 
-/// Finds out with which counter a node may join. **Begun once the node has said that it is ripe; the others are asked
-/// after that**: what they said before may be older than the last grant that rests on the node's forgotten vote.
+/// Finds the counter with which a node may join. **Begin it once the node has said that it is ripe, and ask the other nodes
+/// after that**: an earlier answer may be older than the last grant that rests on the node's forgotten vote.
 ///
-/// Enough is [`Quorum::knowing`] others that vote. If so many do not exist (a new set, or a majority that lost its
-/// memory) every node must be heard: then nothing that is remembered anywhere is passed over.
+/// The answers of [`Quorum::knowing`] other voting nodes are enough. If so many do not exist (a new quorum, or a majority
+/// that lost its memory), every node must answer: then no counter that any node remembers is missed.
 #[derive(Clone, Debug)]
 pub struct Joining {
     quorum: Quorum,
@@ -32,18 +32,18 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// Of this node.
+    /// Begins the joining of this node.
     pub fn of(quorum: Quorum, newcomer: usize) -> Self {
         quorum.check(newcomer);
         Self { quorum, newcomer, heard: Nodes::only(newcomer), voting: Nodes::NONE, counter: 0, told: false }
     }
 
-    /// Whom to ask.
+    /// Returns the nodes to ask.
     pub const fn others(&self) -> Nodes {
         self.quorum.all().without(Nodes::only(self.newcomer))
     }
 
-    /// What another node said. Once enough is known, and only once: the counter to join with.
+    /// Handles another node's answer. Returns the counter to join with, once, when enough nodes have answered.
     pub fn on_reply(&mut self, node: usize, known: Known) -> Option<u64> {
         self.quorum.check(node);
         let Known::Counter { counter, joined } = known else { return None };

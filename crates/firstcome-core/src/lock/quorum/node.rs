@@ -1,38 +1,38 @@
 //! The rules of one node of a quorum. The scripts of a store restate them.
 //!
-//! A step is atomic on its node. `now_us` is the node's own time, which all its keys live by.
+//! A step is atomic on its node. `now_us` is the node's own clock, by which all its keys expire.
 
 use super::super::Fence;
 use super::{Answer, Known, Renewed, Written};
 use std::num::NonZeroU32;
 
-/// What only the holder knows: one per attempt, never used again.
+/// A secret of the holder: one per attempt, never used again.
 pub type HolderKey = u128;
 
-/// Who has a lock on a node. Gone from `ends_us` on.
+/// The key of a lock on a node. It is gone from `ends_us` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeHold {
-    /// Whose attempt.
+    /// The holder key of the attempt.
     pub word: HolderKey,
-    /// What was drawn for it here, or the fence it was repaired with.
+    /// The fence drawn for it here, or the one with which a renewal restored it.
     pub value: Fence,
-    /// Until when, by the node's time.
+    /// When it ends, by the node's clock.
     pub ends_us: u64,
 }
 
-/// What a node knows beside its keys. A new one, and one that has lost its memory, is [`Node::default`]; one that was
-/// restarted with an older memory must be made so too: neither its counter nor its keys can be relied on.
+/// The memory of a node besides its keys. A new node, and one that lost its memory, is [`Node::default`]. A node that was
+/// restarted with an older memory must become one too: its counter and its keys are not reliable.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Node {
     /// The last number drawn, or a higher one that was written back.
     counter: u64,
-    /// When it was first heard of, by its own time; 0 for never.
+    /// When its first request arrived, by its own clock; 0 before it.
     birth_us: u64,
     /// Whether it votes.
     joined: bool,
 }
 
-/// The key of this word, if it has not run out.
+/// Returns the key of a lock, unless it has run out.
 fn living(key: &mut Option<NodeHold>, now_us: u64) -> Option<&mut NodeHold> {
     if key.is_some_and(|held| held.ends_us <= now_us) {
         *key = None;
@@ -41,7 +41,7 @@ fn living(key: &mut Option<NodeHold>, now_us: u64) -> Option<&mut NodeHold> {
 }
 
 impl Node {
-    /// A process that comes first is its birth. Its time is the first guess at a counter above all that it has forgotten.
+    /// Sets the birth at the first request. The node's clock is its first guess at a counter above all that it has forgotten.
     fn awake(&mut self, now_us: u64) {
         if self.birth_us == 0 {
             *self = Self { counter: self.counter.max(now_us), birth_us: now_us.max(1), joined: false };
@@ -52,12 +52,14 @@ impl Node {
         self.birth_us + u64::from(rejoin_ms) * 1_000 <= now_us
     }
 
-    /// Asks for a lock. Repeated with the same word it answers the same, and changes nothing.
-    /// `rejoin_ms`: the longest lease, the same for all clients of the set. `hint`: the highest fence that the client
-    /// has seen, or 0; with it nodes draw alike, and nothing needs to be written back. `passes`: so many fences come with
-    /// it, of which what is drawn is the last.
+    /// Handles a take: grants the lock or refuses it. A repeat with the same holder key gets the same answer and changes
+    /// nothing.
     ///
-    /// Order: lease above the longest → young → had by this word → had by another one → drawn.
+    /// `rejoin_ms` is the longest lease, the same for all clients of the quorum. `hint` is the highest fence that the client
+    /// has seen, or 0: with it nodes draw alike, and no fence has to be written back. `passes` is the number of fences of the
+    /// grant, of which the drawn number is the last.
+    ///
+    /// Order: lease above the longest → young → held by this holder key → held by another one → drawn.
     pub fn take(
         &mut self,
         key: &mut Option<NodeHold>,
@@ -84,7 +86,7 @@ impl Node {
         Answer::Granted(value)
     }
 
-    /// Raises the counter to a fence, if this word has the key.
+    /// Raises the counter to a fence, if this holder key has the lock.
     pub fn write_back(&mut self, key: &mut Option<NodeHold>, word: HolderKey, fence: Fence, now_us: u64) -> Written {
         self.awake(now_us);
         if living(key, now_us).is_none_or(|held| held.word != word) {
@@ -94,8 +96,8 @@ impl Node {
         Written::Yes
     }
 
-    /// Lets a key last for the lease from now on, and no shorter than before. A node that has no key gets it, also a
-    /// young one: it has forgotten it, or was not asked in time.
+    /// Extends a key to the lease from now on, and never shortens it. A node without a key creates it, also a young node: it
+    /// forgot the key, or the take did not reach it in time.
     pub fn renew(
         &mut self,
         key: &mut Option<NodeHold>,
@@ -118,8 +120,8 @@ impl Node {
         }
     }
 
-    /// Takes the key of this word away. A process that has another one keeps it. Afterwards this word has no key here, until a
-    /// late copy of a take or a renewal makes one, which then lasts for its lease.
+    /// Removes the key of this holder; the key of another holder stays. Afterwards this holder has no key here, until a late
+    /// copy of a take or a renewal creates one, which then lasts for its lease.
     pub fn release(&mut self, key: &mut Option<NodeHold>, word: HolderKey, now_us: u64) -> super::Ended {
         self.awake(now_us);
         if living(key, now_us).is_none_or(|held| held.word != word) {
@@ -129,13 +131,13 @@ impl Node {
         super::Ended::Released
     }
 
-    /// What it knows, for another node that has to join.
+    /// Returns what this node knows, for another node that wants to join.
     pub fn known(&mut self, now_us: u64) -> Known {
         self.awake(now_us);
         Known::Counter { counter: self.counter, joined: self.joined }
     }
 
-    /// Lets it vote from now on, with a counter of so much at least. Whether it does: not if it was born anew since, or
+    /// Lets this node vote from now on, with at least this counter. Returns whether it votes: not if it was born again since, or
     /// is not ripe. A node that has joined already only raises its counter.
     pub fn join(&mut self, birth_us: u64, counter: u64, rejoin_ms: u32, now_us: u64) -> bool {
         self.awake(now_us);
@@ -147,7 +149,7 @@ impl Node {
         true
     }
 
-    /// Lets it vote at once. Only for a set that has never granted anything: else two may have the same lock, and
+    /// Lets this node vote at once. Only for a quorum that never granted a lock: else two clients may have the same lock, and
     /// fences may fall.
     pub fn begin(&mut self, now_us: u64) {
         self.awake(now_us);

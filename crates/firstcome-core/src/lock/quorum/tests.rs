@@ -1,4 +1,4 @@
-//! The rules one by one, and nodes and clients that play them against each other.
+//! The rules one by one, and simulated nodes and clients that play them against each other.
 
 mod model;
 #[cfg(feature = "planted-bugs")]

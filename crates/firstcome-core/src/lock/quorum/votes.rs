@@ -1,90 +1,90 @@
-//! Combines the answers to one attempt.
+//! Combines the answers of the nodes to one attempt.
 
 use super::super::Fence;
 use super::{Nodes, Quorum, fence_from_minority, late_grant_not_undone, validity_us};
 use crate::limits::QUORUM_NODES_MAX;
 
-/// What a node answers to a take.
+/// A node's answer to a take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// It gave the lock, and drew this.
+    /// The node granted the lock, and drew this fence.
     Granted(Fence),
-    /// Another word has it.
+    /// Another holder key has the lock.
     Held {
-        /// For so long, unless that is renewed or released.
+        /// For how long, unless its holder renews or releases it.
         lasts_us: u64,
     },
-    /// It lost its memory, or is new, and does not vote.
+    /// The node lost its memory, or is new, and does not vote.
     Young {
-        /// Since when, by its own time.
+        /// Its birth, by its own clock.
         birth_us: u64,
-        /// Whether it may join: [`super::Joining`].
+        /// Whether it has waited long enough to join: see [`super::Joining`].
         ripe: bool,
     },
-    /// Surely nothing was done.
+    /// The node refused; it certainly did nothing.
     Refused,
-    /// No answer in time, or one that cannot be read: it may have been granted. A real answer may follow.
+    /// No readable answer in time: the node may have granted the lock. A real answer may follow.
     Silent,
 }
 
-/// What a node answers to a fence that is written back.
+/// A node's answer to a fence that is written back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
-    /// Its counter is that high now, and this attempt has the key.
+    /// Its counter is at least the fence now, and it has the key of this attempt.
     Yes,
-    /// This attempt has the key no more; nothing was written.
+    /// It has no key of this attempt any more, and wrote nothing.
     Gone,
-    /// No answer in time. A real one may follow.
+    /// No answer in time. A real answer may follow.
     Silent,
 }
 
-/// Why an attempt was in vain.
+/// Why an attempt failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// Others have it.
+    /// Other clients have the lock.
     Held {
-        /// After so long enough of their keys will have run out, unless they are renewed.
+        /// After this time enough of their keys have run out, unless they are renewed.
         lasts_us: u64,
     },
     /// Too many nodes cannot vote.
     Unavailable {
-        /// These have forgotten, or are new.
+        /// Nodes that have forgotten, or are new.
         young: Nodes,
-        /// These have not answered.
+        /// Nodes that have not answered.
         silent: Nodes,
     },
     /// Nothing is left of the lease.
     TooLate,
 }
 
-/// What to do after an answer.
+/// What the client does after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Step {
     /// Nothing.
     Wait,
-    /// Write this back to these nodes, and tell [`Votes::written`] what they say. The lock is **not** had yet.
+    /// Write this fence back to these nodes, and pass their answers to [`Votes::written`]. The lock is **not** granted yet.
     WriteBack {
-        /// What their counters must reach.
+        /// The value that their counters must reach.
         fence: Fence,
-        /// Where.
+        /// The nodes to write to.
         nodes: Nodes,
     },
-    /// The lock is had. Said once.
+    /// The lock is granted. Returned once.
     Granted {
         /// The fence of this grant.
         fence: Fence,
-        /// For so long from now.
+        /// How long the hold lasts from now on, in µs.
         left_us: u64,
     },
-    /// The lock is not had, and never will be by this attempt. Said once.
+    /// This attempt does not get the lock, now or later. Returned once.
     Lost {
-        /// Why.
+        /// The reason.
         why: Lost,
-        /// Release it on these.
+        /// The nodes on which to release it.
         undo: Nodes,
     },
-    /// A grant that came too late: release it on the node that said so, also if that was done before.
+    /// The grant came too late: release it on this node, also if the client did that before.
     Undo,
 }
 
@@ -92,41 +92,41 @@ pub enum Step {
 enum State {
     /// For a majority.
     Asking,
-    /// A majority gave the lock; too few of them have a counter that is high enough.
+    /// A majority granted the lock, but too few of them have a counter that is high enough.
     Writing(Fence),
     Granted,
     /// Lost, given up or released.
     Closed,
 }
 
-/// One attempt at a lock. Keep it until every node has answered or the lease is over: it says of each late answer
-/// whether it has to be undone. After a grant [`Votes::close`] it when the lock is released.
+/// One attempt at a lock. Keep it until every node has answered or the lease is over: it tells for each late answer whether
+/// to undo it. After a grant, [`Votes::close`] it when the lock is released.
 ///
-/// The first real answer of a node counts, a second one does not. A node that was silent may still answer.
+/// Only the first real answer of a node counts. A node that was silent may still answer.
 #[derive(Clone, Debug)]
 pub struct Votes {
     quorum: Quorum,
     lease_ms: u32,
     state: State,
-    /// Gave the lock, and what they drew.
+    /// The nodes that granted the lock; `drawn` has their numbers.
     yes: Nodes,
     drawn: [u64; QUORUM_NODES_MAX],
-    /// Have nothing of this attempt.
+    /// The nodes that have no key of this attempt.
     no: Nodes,
-    /// Said no first, and yes later: a copy of the take came there a second time.
+    /// The nodes that refused first and granted later: a copy of the take arrived there a second time.
     stray: Nodes,
     held: Nodes,
     lasts_us: [u64; QUORUM_NODES_MAX],
     young: Nodes,
     silent: Nodes,
-    /// Cover the fence.
+    /// The nodes that cover the fence.
     covered: Nodes,
-    /// Were asked to, and have not answered.
+    /// The nodes that were asked to cover it, and have not answered.
     asked: Nodes,
 }
 
 impl Votes {
-    /// An attempt that wants the lock for so long.
+    /// Begins an attempt at a hold of this lease.
     pub const fn new(quorum: Quorum, lease_ms: u32) -> Self {
         Self {
             quorum,
@@ -145,10 +145,10 @@ impl Votes {
         }
     }
 
-    /// What a node said to the take, so long after the attempt began.
+    /// Handles a node's answer to the take, `elapsed_us` after the attempt began.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn on_reply(&mut self, node: usize, answer: Answer, elapsed_us: u64) -> Step {
         self.quorum.check(node);
         if self.state == State::Closed {
@@ -172,10 +172,10 @@ impl Votes {
         }
     }
 
-    /// What a node said to the fence that was written back.
+    /// Handles a node's answer to the fence that is written back.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn written(&mut self, node: usize, written: Written, elapsed_us: u64) -> Step {
         self.quorum.check(node);
         let State::Writing(fence) = self.state else { return Step::Wait };
@@ -186,10 +186,10 @@ impl Votes {
         self.settle(fence, elapsed_us, Nodes::NONE)
     }
 
-    /// Ends the attempt: it is given up, or the lock that it got is released. Release it on these nodes; a process that is heard
-    /// to have granted it after that has to be told again, which [`Votes::on_reply`] says.
+    /// Ends the attempt: it is given up, or its lock is released. Returns the nodes on which to release it. A node whose grant
+    /// is heard of later needs another release: [`Votes::on_reply`] returns [`Step::Undo`] for it.
     pub fn close(&mut self) -> Nodes {
-        // A renewal may have given it to those who had refused it.
+        // A renewal may have created the key on nodes that had refused it.
         let spared = if self.state == State::Granted { Nodes::NONE } else { self.no.without(self.stray) };
         self.state = State::Closed;
         self.quorum.all().without(spared)
@@ -216,7 +216,7 @@ impl Votes {
         }
     }
 
-    /// Those who may yet say yes, and are waited for.
+    /// Returns the nodes that may still grant, and that the attempt waits for.
     const fn open(&self) -> Nodes {
         self.quorum.all().without(self.yes).without(self.no).without(self.silent)
     }
@@ -237,7 +237,7 @@ impl Votes {
         self.settle(fence, elapsed_us, self.asked)
     }
 
-    /// An answer to the take that came while the fence was being written back.
+    /// Handles an answer to the take that arrives while the fence is being written back.
     fn join_in(&mut self, node: usize, fence: Fence, elapsed_us: u64) -> Step {
         let mut ask = Nodes::NONE;
         if self.yes.has(node) {
@@ -251,7 +251,7 @@ impl Votes {
         self.settle(fence, elapsed_us, ask)
     }
 
-    /// Granted once a majority covers the fence. Until then it is written to `ask`.
+    /// Grants the lock once a majority covers the fence. Until then the client writes the fence to `ask`.
     fn settle(&mut self, fence: Fence, elapsed_us: u64, ask: Nodes) -> Step {
         let Some(left_us) = validity_us(self.lease_ms, elapsed_us) else { return self.lose(Lost::TooLate) };
         let needed = if fence_from_minority() { 1 } else { self.quorum.majority() };
@@ -270,7 +270,7 @@ impl Votes {
         Step::Lost { why, undo: self.close() }
     }
 
-    /// Held, if a majority would come together once enough keys of others are gone.
+    /// Returns [`Lost::Held`] if a majority would come together once enough keys of other clients run out.
     fn why(&self) -> Lost {
         let missing = self.quorum.majority() - (self.yes.len() + self.open().len());
         let mut lasts_us: Vec<u64> = self.held.iter().map(|node| self.lasts_us[node]).collect();

@@ -1,7 +1,7 @@
-//! The side of a process, against the real rules, over a net that delivers, delays, loses and doubles as it is told.
+//! The client of a process, against the real rules, over a network that delivers, delays, loses and doubles on demand.
 //!
-//! [`Net`] plays all of it in virtual time: nothing here waits, and the same run always goes the same way. It checks at
-//! every instant that a process that was told to hold a lock does, and that no request has two final words.
+//! [`Net`] plays all of it in virtual time: nothing here waits, and the same run always goes the same way. It checks at every
+//! instant that a process that was told to hold a lock does, and that no request has two final replies.
 
 mod asking;
 mod failing;
@@ -15,21 +15,21 @@ use crate::lock::client::{Ask, Call, Failed, LockReply, Settings, Watch};
 use crate::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the steady clock of the processes shows at first: a number that no process can take for the store's clock.
+/// The start of the processes' steady clock: a number that no process can take for the store's clock.
 const STEADY_US: i64 = 7_000_000_000;
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum CallFate {
-    /// It arrives, and its answer too.
+    /// The call and its answer arrive.
     Good,
-    /// It is refused, and the process is told.
+    /// The store refuses the call, and the process gets that answer.
     Refused,
-    /// It does not arrive.
+    /// The call does not arrive.
     StepLost,
-    /// It is done, but no process hears of it.
+    /// The store does the step, but its answer is lost.
     AnswerLost,
-    /// It is given up by its sender, and arrives after so many milliseconds more.
+    /// The sender gives the call up, and it arrives so many milliseconds later.
     Late(u64),
 }
 
@@ -46,29 +46,29 @@ struct HeldNow {
     deadline: Steady,
 }
 
-/// Processes, a store, and the net between them.
+/// Processes, a store, and the network between them.
 pub(super) struct Net {
     now_us: u64,
     tables: BTreeMap<u8, MemoryLockTable<RandomState>>,
     clients: Vec<Option<Client>>,
     mail: BTreeMap<(u64, u64), Mail>,
     sent: u64,
-    /// There and back.
+    /// The delays of a call and of its answer.
     pub(super) delay_ms: (u64, u64),
     way: CallFate,
     pub(super) lose_pushes: bool,
-    /// How much faster than theirs the store's clock runs: parts in a million.
+    /// How much faster the store's clock runs than those of the processes, in parts per million.
     rate_ppm: i64,
-    /// By how much an operator set the store's clock.
+    /// How far an operator has set the store's clock.
     set_by_us: i64,
     chance: Option<Chance>,
     held: BTreeMap<(usize, u64), HeldNow>,
     told: Vec<(u64, usize, u64, LockReply)>,
     ended: BTreeSet<(usize, u64)>,
-    /// Which steps were sent, and when.
+    /// The steps that were sent, and when.
     calls: Vec<(u64, usize, Step)>,
     wake_ups: u64,
-    /// Off where the store forgets or its clock jumps: then only fences protect.
+    /// False if the store forgets or its clock jumps: then only fences protect.
     checks_holds: bool,
 }
 
@@ -104,7 +104,7 @@ impl Net {
         }
     }
 
-    /// One process holds lock `a` by its first request; its number.
+    /// Makes a network in which one process holds lock `a` by its first request, and returns that request's number.
     fn held(clients: usize) -> (Self, u64) {
         let mut net = Self::new(clients);
         let number = net.ask(0, wish("a"));
@@ -117,7 +117,7 @@ impl Net {
         Steady::from_us(STEADY_US + self.now_us as i64)
     }
 
-    /// What the store's clock shows when ours shows this.
+    /// Returns what the store's clock shows at an instant of the processes' clock.
     pub(super) fn true_us(&self, at: Steady) -> u64 {
         let us = at.as_us() - STEADY_US;
         START_US.saturating_add_signed(us + us * self.rate_ppm / 1_000_000 + self.set_by_us)
@@ -158,7 +158,7 @@ impl Net {
         self.collect();
     }
 
-    /// The process is gone, with all that it would have sent.
+    /// Ends the process; everything that it would have sent is lost.
     fn kill(&mut self, at: usize) {
         self.clients[at] = None;
         self.held.retain(|(client, _), _| *client != at);
@@ -169,7 +169,7 @@ impl Net {
         self.tables.get(&bucket_of(&name))?.hold(&name).filter(|hold| self.server_us() < hold.expires_us)
     }
 
-    /// Whether no store knows of anybody who holds or waits.
+    /// Returns whether the store knows no holder and no waiter.
     fn nothing_is_left(&self) -> bool {
         self.tables.values().all(MemoryLockTable::is_empty)
     }
@@ -179,7 +179,7 @@ impl Net {
         self.tables.get(&bucket_of(&name)).map_or(0, |table| table.waiters(&name))
     }
 
-    /// What a request was told last, except for renewals.
+    /// Returns the last reply to a request, except for renewals.
     pub(super) fn last(&self, at: usize, number: u64) -> String {
         let of = |(_, client, request, told): &&(u64, usize, u64, LockReply)| {
             (*client, *request) == (at, number) && !matches!(told, LockReply::Renewed { .. })
@@ -187,7 +187,7 @@ impl Net {
         self.told.iter().rev().find(of).map_or(String::new(), |(_, _, _, told)| tell(told))
     }
 
-    /// When a request was told this for the first time, in ms.
+    /// Returns when a request got this reply for the first time, in ms.
     fn told_at_ms(&self, at: usize, number: u64, what: &str) -> Option<u64> {
         let of = |(_, client, request, told): &&(u64, usize, u64, LockReply)| {
             (*client, *request) == (at, number) && tell(told) == what
@@ -199,7 +199,7 @@ impl Net {
         self.held[&(at, number)].deadline
     }
 
-    /// How many steps of this kind were sent since.
+    /// Counts the steps of this kind that were sent since.
     fn count(&self, since_ms: u64, kind: &str) -> usize {
         self.calls.iter().filter(|(us, _, step)| since_ms * 1_000 <= *us && describe_step(step) == kind).count()
     }
@@ -213,7 +213,7 @@ impl Net {
         self.chance.as_mut().map_or(0, |chance| chance.below(bound))
     }
 
-    /// What becomes of the next call.
+    /// Chooses the fate of the next call.
     fn next_way(&mut self) -> (u64, CallFate) {
         let (there_ms, _) = self.delay_ms;
         if self.chance.is_none() || self.way != CallFate::Good {
@@ -238,7 +238,7 @@ impl Net {
         }
     }
 
-    /// Takes what the processes want to send and what they tell.
+    /// Takes the calls and the replies of the processes.
     fn collect(&mut self) {
         for at in 0..self.clients.len() {
             while let Some(call) = self.clients[at].as_mut().and_then(Client::next_call) {
@@ -294,7 +294,7 @@ impl Net {
                 }
                 self.post(1, Mail::Answer { client, id, answer: Err(failed) });
                 if let CallFate::Late(ms) = way {
-                    // A process that hears of it knows it no more.
+                    // Under number 0, so that no process recognises the answer.
                     self.post(ms, Mail::Step { client, call: Call { id: 0, step }, way: CallFate::Good });
                 }
             }
@@ -342,7 +342,7 @@ impl Net {
         answer
     }
 
-    /// A process that believes to hold a lock does.
+    /// Checks that a process that believes to hold a lock does.
     fn check_holds(&self) {
         let (now, now_us) = (self.steady(), self.server_us());
         for ((at, number), held) in self.held.iter().filter(|(_, held)| now < held.deadline) {
@@ -384,7 +384,7 @@ impl Net {
         self.now_us = until_us;
     }
 
-    /// Everything is given up, and nothing is left anywhere.
+    /// Gives everything up, and checks that nothing is left anywhere.
     fn end(&mut self) {
         (self.chance, self.way, self.lose_pushes, self.delay_ms) = (None, CallFate::Good, false, (1, 1));
         for at in 0..self.clients.len() {
@@ -401,7 +401,7 @@ impl Net {
         }
         let now_us = self.server_us();
         for (_, _, step) in &self.calls {
-            // A hold that no process could release is there until a process looks; the dead are in line until their turn.
+            // A hold that no process could release stays until a process looks. Waiters of dead processes stay until their turn.
             if let Step::Acquire { name, .. } = step
                 && let Some(table) = self.tables.get_mut(&bucket_of(name))
             {

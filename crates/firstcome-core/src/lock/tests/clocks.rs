@@ -1,4 +1,4 @@
-//! The store's clock may be set, by anybody, at any time.
+//! An operator may set the store's clock at any time.
 
 use super::*;
 

@@ -1,9 +1,9 @@
-//! What a step costs, in questions to the table: the same for any number of waiters.
+//! The cost of a step, in calls of the table: the same for any number of waiters.
 
 use super::*;
 use std::cell::Cell;
 
-/// A table that counts how often it is asked.
+/// A table that counts its calls.
 struct Counted {
     table: MemoryLockTable<RandomState>,
     asked: Cell<u32>,
@@ -72,7 +72,7 @@ impl LockTable for Counted {
     }
 }
 
-/// How often the table is asked by each step of a lock with so many waiters.
+/// Returns the calls of the table in each step of a lock with so many waiters.
 fn questions(waiters: u64) -> Vec<u32> {
     let mut table = Counted { table: MemoryLockTable::new(hasher()), asked: Cell::new(0) };
     let name = lock_name("a");

@@ -1,8 +1,8 @@
-//! Processes that fall silent: passed over at their turn, at no cost for those behind.
+//! Processes that fall silent: passed over at their turn, at no cost for the waiters behind them.
 
 use super::*;
 
-/// Client 1 holds, so many dead wait, and client 2 lives and waits behind them.
+/// Client 1 holds, so many requests of dead processes wait, and client 2 lives and waits behind them.
 fn behind_dead(dead: u64, live_before: u64) -> Play {
     let mut play = Play::new();
     play.try_lock("a", lasting(60_000, waiter(1, 1)));

@@ -1,4 +1,4 @@
-//! Who gets a lock, with which fence, and until when.
+//! Which request gets a lock, with which fence, and until when.
 
 use super::*;
 
@@ -109,7 +109,7 @@ fn a_process_that_missed_a_grant_finds_another_life_and_asks_again() {
     play.release("a", request(1, 1));
     play.pass_ms(200);
     assert_eq!(play.look("a", 3), "open 2000 ms, mine in 2000 ms");
-    // Within the window it is not dead: nothing but the life can tell it that it waits no more.
+    // Within the window it does not count as dead: only the new life tells it that it waits no more.
     assert_ne!(play.heartbeat(2), life);
     assert_eq!(play.ask("a", waiter(2, 1), Wait::Again(place)), "queued 0");
 }

@@ -1,7 +1,7 @@
-//! Random steps on the rules and on a model that is too simple to be wrong: lists, looked through from the front. Both
-//! must say the same, and know the same afterwards.
+//! Random steps on the rules and on a model that is too simple to be wrong: lists that it searches from the front. Both must
+//! give the same answers, and have the same state afterwards.
 //!
-//! The model does not say which numbers are drawn: it takes them over, once they were found to be above all before.
+//! The model does not draw numbers: it takes them over, after a check that they are above all before.
 
 use super::*;
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ struct Holder {
 
 struct Lock {
     holder: Option<Holder>,
-    /// In the order of arrival; a place that was just drawn is not known yet.
+    /// In the order of arrival. A place that was just drawn is not known yet.
     line: Vec<(Option<u64>, Waiter)>,
 }
 
@@ -23,7 +23,7 @@ struct Process {
     id: ClientId,
     seen_us: u64,
     life: u64,
-    /// Something of it left a line without its knowledge.
+    /// Whether a request of it left a line without its knowledge.
     interrupted: bool,
 }
 
@@ -56,7 +56,7 @@ impl Model {
         self.processes.iter_mut().filter(|process| process.id == id).for_each(|process| process.interrupted = true);
     }
 
-    /// A sign of life. Whether the life goes on.
+    /// Handles a heartbeat. Returns whether the life goes on.
     fn hear_of(&mut self, id: ClientId) -> bool {
         let lives = self.lives(id);
         let now_us = self.now_us;
@@ -64,7 +64,7 @@ impl Model {
             self.processes.push(Process { id, seen_us: now_us, life: 0, interrupted: false });
             return false;
         };
-        // Who was heard of just now is not noted again.
+        // A process whose last heartbeat is recent is not noted again.
         if 500_000 <= process.seen_us.abs_diff(now_us) {
             process.seen_us = now_us;
         }
@@ -232,13 +232,13 @@ fn any_move() -> impl Strategy<Value = Move> {
 struct Both {
     play: Play,
     model: Model,
-    /// The last place of each request, for those who come back.
+    /// The last place of each request, for requests that come back.
     places: Vec<(Request, u64)>,
     released: u64,
 }
 
 impl Both {
-    /// A request: mostly one that was not given up before, so that something happens.
+    /// Chooses a request: mostly one that was not given up before, so that something happens.
     fn request(&self, client: u64, number: u64) -> Request {
         request(client, if number == 3 { 0 } else { self.released / 4 * 3 + number })
     }
@@ -323,7 +323,7 @@ impl Both {
         self.model.now_us = self.play.now_us;
     }
 
-    /// Takes over what was drawn, and compares all that both know.
+    /// Takes over the drawn numbers, and compares the state of both.
     fn compare(&mut self, before: u64) {
         let told = self.play.pushes.drain(..).map(|Push { name, grant }| {
             assert_eq!(grant.taken, Taken::Open);

@@ -4,7 +4,7 @@ use super::client::{Net, wish};
 use super::*;
 use crate::planted::{Bug, plant};
 
-/// What is told with and without the bug.
+/// Returns the answers with the bug, and without it.
 fn told(bug: Bug, scene: impl Fn() -> String) -> (String, String) {
     let sound = scene();
     plant(Some(bug));

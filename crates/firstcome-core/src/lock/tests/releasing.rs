@@ -1,4 +1,4 @@
-//! Giving up: what was held, what waits, what has not arrived yet.
+//! Giving up requests: held, waiting, and not yet arrived.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn the_release_of_what_the_same_step_grants_hands_it_on() {
     play.place("a", waiter(2, 1));
     play.place("a", waiter(3, 1));
     play.pass_ms(1_000);
-    // The hold of client 1 is over, so this very step grants to 2, which gives up.
+    // The hold of client 1 is over, so this very step grants the lock to 2, which releases it.
     assert_eq!(play.release("a", request(2, 1)), "released");
     assert_eq!(play.news(), "a to 3.1: open 2000 ms", "2 is told nothing");
     play.pass_ms(2_000);

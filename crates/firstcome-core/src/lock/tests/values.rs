@@ -1,4 +1,4 @@
-//! Fences, buckets, and what a step of a client does.
+//! Fences, buckets, and the effects of a client's steps.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Places in line, and what those who wait are told.
+//! Places in line, and the answers to waiters.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! The chain of records: what was written comes back, and everything that was changed since is found.
+//! The chain of records: stored records are restored, and every later change of one is found.
 
 use super::*;
 
-/// A life in nine records, with every kind in it.
+/// A wallet with nine records of all kinds.
 fn life() -> (Wallet, Vec<Record>) {
     let mut wallet = Wallet::empty(member("ann"));
     let rows = [
@@ -47,7 +47,7 @@ fn a_restored_wallet_goes_on_where_it_stood() {
     assert_eq!(next(&mut again), next(&mut wallet), "with the same number, instant and chain");
 }
 
-/// Computed by another program from the words of `Record::chained`: the form never changes.
+/// Another program computed these values from the docs of `Record::chained`. The encoding never changes.
 #[test]
 fn anybody_can_compute_the_chain() {
     let (_, records) = life();
@@ -73,7 +73,7 @@ fn every_kind_of_damage_is_named() {
     assert_eq!(changed(2, |it| it.balance = balance(100, 30)), (2, Damage::WrongBalance));
     assert_eq!(changed(2, |it| it.amount = amount(29)), (2, Damage::WrongBalance));
     assert_eq!(changed(2, |it| it.kind = Kind::Hold), (2, Damage::WrongBalance));
-    // Held or not, released or captured: the balance is the same, and the chain is not.
+    // Released or captured, the balance is the same, but the chain is not.
     assert_eq!(changed(2, |it| it.kind = Kind::Capture), (2, Damage::BrokenChain));
     assert_eq!(changed(0, |it| it.kind = Kind::Sold), (0, Damage::BrokenChain));
     assert_eq!(changed(5, |it| it.kind = Kind::Refund), (5, Damage::BrokenChain));
@@ -102,7 +102,7 @@ fn a_chain_made_anew_from_some_record_on_does_not_fit_the_one_that_was_told() {
     let (wallet, records) = life();
     let mut forged = restored(&records[..6]).unwrap();
     for record in &records[6..] {
-        // One instant is another one; all after it is written as the rules would.
+        // One instant changes, and all later records are written again by the rules.
         let about = record.about.clone();
         forged.apply(record.kind, record.amount, about, record.at.plus_ms(1)).unwrap();
     }
@@ -122,7 +122,7 @@ fn records_that_were_swapped_or_left_out_are_found() {
             continue;
         }
         assert_eq!(restored(&without), Err((place, Damage::Gap)), "without the record at {place}");
-        // The others take its number.
+        // The later records move up by one number.
         for (number, record) in (1..).zip(&mut without) {
             record.number = number;
         }

@@ -1,10 +1,10 @@
-//! What a movement does, and when there is none.
+//! The effects of movements, and why some are impossible.
 
 use super::*;
 
 const MOST: u64 = BALANCE_MAX;
 
-/// What there is, what moves, and what there is then.
+/// Total and held, the kind, the amount, and the expected result.
 type Row = ((u64, u64), Kind, u64, Result<(u64, u64), NoBalance>);
 
 #[test]
@@ -18,7 +18,7 @@ fn movements_lead_where_they_should_or_nowhere() {
         ((MOST, 0), Charge, 1, Err(TooLarge)),
         ((MOST - AMOUNT_MAX, 0), Charge, AMOUNT_MAX, Ok((MOST, 0))),
         ((MOST - AMOUNT_MAX + 1, 0), Charge, AMOUNT_MAX, Err(TooLarge)),
-        // What is held counts: it belongs to the member all the same.
+        // Held points count: they still belong to the member.
         ((MOST, MOST), Charge, 1, Err(TooLarge)),
         ((MOST - 1, 7), Sold, 1, Ok((MOST, 7))),
         ((MOST, 7), Sold, 1, Err(TooLarge)),

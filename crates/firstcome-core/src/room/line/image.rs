@@ -1,7 +1,7 @@
 //! Writes the line as bytes and reads it back.
 //!
-//! Of whom who is gone nothing but the bits is written. A segment whose tickets are all gone takes a few bytes, plus those
-//! of who left and who expired, where that is mixed.
+//! Tickets that are gone cost only their bits. A segment whose tickets are all gone takes a few bytes, plus the bits of which
+//! left and which expired, if it has both.
 
 use super::{Bits, Columns, Line, SEGMENT, Segment, TicketPlace, WORDS};
 use crate::id::{RequestId, UserId};
@@ -22,7 +22,7 @@ pub(super) fn each(bits: &Bits) -> impl Iterator<Item = usize> + use<> {
 }
 
 impl Segment {
-    /// Those who live, given who is drawn.
+    /// Returns the living tickets: drawn, not gone, not unknown.
     pub(super) fn living(&self) -> Bits {
         let known = without(&first_bits(self.drawn), &self.gone);
         self.unknown.as_deref().map_or(known, |unknown| without(&known, unknown))
@@ -94,8 +94,8 @@ impl Line {
             }
             line.sweeps.insert((due, segment));
         }
-        // A visitor that lives has to be looked at some time: by an entry, or since the segment is among the last ones, which have
-        // none yet.
+        // A sweep must examine every segment with living tickets. Either an entry schedules it, or the segment is among the last
+        // ones, which are scheduled later.
         let forgotten = |(page, swept): (&Segment, &bool)| page.swept && page.columns.is_some() && !swept;
         let in_order = line.segments.is_sorted_by_key(|page| !page.swept);
         if !in_order || line.segments.iter().zip(&swept).any(forgotten) {
@@ -182,7 +182,7 @@ impl Line {
         Ok(())
     }
 
-    /// The numbers of all who are in a slot.
+    /// Returns the numbers of all tickets in slots.
     pub(in crate::room) fn in_slots(&self) -> impl Iterator<Item = u32> {
         let in_slots = |(segment, page): (usize, &Segment)| {
             let start = self.first + segment as u32 * SEGMENT;
@@ -191,7 +191,7 @@ impl Line {
         self.segments.iter().enumerate().flat_map(in_slots)
     }
 
-    /// Whether a visitor waits who was passed over.
+    /// Returns whether a ticket waits that was passed over.
     pub(in crate::room) fn is_passed_over(&self, number: u32) -> bool {
         number < self.reached && self.place(number) == Some(TicketPlace::Waiting)
     }

@@ -1,6 +1,6 @@
 //! A line of which a part was lost, and tickets that come back into it.
 //!
-//! An unknown number costs its bits. Only once a visitor comes back are there columns for their segment.
+//! An unknown number costs only its bits. A segment has columns only once a visitor comes back into it.
 
 use super::image::each;
 use super::{Columns, Departure, Line, SEGMENT, TOLD_MS, TicketPlace, WORDS, bit};
@@ -10,7 +10,7 @@ use crate::time::Steady;
 use std::hash::RandomState;
 
 impl Line {
-    /// A line in which nothing is known of the numbers `first..=ceiling`; the next one drawn comes after them.
+    /// Makes a line in which the numbers `first..=ceiling` are unknown; the next number drawn comes after them.
     pub(in crate::room) fn lost(hasher: RandomState, first: u32, ceiling: u32) -> Self {
         let mut line = Self::new(hasher, first);
         while line.next <= ceiling {
@@ -21,14 +21,14 @@ impl Line {
             let Some(page) = line.segments.last_mut() else { break };
             page.drawn = drawn;
             page.unknown = Some(Box::new(first_bits(drawn)));
-            // There is nothing to sweep: `open` says when there is.
+            // The segment has nothing to sweep before `open`.
             page.swept = true;
         }
         line
     }
 
-    /// Numbers up to this one that are not drawn here may have been drawn elsewhere: nothing is known of them any more, and the
-    /// next one drawn comes after them.
+    /// Marks the numbers up to `ceiling` that are not drawn here as unknown: another node may have drawn them. The next number
+    /// drawn comes after them.
     pub(in crate::room) fn lose(&mut self, ceiling: u32) {
         while self.next <= ceiling {
             let (segment, at) = self.spot(self.next);
@@ -51,10 +51,10 @@ impl Line {
         }
     }
 
-    /// Everybody who has a ticket was here, and asks again as they were told last.
+    /// Marks the visitors of all living tickets as just seen. They keep their poll intervals.
     pub(in crate::room) fn mark_all_present(&mut self, now: Steady) {
         for page in &mut self.segments {
-            // Of who is gone an image keeps nothing: they must leave no trace.
+            // An image keeps nothing of tickets that are gone, so these must leave no trace in the columns.
             let living = page.living();
             let Some(columns) = page.columns.as_deref_mut() else { continue };
             for at in each(&living) {
@@ -64,24 +64,24 @@ impl Line {
         }
     }
 
-    /// How many numbers are unknown.
+    /// Returns how many numbers are unknown.
     pub(in crate::room) const fn unknown(&self) -> u32 {
         self.unknown
     }
 
-    /// The number of the first ticket that is not void.
+    /// Returns the first number that is not void.
     pub(in crate::room) const fn first(&self) -> u32 {
         self.first
     }
 
-    /// Makes the columns of a segment that has none, and has it swept.
+    /// Creates the columns of a segment without any, and schedules its sweep.
     pub(super) fn open(&mut self, segment: usize, now: Steady) {
         let page = &mut self.segments[segment];
         if page.columns.is_some() {
             return;
         }
         page.columns = Some(Box::new(Columns::new(now)));
-        // One from before its tickets were all gone may be left.
+        // A sweep from before all of its tickets were gone may still be scheduled.
         if page.swept && !self.sweeps.iter().any(|&(_, swept)| swept as usize == segment) {
             self.sweeps.insert((now, segment as u32));
         }
@@ -104,7 +104,7 @@ impl Line {
         true
     }
 
-    /// An unknown ticket is gone. False, and no change, if it is not unknown.
+    /// Marks an unknown ticket as gone. Returns false, and changes nothing, if it is not unknown.
     pub(in crate::room) fn forget(&mut self, number: u32, how: Departure) -> bool {
         if !self.no_longer_unknown(number) {
             return false;
@@ -119,8 +119,8 @@ impl Line {
         true
     }
 
-    /// An unknown ticket waits, and was seen just now. False, and no change, if it is not unknown, or if its user or its
-    /// request has a living ticket.
+    /// Puts an unknown ticket back into line, as just seen. Returns false, and changes nothing, if it is not unknown, or if the
+    /// user or the request has a living ticket.
     pub(in crate::room) fn come_back(
         &mut self,
         number: u32,
@@ -148,7 +148,7 @@ impl Line {
 }
 
 impl Columns {
-    /// Adds a ticket wherever it belongs. In the order of the numbers this costs nothing but its own bytes.
+    /// Inserts a ticket at its place. In the order of the numbers this costs only the ticket's own bytes.
     fn insert(&mut self, at: usize, user: &str, request: Option<RequestId>) {
         if self.ends.len() <= at {
             self.push(at, user, request);

@@ -1,4 +1,4 @@
-//! What only the line itself can show: that its counts are those of its bits, what it costs, where it stands.
+//! Properties that only the line itself can show: its counts match its bits, its cost, and its places.
 
 use super::*;
 use crate::room::tests::{Chance, hasher};
@@ -6,7 +6,7 @@ use crate::room::tests::{Chance, hasher};
 const START: Steady = Steady::from_us(77);
 
 impl Line {
-    /// Compares every count with the bits that it counts.
+    /// Checks every count against the bits that it counts.
     #[track_caller]
     pub(in crate::room) fn assert_sound(&self) {
         let mut groups = vec![0; self.segments.len().div_ceil(GROUP)];
@@ -36,7 +36,7 @@ impl Line {
         assert!(self.sweeps.len() <= self.segments.len(), "one sweep per segment");
     }
 
-    /// Bytes on the heap, by the capacities of what is kept.
+    /// Returns the bytes on the heap, by the capacities of the collections.
     pub(in crate::room) fn bytes(&self) -> usize {
         let columns = |it: &Columns| {
             size_of::<Columns>()
@@ -54,18 +54,18 @@ impl Line {
         alive + pages + sweeps + self.users.bytes() + self.requests.bytes()
     }
 
-    /// Forgets to sweep.
+    /// Removes all scheduled sweeps.
     pub(in crate::room) fn harm_sweeps(&mut self) {
         self.sweeps.clear();
     }
 
-    /// Segments of which anything but the bits is kept.
+    /// Returns how many segments have columns.
     pub(in crate::room) fn kept_segments(&self) -> usize {
         self.segments.iter().filter(|page| page.columns.is_some()).count()
     }
 }
 
-/// How many wait between the reached number and each number up to the next one, counted one by one.
+/// Counts one by one how many tickets wait between the reached number and each number up to the next one.
 fn counted(line: &Line) -> Vec<u32> {
     let mut ahead = 0;
     (0..=line.next)
@@ -80,7 +80,7 @@ fn counted(line: &Line) -> Vec<u32> {
 
 #[test]
 fn a_position_is_what_counting_one_by_one_gives_across_segments_and_groups() {
-    // More than one group of 64 segments, and exactly up to its end on the way.
+    // More than one group of 64 segments, and exactly to the end of one on the way.
     const MANY: u32 = 64 * 4_096 * 2 + 4_097;
     let (mut line, mut chance) = (Line::new(hasher(), 1), Chance(1));
     let mut stop_at = vec![1, 4_095, 4_096, 4_097, 64 * 4_096, 64 * 4_096 + 1, MANY];
@@ -173,7 +173,7 @@ fn a_segment_whose_tickets_are_all_gone_keeps_only_its_bits() {
         assert_eq!(line.of_request(number.into()), None);
         assert!(!line.is_present(number, START));
     }
-    // Those who are left are found, and the last segment is kept while a visitor may still be added to it.
+    // Look-ups find the remaining visitors. The last segment stays while a visitor may still join it.
     for number in 4_097..=4_106_u32 {
         assert_eq!(line.of_user(&format!("u{number}")), Some(number));
         line.go(number, Departure::Left);
@@ -187,7 +187,7 @@ fn a_search_looks_at_no_more_than_it_may_and_a_segment() {
     let mut line = Line::new(hasher(), 1);
     let many = 10 * 4_096;
     (0..many).for_each(|_| assert_ne!(line.push(None, None, START), 0));
-    // Everybody is absent, except for the last one of each segment, who makes each one worth a look.
+    // All visitors are absent, except for the last one of each segment, so that the search examines every segment.
     let later = START.plus_ms(30_001);
     for last in (4_096..=many).step_by(4_096) {
         line.touch(last, later, 0);
@@ -211,7 +211,7 @@ fn segments_with_next_to_no_visitor_in_line_count_as_work_too() {
     let mut line = Line::new(hasher(), 1);
     for number in 1..=SEGMENTS * 4_096 {
         line.push(None, None, START);
-        // One is left who was told to ask seldom, and went; one waits, and is absent.
+        // One of them has a long poll interval, and left. Another one waits, and is absent.
         match number % 4_096 {
             1 => line.touch(number, START, 1_000_000),
             2 => {}

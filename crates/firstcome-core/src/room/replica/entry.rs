@@ -8,117 +8,117 @@ use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, p
 use crate::room::image::{put_settings, read_settings};
 use crate::room::{Join, RoomSettings, TicketNumber};
 
-/// What a process wants of a room, or says of it.
+/// A command to a room, or a fact about it.
 ///
-/// A `tag` names the request that it is for: a number that the process which appends it draws, and under which it finds
-/// the outcome. A node that does not know whether an append went through appends the same entry again.
+/// A `tag` names the request behind the entry. The node that appends the entry draws the tag, and finds the outcome by it. A
+/// node that does not know whether an append succeeded appends the same entry again.
 ///
-/// So each may stand in the log twice, and still has one effect. Of [`Self::Join`], [`Self::Put`] and [`Self::Close`]
-/// this is seen to by the tag: a second join would draw a second number; a second setting would undo what was set in
-/// between, or open what was closed. Why the others need no memory is said at each.
+/// So each entry may stand in the log twice, and still has one effect. For [`Self::Join`], [`Self::Put`] and [`Self::Close`]
+/// replicas remember the tag: a second join would draw a second number, and second settings would undo later ones or open
+/// a closed room. Each of the other variants says why it needs no memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// A node wants a place.
+    /// A visitor wants a place.
     Join {
-        /// Who.
+        /// The user and the request.
         join: Join,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// A poll has to be decided: takes the slot that is offered. A second one is one more poll of the same person just
-    /// after the first: it finds decided what the first one has decided.
+    /// A poll needs a decision: takes an offered slot. A repeat is one more poll of the same visitor just after the first one,
+    /// which has decided already.
     Look {
-        /// Whose.
+        /// The ticket.
         number: TicketNumber,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// A node gives up their ticket. A ticket goes once; a second one finds it gone.
+    /// A visitor gives up the ticket. A ticket goes once; a repeat finds it gone.
     Leave {
-        /// Whose.
+        /// The ticket.
         number: TicketNumber,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// A node gives up a slot. It names the admission, and no two are alike: a second one finds it over.
+    /// A visitor gives up a slot. The entry names the admission, which is unique: a repeat finds the slot over.
     Release {
-        /// Whose.
+        /// The ticket.
         number: TicketNumber,
-        /// Which admission.
+        /// The admission.
         admission: u64,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// A slot whose time is over ends, before anybody is told. A second one finds it ended; what is over by then is over
-    /// too.
+    /// Ends a slot whose time is over, before a node reports that it is over. A repeat finds it ended; it ends a newer slot only
+    /// if that is over too.
     EndOver {
-        /// Whose.
+        /// The ticket.
         number: TicketNumber,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// These were here, in line or inside. A second one says that they were here as long ago as it takes to append.
+    /// Contacts of visitors in line or in slots. A repeat makes them count as seen a moment later.
     Contacts {
-        /// Who, each once, rising.
+        /// The tickets, each once, in rising order.
         numbers: Vec<TicketNumber>,
     },
-    /// Bit `i` of a segment says that the holder of `segment · 4 096 + 1 + i` was here. As [`Self::Contacts`].
+    /// Contacts of one segment: bit `i` stands for the visitor of `segment · 4 096 + 1 + i`. Like [`Self::Contacts`].
     Alive {
-        /// Which 4 096 numbers.
+        /// The segment of 4 096 numbers.
         segment: u32,
-        /// Who of them.
+        /// The visitors who made contact.
         bits: Box<[u64; 64]>,
     },
-    /// What time has made due is done. A second one finds it done.
+    /// Does everything that is due. A repeat finds it done.
     Tick,
-    /// No node was heard for a while, a node that was there: all count as just seen. A second one finds them just seen.
+    /// No contact could arrive for a while, so all visitors count as just seen. A repeat has the same effect a moment later.
     Resumed,
-    /// Other settings, which have passed their check; a closed room opens.
+    /// Puts settings in force, which have passed their check. A closed room opens.
     Put {
-        /// Which, and what they may replace.
+        /// The settings, and those that they may replace.
         revision: Box<Revision<RoomSettings>>,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// The room closes.
+    /// Closes the room.
     Close {
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// Numbers up to this one may be drawn: that is durable. The highest one counts, however often it is said.
+    /// Numbers up to this one may be drawn: that is durable. Only the highest ceiling counts, so a repeat changes nothing.
     Ceiling(u32),
-    /// A node came with a ticket, whose signature is good, of a number that is unknown. A second one finds it known,
-    /// and is a [`Self::Look`].
+    /// A visitor came with a ticket of an unknown number, and a node checked its signature. A repeat finds the number known, and
+    /// works as a [`Self::Look`].
     Readmit {
-        /// Which.
+        /// The ticket.
         number: TicketNumber,
-        /// Its user.
+        /// The user of the ticket.
         user: Option<UserId>,
-        /// For which request.
+        /// The tag of the request.
         tag: u64,
     },
-    /// Everything that followed in the log may be lost: the server is another one, or has started anew; or others may have drawn
-    /// numbers who go on with what was lost. Nothing of it was told but numbers up to a ceiling, which are unknown from now
-    /// on ([`Room::lose_end`](crate::room::Room::lose_end)). A second one finds them unknown, and tells copies apart once
+    /// The end of the log may be lost: the log's server is another one, or was restarted, or nodes that go on with the lost part
+    /// may have drawn numbers. Nodes have reported nothing of it, except numbers up to a ceiling, which are unknown from now on
+    /// ([`Room::lose_end`](crate::room::Room::lose_end)). A repeat finds them unknown, and changes the digest of all copies once
     /// more.
     Lost {
-        /// The highest number that may have been drawn. Where the ceiling is higher in the log, that counts.
+        /// The highest number that may have been drawn. The log's own ceiling counts if it is higher.
         ceiling: u32,
-        /// No node is admitted for so long.
+        /// How long the room admits no visitor.
         grace_ms: u64,
-        /// Another one each time, so that the copies of those who saw what is lost never agree with those of others.
+        /// A different number each time, so that copies with the lost part never agree with copies without it.
         branch: u64,
     },
-    /// All up to this position is durable. A second one says nothing new.
+    /// Everything up to this position is durable. A repeat changes nothing.
     Durable {
-        /// Which: one of [`Replica::mark_up_to`](super::Replica::mark_up_to).
+        /// The position: one of [`Replica::mark_up_to`](super::Replica::mark_up_to).
         position: u64,
-        /// The digest of the copy at that position from which it was written.
+        /// The digest at that position of the copy that was written to SQL.
         digest: u64,
     },
 }
 
-/// In the upper half of the first byte.
+/// The version of the encoding, in the upper half of the first byte.
 const VERSION: u8 = 1;
 
 const JOIN: u8 = 0;
@@ -136,21 +136,21 @@ const READMIT: u8 = 11;
 const DURABLE: u8 = 12;
 const RESUMED: u8 = 13;
 const LOST: u8 = 14;
-/// A put that may replace only the settings that follow first.
+/// A put with the settings that it may replace, which come first.
 const REVISE: u8 = 15;
 
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
 
 impl Entry {
-    /// Contacts of these, in any order and however often they are named.
+    /// Makes an entry from the tickets of visitors, in any order and with repeats.
     pub fn contacts(mut numbers: Vec<TicketNumber>) -> Self {
         numbers.sort_unstable();
         numbers.dedup();
         Self::Contacts { numbers }
     }
 
-    /// The request that it is for.
+    /// Returns the tag of the request behind the entry.
     pub const fn tag(&self) -> Option<u64> {
         match self {
             Self::Join { tag, .. }
@@ -171,7 +171,7 @@ impl Entry {
         }
     }
 
-    /// The one ticket that it is about.
+    /// Returns the ticket, if the entry is about one.
     pub(super) const fn number(&self) -> Option<TicketNumber> {
         match self {
             Self::Look { number, .. }
@@ -183,7 +183,7 @@ impl Entry {
         }
     }
 
-    /// Adds it to `out`, as bytes.
+    /// Appends the entry to `out` as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let head = |kind: u8| VERSION << 4 | kind;
         let ticket = |out: &mut Vec<u8>, kind: u8, number: TicketNumber| {
@@ -249,7 +249,7 @@ impl Entry {
         }
     }
 
-    /// The entry of which these are the bytes. Never panics.
+    /// Reads an entry from its bytes. Never panics.
     pub fn decode(bytes: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(bytes);
         let head = reader.byte()?;

@@ -12,7 +12,7 @@ use std::hash::RandomState;
 const VERSION: u8 = 2;
 
 impl Replica {
-    /// All that this copy is, as bytes: see [`Room::image`]. Copies at one position have equal images.
+    /// Returns the complete state of this replica as bytes: see [`Room::image`]. Replicas at one position have equal images.
     pub fn image(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_number(&mut out, self.position);
@@ -45,7 +45,7 @@ impl Replica {
         out
     }
 
-    /// The copy of which these bytes are the image: see [`Room::from_image`]. Never panics.
+    /// Restores a replica from its image: see [`Room::from_image`]. Never panics.
     pub fn from_image(image: &[u8], hasher: RandomState) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image);
         if reader.byte()? != VERSION {
@@ -58,14 +58,14 @@ impl Replica {
         let now = Now { wall, steady: reader.steady()? };
         let story = reader.fixed_u64()?;
         let (settings_at, closed_at) = (reader.number()?, reader.number()?);
-        // What is counted on must not wrap.
+        // Sums with these values must not overflow.
         if i64::MAX as u64 <= position || position < settings_at || settings_at < closed_at {
             return Err(ImageError::Value("position"));
         }
         let tags = read_tags(&mut reader, hasher.clone())?;
         let marks = read_marks(&mut reader, durable, position)?;
         let pending = read_pending(&mut reader, durable, position)?;
-        // Else it could never be said to be durable.
+        // A pending position without a mark could never become durable.
         let is_marked = |at: &u64| marks.binary_search_by_key(at, |mark| mark.0).is_ok();
         if !pending.iter().all(|(at, _)| is_marked(at)) {
             return Err(ImageError::Value("digest"));

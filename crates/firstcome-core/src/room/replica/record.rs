@@ -6,16 +6,16 @@ use crate::room::slots::{put_slot, read_slot};
 use crate::room::{Change, Departure, Join, RoomSettings, TicketNumber};
 use crate::time::Timestamp;
 
-/// What has to be made durable.
+/// One record that must become durable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
-    /// Something about a ticket, or how far the line went.
+    /// A change of a ticket, or of how far the line went.
     Change(Change),
-    /// Other settings; a closed room is open again.
+    /// New settings; a closed room is open again.
     Settings(Box<RoomSettings>),
-    /// The room was closed.
+    /// An operator closed the room.
     Closed {
-        /// Numbers before it are void.
+        /// The first number that is not void.
         first: u32,
     },
 }

@@ -1,70 +1,71 @@
 //! Decides whether a database still holds what it once acknowledged.
 //!
-//! A database that was restored from a backup, or that failed over to a copy that was behind, goes back. Then numbers and
-//! admissions that were told are unknown to it, and it would give them to other people. Each process remembers the highest state of
-//! a room that the database has shown, by its rows or by what the log says is durable, and compares each later row with it.
+//! A database that was restored from a backup, or that failed over to a copy that was behind, goes back. It then does not
+//! know numbers and admissions that nodes have reported, and would give them to other visitors. Each process remembers the
+//! highest state of a room that the database has shown, by its rows or by durable marks in the log. It compares each later
+//! row with that state.
 //!
 //! # Invariants
 //! - In a database that keeps what it acknowledged, generation, position, ceiling and admissions of a room never fall, in any
-//!   generation: a log that is made anew goes on at the position of the rows. At one position the digest is one number.
-//! - An operator who accepts a loss begins a generation above all others. From then on positions and digests of before say nothing,
-//!   but no number and no admission of before is given again.
+//!   generation: a rebuilt log goes on at the position of the rows. At one position the digest is one number.
+//! - An operator who accepts a loss begins a generation above all others. From then on earlier positions and digests do not
+//!   count, but no earlier number and no earlier admission is given again.
 
 use std::fmt;
 
-/// What a database shows of a room in one moment.
+/// What a database shows of a room at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stored {
-    /// The log that counts.
+    /// The generation of the log that counts.
     pub generation: i64,
-    /// How far it is written down.
+    /// The position up to which the log is written to SQL.
     pub position: u64,
-    /// The digest of the room there. `None` if only the log says so, without it.
+    /// The digest of the room at that position. `None` if only the log reports the position, without a digest.
     pub digest: Option<u64>,
     /// The highest number that may be drawn.
     pub ceiling: u32,
     /// The highest admission.
     pub admissions: u64,
-    /// The generation that began when an operator accepted a loss; 0 if none ever did.
+    /// The generation that began when an operator accepted a loss; 0 if none did.
     pub loss_accepted: i64,
 }
 
-/// What a database lacks that it had.
+/// What a database held once and lacks now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lack {
-    /// The room is not there at all.
+    /// The room is missing.
     Room,
-    /// It names an earlier generation.
+    /// The row names an earlier generation.
     Generation {
-        /// What it had.
+        /// The generation before.
         had: i64,
-        /// What it has.
+        /// The generation now.
         has: i64,
     },
-    /// It ends earlier.
+    /// The row has an earlier position.
     Position {
-        /// What it had.
+        /// The position before.
         had: u64,
-        /// What it has.
+        /// The position now.
         has: u64,
     },
-    /// It has another room at this position.
+    /// The row has another digest at the same position.
     Digest {
-        /// Where.
+        /// The position.
         position: u64,
     },
-    /// Numbers above its ceiling may have been drawn.
+    /// The row has a lower ceiling, so numbers above it may have been drawn.
     Ceiling {
-        /// What it had.
+        /// The ceiling before.
         had: u32,
-        /// What it has.
+        /// The ceiling now.
         has: u32,
     },
-    /// Admissions above its highest one were told.
+    /// The row has fewer admissions, so later ones were reported.
     Admissions {
-        /// What it had.
+        /// The highest admission before.
         had: u64,
-        /// What it has.
+        /// The highest admission now.
         has: u64,
     },
 }
@@ -88,20 +89,20 @@ impl fmt::Display for Lack {
     }
 }
 
-/// The highest state of a room that is known to have been durable.
+/// The highest state of a room that is known to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Witness(Stored);
 
 impl Witness {
-    /// Of a process that has seen this, and nothing before.
+    /// Makes the witness of a process that has seen this row, and nothing before.
     pub const fn new(stored: Stored) -> Self {
         Self(stored)
     }
 
-    /// Says what the database lacks. The row must have been read after everything that is known here became known.
+    /// Compares a row with the known state. The caller must have read the row after everything that this witness knows.
     ///
-    /// Order of checks: generation, position, digest, ceiling, admissions; the first three only if no operator has accepted a loss
-    /// since.
+    /// Order of checks: generation, position, digest, ceiling, admissions. The first three count only if no operator has
+    /// accepted a loss since.
     pub fn judge(&self, row: &Stored) -> Result<(), Lack> {
         let Self(known) = self;
         if row.loss_accepted <= known.generation {
@@ -116,7 +117,7 @@ impl Witness {
                 return Err(Lack::Digest { position: row.position });
             }
         }
-        // Not even an operator can let two people have one number: who accepts a loss goes above all of them.
+        // Not even an operator may give one number to two visitors: accepting a loss raises the ceiling above all of them.
         if row.ceiling < known.ceiling {
             return Err(Lack::Ceiling { had: known.ceiling, has: row.ceiling });
         }
@@ -126,8 +127,8 @@ impl Witness {
         Ok(())
     }
 
-    /// Remembers what was seen to be durable, by a row that was judged, or by the log. Nothing that is known ever falls, except for
-    /// positions of before an accepted loss.
+    /// Remembers a durable state from a row that was judged, or from the log. No known value falls, except for the position
+    /// after an accepted loss.
     pub fn learn(&mut self, seen: &Stored) {
         let Self(known) = self;
         let is_accepted = known.generation < seen.loss_accepted;
@@ -142,8 +143,8 @@ impl Witness {
         known.admissions = known.admissions.max(seen.admissions);
     }
 
-    /// Remembers that a log says that the database holds all of it up to a position. A log of before an accepted loss says
-    /// nothing of positions any more.
+    /// Remembers that a log marks everything up to a position as durable. The position of a log from before an accepted loss
+    /// does not count.
     pub fn learn_log(&mut self, generation: i64, position: u64, digest: Option<u64>, ceiling: u32) {
         let Self(known) = self;
         known.ceiling = known.ceiling.max(ceiling);

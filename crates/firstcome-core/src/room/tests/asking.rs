@@ -1,4 +1,4 @@
-//! What a poll tells and what it changes are two things, of which a copy of a room takes only the first.
+//! A poll has an answer and a contact, and a replica takes only the answer.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn a_peek_changes_nothing_and_a_contact_what_a_poll_changes() {
     for ticket in [1, 2, 3, 4, 5].map(number) {
         let before = peeked.room.image();
         assert_eq!(told(peeked.room.peek(ticket, peeked.now)), told(polled.room.poll(ticket, polled.now)));
-        // As if it were a contact, which puts off the idle time-out.
+        // The end as if this were a contact, which extends the idle time-out.
         let until = Some(peeked.now.steady.plus_ms(20_000)).filter(|_| ticket == number(1));
         assert_eq!(peeked.room.peek_pass(ticket, 1, peeked.now), until);
         assert!(peeked.room.image() == before, "{ticket:?}");

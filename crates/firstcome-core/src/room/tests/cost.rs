@@ -1,4 +1,4 @@
-//! What waiting people cost: bytes for each, and no work for a tick.
+//! The cost of waiting visitors: bytes for each, and no work for a tick.
 
 use super::*;
 
@@ -20,7 +20,7 @@ impl Play {
         self.changes.clear();
     }
 
-    /// How many the tick made different, and how far the line went.
+    /// Returns how many changes the tick made, and how far the line went.
     fn work(&mut self) -> (usize, u32) {
         let before = self.room.line.reached();
         self.changes.clear();
@@ -34,7 +34,7 @@ fn a_row_of_a_million_absent_people_is_passed_in_bounded_ticks() {
     const MANY: u32 = 1_000_000;
     let mut play = Play::new(RoomSettings { max_active: Some(1), ..RoomSettings::with_slots(1) });
     play.strangers(MANY - 1);
-    // One in each segment is told to ask rarely, so that none can be passed over as a whole.
+    // One visitor in each segment has a long poll interval, so that the search cannot skip a whole segment.
     let later = play.now.steady.plus_ms(100_000);
     for ticket in (1..MANY).step_by(4_096) {
         play.room.line.touch(ticket, later, 1_000_000);
@@ -147,6 +147,6 @@ fn a_room_through_which_people_pass_keeps_only_bits_of_those_who_are_gone() {
     }
     assert!(play.room.is_idle());
     assert_eq!(play.room.drawn(), 200_000);
-    // What is left of an offer that was taken and given back goes when its window would have ended.
+    // The entry of an offer that was taken and given back stays until its window would have ended.
     assert!(most <= 1_000 * 60_000 / 550 + 4_000, "{most} ends are noted");
 }

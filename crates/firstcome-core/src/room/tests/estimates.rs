@@ -1,13 +1,13 @@
-//! How long it is going to take, compared with how long it took.
+//! Estimated waits, compared with the real ones.
 
 use super::*;
 use std::collections::BTreeMap;
 
-/// People who ask when they were told to, and leave at random; and some who vanish without a word.
+/// Visitors who poll in time and leave at random, and some who vanish silently.
 struct Crowd {
     play: Play,
     chance: Chance,
-    /// What happens when, in milliseconds.
+    /// The visitors who poll, by the millisecond.
     polls: BTreeMap<u64, Vec<u32>>,
     leaves: BTreeMap<u64, Vec<u32>>,
     leaves_after_ms: Option<f64>,
@@ -47,7 +47,7 @@ impl Crowd {
         }
     }
 
-    /// Remembers what this ticket was told, to be compared with the truth.
+    /// Remembers the estimate of this ticket, to compare it with the real wait.
     fn remember(&mut self, view: TicketView) {
         if let TicketState::Waiting { wait_ms: Some(wait_ms), .. } = view.state {
             self.told.insert(view.number.get(), (self.play.passed_ms(), wait_ms));
@@ -88,7 +88,7 @@ impl Crowd {
         (0..seconds * 20).for_each(|_| self.step());
     }
 
-    /// The error in the middle.
+    /// Returns the median error.
     fn median(&mut self) -> f64 {
         self.errors.sort_by(f64::total_cmp);
         self.errors[self.errors.len() / 2]
@@ -121,7 +121,7 @@ fn in_steady_flow_the_first_told_wait_is_right_within_a_tenth() {
 fn with_half_of_the_people_absent_the_told_wait_is_right_after_half_a_minute_of_flow() {
     let settings = RoomSettings::with_rate(50, 1_000);
     let mut crowd = Crowd::new(paused(settings.clone()), Some(2_000_000.0));
-    // A visitor that vanished did so before the room opens.
+    // Vanished visitors do so before the room opens.
     for ticket in 0..20_000 {
         crowd.join(ticket % 2 == 0);
     }
@@ -175,8 +175,8 @@ fn a_slow_rate_tells_a_wait_at_any_time() {
 
 #[test]
 fn a_room_that_was_empty_for_hours_is_not_taken_for_a_slow_one() {
-    // No visitor ticks while no visitor is there, so the first tick comes hours after the one before it.
-    // Whether no visitor ever came, or the last ones left, or were sent away, while the line stood.
+    // An idle room may go without ticks, so the first tick comes hours after the one before it. Before that the line had no
+    // visitor yet, or the last ones left, or were sent away while the line stood.
     for before in 0..3 {
         let mut crowd = Crowd::new(RoomSettings::with_rate(100, 1_000), None);
         if before != 0 {
@@ -219,7 +219,7 @@ fn the_rate_that_is_shown_is_what_was_admitted_lately() {
     let mut play = Play::new(ten_per_second());
     assert!(play.room.view(play.now).rate.abs() < 1e-9);
     play.strangers(500);
-    // For half a minute all count as present.
+    // For half a minute all visitors count as present.
     play.run_ms(28_000);
     let rate = play.room.view(play.now).rate;
     assert!((9.5..10.5).contains(&rate), "{rate}");
@@ -259,7 +259,7 @@ fn a_pause_makes_what_was_measured_before_it_void() {
     assert_eq!(play.room.view(play.now).wait_at_tail_ms, None);
 }
 
-/// Five slots, filled by people who stay, and twenty who wait.
+/// Makes a room with five slots, filled by visitors who stay, and twenty who wait.
 fn all_slots_taken() -> Crowd {
     let settings = RoomSettings { max_active: Some(5), ..RoomSettings::with_rate(100, 1_000) };
     let mut crowd = Crowd::new(settings, None);
@@ -279,7 +279,8 @@ fn polled_ms(crowd: &mut Crowd, ticket: u32) -> Option<u64> {
     }
 }
 
-/// The next in line was told 101, 191, 339, 606 and 1 275 ms, and nothing then, while the slots were taken for half an hour.
+/// The next in line gets the estimates 101, 191, 339, 606 and 1 275 ms, and then none, while all slots stay taken for half an
+/// hour.
 #[test]
 fn while_all_slots_are_taken_and_none_is_given_back_no_wait_is_told() {
     let mut crowd = all_slots_taken();
@@ -295,13 +296,13 @@ fn while_all_slots_are_taken_and_none_is_given_back_no_wait_is_told() {
 fn slots_that_are_given_back_tell_how_long_the_next_one_takes() {
     let mut crowd = all_slots_taken();
     crowd.run_s(10);
-    // One slot every three seconds: those who come in stay too.
+    // One slot every three seconds: admitted visitors stay too.
     for given_back in 1..=5 {
         assert!(crowd.play.leave(given_back).contains("left"));
         crowd.run_s(3);
         let admitted = 5 + given_back;
         assert!(matches!(crowd.play.view(admitted).map(|view| view.state), Some(TicketState::Admitted { .. })));
-        // The stop before the first one counts as a part of its wait.
+        // The stop before the first admission counts as a part of its wait.
         let most_ms = if given_back < 3 { 15_000 } else { 9_000 };
         let told = polled_ms(&mut crowd, admitted + 1).expect("slots come back");
         assert!((2_000..=most_ms).contains(&told), "{told} ms after {given_back} slots");

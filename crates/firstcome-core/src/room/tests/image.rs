@@ -1,4 +1,4 @@
-//! A room that comes back from its bytes is the same room; bytes that are no room are refused.
+//! A room restored from its image is the same room; bytes that are no image are refused.
 
 use super::model_steps::*;
 use super::twins::{Twin, nothing, room};
@@ -33,7 +33,7 @@ proptest! {
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         settings in any_settings(),
         steps in proptest::collection::vec(any_step(), 0..60),
-        // In a room that may have any number of things, an image is wrong at few places.
+        // Damages only a few bytes of the image.
         harm in proptest::collection::vec((any::<u32>(), any::<u8>()), 1..4),
         length in proptest::option::weighted(0.2, any::<u32>()),
         after in proptest::collection::vec(any_step(), 1..20),
@@ -47,7 +47,7 @@ proptest! {
             image[at] ^= byte;
         }
         image.truncate(length.map_or(image.len(), |length| length as usize % image.len()));
-        // One that is false and sound goes on as some room.
+        // A damaged image that is still consistent restores some room.
         if let Ok(harmed) = Room::from_image(&image, hasher()) {
             let mut harmed = Twin { room: harmed, now: twin.now };
             after.iter().for_each(|step| drop(harmed.step(step)));
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// ann (1) has taken a slot and bob (3) is offered one; 2 did not take its own and came back, 4 (key 8) and 5 wait, 6 left.
+/// ann (1) has taken a slot and bob (3) is offered one; 2 did not take its slot and came back, 4 (key 8) and 5 wait, 6 left.
 fn busy() -> Room {
     let settings = RoomSettings { idle_ttl_ms: Some(60_000), claim_window_ms: 1_000, ..RoomSettings::with_slots(2) };
     let mut play = Play::new(settings);
@@ -163,7 +163,7 @@ fn ends_do_not_depend_on_the_seed_of_a_table() {
         play.put(&RoomSettings { idle_ttl_ms: Some(6_000), ..settings });
         play.pass_ms(6_000);
         play.news();
-        // One tick ends some of them: which ones?
+        // One tick ends some of the slots, and both rooms must end the same ones.
         play.tick()
     };
     assert!(ended() == ended(), "two seeds, two orders");

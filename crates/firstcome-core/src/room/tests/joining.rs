@@ -1,4 +1,4 @@
-//! Who joins gets the next number; who has a place gets that one.
+//! A visitor who joins gets the next number; one who has a place gets that one.
 
 use super::*;
 
@@ -50,11 +50,11 @@ fn the_same_request_finds_its_place_and_another_one_with_its_key_is_refused() {
         (keyed(anonymous(), 1, 2), "idempotency_key_reused 1"),
         (keyed(named("ann"), 1 << 64, 1), "new 2 waiting 1"),
         (keyed(named("ann"), 1 << 64, 1), "same request 2 waiting 1"),
-        // The key comes before the user.
+        // The key counts before the user.
         (keyed(named("ann"), 1, 1), "same request 1 waiting 0"),
         (keyed(named("ann"), 1, 2), "idempotency_key_reused 1"),
         (keyed(named("ann"), 9, 1), "same user 2 waiting 1"),
-        // The key of a repeat for the same user was not kept.
+        // The key of a repeat for the same user was not remembered.
         (keyed(named("bob"), 9, 1), "new 3 waiting 2"),
         (anonymous(), "new 4 waiting 3"),
         (anonymous(), "new 5 waiting 4"),
@@ -82,7 +82,7 @@ fn a_key_and_a_user_are_free_again_once_the_place_is_gone() {
 
 #[test]
 fn a_repeat_that_comes_when_the_place_is_just_over_draws_a_new_one() {
-    // Whether the sweep or the repeat comes first makes no difference.
+    // The result is the same whether the sweep or the repeat comes first.
     for ticks in [false, true] {
         for join in [keyed(anonymous(), 1, 1), keyed(anonymous(), 1, 2), named("ann")] {
             let mut play = Play::new(paused(ten_per_second()));

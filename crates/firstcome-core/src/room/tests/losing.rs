@@ -1,4 +1,4 @@
-//! After a loss: what is known goes on, what is not counts nowhere, and a visitor that comes back has their place.
+//! After a loss: known tickets go on, unknown ones count nowhere, and a visitor who comes back gets the old place.
 
 use super::twins::nothing;
 use super::*;
@@ -11,8 +11,8 @@ fn taken(admission: u64, ms: u64) -> Slot {
     Slot { admission, admitted_at: start().wall, hold: Hold::Taken { until: until(ms) } }
 }
 
-/// 1 is inside without a name, ann (2) is inside, 3 left, 5 expired, bob (4) was passed over, cid (8, key 8) waits. Nothing
-/// is known of 6, 7, 9 and 10. Seven is the lowest number that the line had not reached.
+/// 1 is inside without a user, ann (2) is inside, 3 left, 5 expired, bob (4) was passed over, cid (8, key 8) waits. 6, 7, 9
+/// and 10 are unknown. Seven is the lowest number that the line had not reached.
 fn known() -> Known {
     let mut row = GoneNumbers { first_number: 1, gone: [0; 64], left: [0; 64] };
     (row.gone[0], row.left[0]) = (0b1_0100, 0b0_0100);
@@ -90,7 +90,7 @@ fn who_comes_back_waits_under_their_number() {
 #[test]
 fn of_two_places_of_a_user_the_lower_one_stays_whichever_came_first() {
     let rows = [
-        // Comes back as, the user's other place, what becomes different.
+        // The number, the user, the expected changes, and the lower number of both.
         (6, "cid", "true: left 8, joined 6", 6),
         (9, "cid", "false: left 9", 8),
         (9, "ann", "false: left 9", 2),
@@ -108,7 +108,7 @@ fn of_two_places_of_a_user_the_lower_one_stays_whichever_came_first() {
         assert_eq!(play.room.line.of_user("dan"), Some(6), "{order:?}");
         assert_eq!((play.look(9).as_str(), play.look(10).as_str()), ("left", "left"));
     }
-    // Whose other place is over has none.
+    // The user's other place is over, so it does not count.
     let mut play = play(&known());
     play.pass_ms(30_000);
     assert_eq!(play.readmit(9, Some("ann")), "true: expired 2, joined 9");
@@ -159,7 +159,7 @@ fn an_unknown_number_costs_bits_until_a_visitor_comes_back_beside_it() {
     let again = Room::from_image(&play.room.image(), hasher()).unwrap();
     assert_eq!((again.line.kept_segments(), again.line.unknown()), (2, MANY - 4));
     assert_eq!(again.user(number(5 * 4_096)), Some("ann"));
-    // All of them are found once they are silent, and what was kept for them goes.
+    // The sweep finds all of them once they are silent, and their columns go.
     play.put(&paused(RoomSettings::with_slots(1)));
     play.tick();
     play.pass_ms(HOUR_MS);

@@ -1,8 +1,8 @@
-//! Random commands on the room and on a model that is too simple to be wrong: a list of tickets, looked through from
-//! the front every time. Both must say the same and change the same, always.
+//! Random commands on the room and on a model that is too simple to be wrong: a list of tickets that it searches from the
+//! front every time. Both must always give the same answers and make the same changes.
 //!
-//! The model does not say how long a visitor waits, and so takes over which interval they are told. When a tick notices
-//! that a visitor is silent for too long may vary within bounds, which are checked.
+//! The model does not estimate waits, and so takes the poll intervals over. The tick in which a long silence ends a ticket may
+//! vary within bounds, which are checked.
 
 mod loss;
 
@@ -26,7 +26,7 @@ enum ModelTicket {
         contact: Ms,
     },
     Gone(Departure),
-    /// Nothing is known of it since a loss.
+    /// Unknown since a loss.
     Unknown,
 }
 
@@ -36,9 +36,9 @@ struct Ticket {
     seen: Ms,
     polled_ms: Ms,
     back: bool,
-    /// The first tick since it came into line, or came back into it.
+    /// The first tick since the ticket came into line, or came back into it.
     ticked: Option<Ms>,
-    /// The last position that it was told.
+    /// The last position that its visitor saw.
     position: u32,
 }
 
@@ -48,7 +48,7 @@ struct Model {
     tickets: Vec<Ticket>,
     reached: usize,
     admissions: u64,
-    /// What the bucket holds: thousandths of the count of a period times milliseconds.
+    /// The content of the bucket: thousandths of the count of a period times milliseconds.
     credit: i64,
     earned_at: Ms,
     grace_until: Ms,
@@ -233,7 +233,7 @@ impl Model {
         }
     }
 
-    /// Ticks as the room did, of which `told` says who was found silent.
+    /// Ticks like the room, whose changes `told` say which silent tickets ended.
     fn tick(&mut self, told: &[Change]) {
         let now = self.ms();
         for at in 0..self.tickets.len() {
@@ -339,7 +339,7 @@ impl Model {
         self.reached = self.tickets.len();
     }
 
-    /// A room from what a store would have kept.
+    /// Restores the room from what a store would have kept.
     fn restart(&mut self) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at, self.grace_until) = (0, now, Ms::MIN);
@@ -377,13 +377,13 @@ struct Both {
 }
 
 impl Both {
-    /// Which ticket is meant: the later ones, where something happens.
+    /// Chooses a ticket: mostly a later one, where something happens.
     fn at(&self, pick: u32) -> usize {
         let count = self.model.tickets.len() + 1;
         count - 1 - pick as usize % count.min(15)
     }
 
-    /// An admission near that of the ticket.
+    /// Chooses an admission near that of the ticket.
     fn admission(&self, at: usize, pick: u64) -> u64 {
         match self.model.tickets.get(at).map(|ticket| ticket.stand) {
             Some(ModelTicket::Offered { admission, .. } | ModelTicket::Taken { admission, .. }) if pick != 2 => {
@@ -402,7 +402,7 @@ impl Both {
         assert_eq!(told, wanted, "ticket {}", at + 1);
     }
 
-    /// The interval that is told depends on what was measured, which the model does not know.
+    /// Takes the poll interval over, which depends on measurements that the model does not have.
     fn take_over_told(&mut self, at: usize) {
         if at < self.model.tickets.len() && self.model.tickets[at].stand == ModelTicket::Waits {
             let view = self.play.view(at as u32 + 1).expect("it was drawn");

@@ -17,12 +17,12 @@ pub(in crate::room::tests) enum Step {
     Put(RoomSettings),
     Close,
     Restart,
-    /// A restart in which nothing is known of strangers in line, nor of so many numbers more; and a time of grace.
+    /// A restart that forgets tickets in line without a user, and so many numbers more; with a time of grace.
     Lose(u32, Option<u64>),
     Readmit(u32, Option<UserId>),
     Contact(u32),
     Alive(u64),
-    /// The room is made again from its image.
+    /// The room is restored from its image.
     Reload,
 }
 

@@ -1,9 +1,9 @@
-//! No faster than the rate in any window, no more at once than the cap, and no slower than it must be.
+//! Admissions: within the rate in any window, never above the cap, and no slower than necessary.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Admissions of a bucket at given instants: what it affords, all of it.
+/// Spends all admissions that a bucket affords at this instant.
 fn drain(bucket: &mut Bucket, at_us: i64) -> u32 {
     bucket.earn(Steady::from_us(at_us));
     let count = bucket.affords();
@@ -12,8 +12,8 @@ fn drain(bucket: &mut Bucket, at_us: i64) -> u32 {
     count
 }
 
-/// Whether in any window that begins and ends with an admission no more than the rate and a slice were admitted; in
-/// whole numbers. `rates` are in force from an instant on; the slice is that of the rate in which a window begins.
+/// Checks that no window between two admissions has more than the rate and a slice; in whole numbers. Each rate is in force
+/// from its instant on. The slice is that of the rate in which the window begins.
 fn assert_within_rate(admitted: &[(i64, usize, u32)], rates: &[(i64, Admit)]) {
     let every_us = |admit: &Admit| u128::from(admit.every_ms) * 1_000;
     let product: u128 = rates.iter().map(|(_, admit)| every_us(admit)).product();
@@ -89,7 +89,7 @@ proptest! {
         let mut lost = false;
         for gap_us in gaps_us {
             at_us += u128::from(gap_us);
-            // What is lost is only what the bucket cannot hold.
+            // Only what the bucket cannot hold is lost.
             lost |= holds.max(cost) < at_us * u128::from(count) - spent * cost;
             spent += u128::from(drain(&mut bucket, at_us as i64));
             prop_assert!(spent * cost <= at_us * u128::from(count), "never ahead of the rate");
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Admissions in so many seconds with a tick every 50 ms, by the bucket alone.
+/// Returns the admissions in so many seconds with a tick every 50 ms, by the bucket alone.
 fn admitted_in(admit: Admit, seconds: i64) -> u64 {
     let mut bucket = Bucket::new(admit, Steady::from_us(0));
     (1..=seconds * 20).map(|tick| u64::from(drain(&mut bucket, tick * 50_000))).sum()
@@ -119,8 +119,8 @@ fn in_the_long_run_the_rate_is_met_to_a_thousandth() {
 
 #[test]
 fn a_slow_rate_whose_period_is_no_multiple_of_the_tick_loses_less_than_a_tick_per_admission() {
-    // Two admissions closer than the period would break the promise for windows, and ticks come every 50 ms: so each
-    // one waits for the next tick.
+    // Two admissions closer than the period would break the promise for windows, and ticks come every 50 ms. So each
+    // admission waits for the next tick.
     for (count, every_ms) in [(7, 3_000), (3, 1_000), (39, 10_000), (7, 60_000)] {
         let admit = Admit { count, every_ms };
         let ticks = (every_ms as f64 / f64::from(count) / 50.0).ceil();

@@ -1,4 +1,4 @@
-//! How many are ahead, as the holders of tickets see it.
+//! Positions, as visitors see them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Who is present, who is passed over, who comes back, and who has been silent for too long.
+//! Present, absent and returning visitors, and those whose silence was too long.
 
 use super::*;
 
@@ -149,7 +149,7 @@ fn no_visitor_that_asks_ever_expires_however_long_it_takes() {
 
 #[test]
 fn a_room_that_was_empty_for_months_counts_silence_from_the_new_contact() {
-    // No visitor ticks while no visitor is there.
+    // An idle room may go without ticks.
     for days in [1, 24, 25, 49, 50, 60, 75, 100, 400] {
         for ttl_ms in [100, HOUR_MS, 7 * DAY_MS] {
             let settings = RoomSettings { waiting_ttl_ms: ttl_ms, ..ten_per_second() };
@@ -186,7 +186,7 @@ fn people_who_waited_from_the_start_are_told_apart_after_months() {
     for day in 1..150_u64 {
         play.pass_ms(DAY_MS);
         play.tick();
-        // Each asks every sixth day, except for those whose time has come.
+        // Each visitor polls every sixth day, except for those whose turn has come.
         for ticket in 1..=100_u32 {
             if u64::from(ticket) % 6 == day % 6 && day < u64::from(ticket) + 30 {
                 assert_eq!(play.look(ticket), format!("waiting {}", play.room.line.ahead(ticket)), "on day {day}");
@@ -262,7 +262,7 @@ fn a_visitor_that_could_not_be_heard_was_not_silent() {
     play.stranger();
     play.stranger();
     play.news();
-    // An hour in which no visitor is served: without a word no visitor would be left.
+    // An hour in which no contact can arrive. Without `resumed`, no visitor would be left.
     play.pass_ms(3_600_000);
     play.room.resumed(play.now);
     assert_eq!(play.leave(1), "left 1");

@@ -1,4 +1,4 @@
-//! Copies of a room that follow one log: what each entry does, what may be told when, what must be made durable.
+//! Replicas that follow one log: the effects of entries, when outcomes may be reported, and what must become durable.
 
 mod audit;
 mod entries;
@@ -8,7 +8,7 @@ mod witness;
 use super::*;
 use crate::room::replica::{Applied, Drawn, Entry, Gap, Outcome, Record, Replica, TAGS_MAX};
 
-/// A copy that gets one entry after the other.
+/// A replica that gets one entry after the other.
 struct Follower {
     replica: Replica,
     now: Now,
@@ -42,7 +42,7 @@ impl Follower {
         self.tag
     }
 
-    /// The number, and the position that it rests on.
+    /// Joins, and returns the number and the position that it rests on.
     fn joins(&mut self, who: Join) -> (u32, u64) {
         let tag = self.next_tag();
         let applied = self.say(&join(who, tag));
@@ -69,7 +69,7 @@ impl Follower {
         self.say(&Entry::Put { revision: Box::new(settings.clone().into()), tag })
     }
 
-    /// All that must be made durable is.
+    /// Marks everything as durable.
     fn durable(&mut self) {
         let (position, digest) = self.replica.mark_up_to(u64::MAX).expect("something is to be");
         assert_eq!(self.say(&Entry::Durable { position, digest }).outcome, Outcome::Done);
@@ -160,7 +160,7 @@ fn what_is_durable_up_to_a_position_leaves_what_came_later() {
     it.say(&Entry::Durable { position: 42, digest });
     assert_eq!((it.replica.durable(), it.pending().as_str()), (42, "43 left 1"));
     assert!(it.replica.unsettled(number(1)) && !it.replica.unsettled(number(2)));
-    // Said again, and what was durable before: nothing new.
+    // A repeat, and an earlier position: nothing new.
     assert_eq!(it.say(&Entry::Durable { position: 42, digest }).outcome, Outcome::Done);
     assert_eq!(it.say(&Entry::Durable { position: 3, digest: 0 }).outcome, Outcome::Done);
     assert_eq!((it.replica.durable(), it.pending().as_str()), (42, "43 left 1"));
@@ -251,7 +251,7 @@ fn what_stands_in_the_log_twice_has_one_effect() {
         assert_eq!((applied.outcome, applied.rests_on), (repeated(known), rests_on), "tag {tag}");
     }
     assert_eq!(it.replica.room().drawn(), 3);
-    // A setting or a closing of before does not come back.
+    // An earlier setting or closing does not come back.
     it.say(&put(&ten_per_second(), 10));
     it.say(&put(&settings, 11));
     assert_eq!(it.say(&put(&ten_per_second(), 10)), Applied { outcome: repeated(None), rests_on: 51 });
@@ -293,7 +293,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_no_visito
     other.say(&lost(2));
     assert_ne!(it.replica.digest(), other.replica.digest(), "whoever saw another end is told apart");
     assert_eq!((it.replica.room().drawn(), it.replica.room().view(it.now).waiting), (9_000, 90));
-    // They were told these, and come back by their tickets; a node that comes now is behind all of them.
+    // Visitors hold these numbers, and come back with their tickets. A visitor who joins now is behind all of them.
     assert!(it.replica.room().is_unknown(number(91)) && !it.replica.room().is_unknown(number(90)));
     for ticket in [9_000, 91, 4_097, 4_096] {
         let tag = it.next_tag();
@@ -303,7 +303,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_no_visito
     assert_eq!(it.joins(anonymous()).0, 9_001);
     assert_eq!(it.look(4_097).0, "waiting 92");
     assert_eq!(it.look(9_001).0, "waiting 94");
-    // Those in front have the time to come back.
+    // Visitors in front have time to come back.
     it.say(&Entry::Tick);
     assert_eq!(it.look(1).0, "waiting 0");
     it.now.steady = it.now.steady.plus_ms(5_000);
@@ -317,7 +317,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_no_visito
 fn a_ceiling_of_another_branch_leaves_no_number_between_to_draw() {
     let mut it = Follower::new(RoomSettings { max_waiting: 10_000, ..RoomSettings::with_slots(1) });
     it.joins(anonymous());
-    // The ceiling here is higher than a node that resumed has read: everything that is lost may have drawn up to it.
+    // This ceiling is above the one that the resuming node has read: the lost part may have drawn numbers up to it.
     let ceiling = it.replica.ceiling();
     it.say(&Entry::Lost { ceiling: 90, grace_ms: 0, branch: 1 });
     assert_eq!((it.replica.ceiling(), it.replica.room().drawn()), (ceiling, ceiling));

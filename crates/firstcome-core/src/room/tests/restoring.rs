@@ -1,4 +1,4 @@
-//! What comes back from a store is believed only where it agrees with the rules, and goes on where it stood.
+//! Restored state is accepted only if it agrees with the rules, and the room goes on from it.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn until(ms: u64) -> Steady {
     start().steady.plus_ms(ms)
 }
 
-/// ann (1) has taken a slot until 20 s, (2) left, bob (3) was passed over, (4) expired, cid (5) is offered a slot
-/// until 10 s, dan (6, key 6) and (7) wait. Six is the lowest number that was not reached.
+/// ann (1) has taken a slot until 20 s, (2) left, bob (3) was passed over, (4) expired, cid (5) is offered a slot until 10 s,
+/// dan (6, key 6) and (7) wait. Six is the lowest number that the line has not reached.
 fn restored() -> Play {
     let settings = RoomSettings { waiting_ttl_ms: HOUR_MS, ..RoomSettings::with_slots(2) };
     let mut play = Play::new(settings.clone());

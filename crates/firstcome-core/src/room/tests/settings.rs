@@ -1,4 +1,4 @@
-//! What an operator may change while people wait: pause, schedule, rate, cap, time-outs.
+//! Changes of settings while visitors wait: pause, schedule, rate, cap, time-outs.
 
 use super::*;
 

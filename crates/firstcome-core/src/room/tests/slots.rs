@@ -1,8 +1,8 @@
-//! From an admission to its end: offered, taken, ended, given back.
+//! Slots from admission to end: offered, taken, ended, given up.
 
 use super::*;
 
-/// One slot, ten seconds to take it, twenty to use it.
+/// One slot: ten seconds to take it, twenty to use it.
 fn short() -> RoomSettings {
     RoomSettings { claim_window_ms: 10_000, active_ttl_ms: 20_000, ..RoomSettings::with_slots(1) }
 }

@@ -1,4 +1,4 @@
-//! One step of a random history on a room alone, with all that it answers and changes as text.
+//! One step of a random history on a single room, with all answers and changes as text.
 
 use super::model_steps::Step;
 use super::*;
@@ -9,7 +9,7 @@ pub(super) struct Twin {
     pub(super) now: Now,
 }
 
-/// A room of which nothing is known up to a ceiling, or a new one.
+/// Makes a new room, or one in which all numbers up to a ceiling are unknown.
 pub(super) fn room(settings: &RoomSettings, lost: Option<u32>) -> Room {
     let Some(ceiling) = lost else { return Room::new(settings.clone(), hasher(), start()) };
     let known =
@@ -17,7 +17,7 @@ pub(super) fn room(settings: &RoomSettings, lost: Option<u32>) -> Room {
     Room::rebuilt(&known, hasher(), start()).expect("nothing is known")
 }
 
-/// Nothing is known up to a ceiling.
+/// The known state of a room in which all numbers up to a ceiling are unknown.
 pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
     Known {
         settings: settings.clone(),
@@ -34,7 +34,7 @@ pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
 }
 
 impl Twin {
-    /// Which ticket is meant: the later ones, where something happens.
+    /// Chooses a ticket: mostly a later one, where something happens.
     pub(super) fn ticket(room: &Room, pick: u32) -> TicketNumber {
         let count = room.drawn() + 1;
         number(count - pick % count.min(15))
@@ -56,7 +56,7 @@ impl Twin {
         }
     }
 
-    /// Takes a step; what a model needs alone is left out.
+    /// Takes a step; leaves out steps that only a model needs.
     pub(super) fn step(&mut self, step: &Step) -> String {
         Self::pass(&mut self.now, step);
         let (room, now, mut changes) = (&mut self.room, self.now, Vec::new());

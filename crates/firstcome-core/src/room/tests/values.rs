@@ -1,4 +1,4 @@
-//! Values that are checked where they come in, and words that never change.
+//! Values that constructors check, and codes that never change.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! The members: what they send, and what they make of the answers.
+//! The members: what they send, and how they react to answers.
 
 use super::messages::{Body, Reader};
 use super::plan::{Act, Aim, Plan};
@@ -11,33 +11,33 @@ use crate::drill::record::Restart;
 use crate::rng::Rng;
 use hdrhistogram::Histogram;
 
-/// Strange answers that are kept in words.
+/// The most unexpected answers whose text is kept.
 const STRANGE_MAX: usize = 20;
-/// More than anybody has.
+/// More points than any member has.
 const FORTUNE: u64 = 1_000_000_000;
 
-/// What the crowd knows of a listing, from answers.
+/// What the crowd knows of a listing from answers.
 #[derive(Clone, Copy)]
 struct Known {
-    /// The least that would do.
+    /// The least price of the next bid.
     minimum: u64,
 }
 
-/// Everybody, and what they heard.
+/// All members, and the answers that they got.
 pub(crate) struct Bidders {
     reader: Reader,
     seed: u64,
     key: String,
     pub(crate) history: History,
     aims: Vec<Aim>,
-    /// What each group of equal bids bids, once the first has.
+    /// The amount of each group of equal bids, once the first bid has chosen it.
     ties: Vec<Option<u64>>,
     known: Vec<Known>,
-    /// Which orders have been sent.
+    /// Whether each order has been sent.
     sent: Vec<bool>,
-    /// Steps that are to come or under way.
+    /// Steps that are planned or under way.
     open: usize,
-    /// By call.
+    /// The latencies, by call.
     pub(crate) latencies: Vec<Histogram<u64>>,
     pub(crate) answers: u64,
     pub(crate) accepted: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Bidders {
 }
 
 impl Bidders {
-    /// Takes over a plan, and puts what must be done into the agenda.
+    /// Takes a plan, and puts its steps into the agenda.
     pub(crate) fn new(reader: Reader, seed: u64, key: String, plan: Plan) -> (Self, Agenda<Act>) {
         let Plan { listings, orders, aims, steps, ties } = plan;
         let known = listings.iter().map(|listing| Known { minimum: listing.price }).collect();
@@ -73,7 +73,7 @@ impl Bidders {
         (bidders, agenda)
     }
 
-    /// How much an order bids: settled when it is sent for the first time, and the same ever after.
+    /// Fixes the amount of an order when it is first sent. Repeats send the same amount.
     fn settle_amount(&mut self, at: u32) {
         let Order { what, listing, key, amount, .. } = self.history.orders[at as usize];
         if what != RequestKind::Bid || amount != 0 {
@@ -87,7 +87,7 @@ impl Bidders {
             Aim::Tie(tie) => *self.ties[tie as usize].get_or_insert(minimum + Rng::of(self.seed, tie, 30).below(20)),
             Aim::Broke => FORTUNE + minimum,
         };
-        // The same key with the same body would be no other body.
+        // An order that shares its key with another one must have another body.
         let other = self.history.orders.get(if key == at { key + 1 } else { key } as usize);
         if other.is_some_and(|other| (other.key, other.amount) == (key, amount)) {
             amount += 1;
@@ -119,7 +119,7 @@ impl Bidders {
         Request { method, path: &path, key, idempotency, body: &body, ..Request::default() }.write(out);
     }
 
-    /// Whether it goes on when the time is up.
+    /// Whether this step goes on after the event's end.
     fn goes_on(&self, step: &Step<Act>) -> bool {
         step.act == Act::Ask && self.sent[step.person as usize]
     }
@@ -131,7 +131,7 @@ impl Bidders {
         }
     }
 
-    /// What a listing says is known to everybody.
+    /// Records the least price of a listing's next bid, as an answer showed it to all members.
     fn learn(&mut self, listing: u32, minimum: u64) {
         let known = &mut self.known[listing as usize];
         known.minimum = known.minimum.max(minimum);
@@ -142,7 +142,7 @@ impl Bidders {
         agenda.push(step);
     }
 
-    /// An order that no person had planned.
+    /// Adds an order that the plan did not have.
     fn order(&mut self, what: RequestKind, member: u32, listing: u32, delay_us: i64, agenda: &mut Agenda<Act>) -> u32 {
         let number = self.history.orders.len() as u32;
         self.history.orders.push(Order { what, member, listing, amount: 0, key: number });
@@ -153,11 +153,11 @@ impl Bidders {
         number
     }
 
-    /// Sends the same again a little later, since no person knows what became of it.
+    /// Sends the order again a little later, since its outcome is unknown.
     fn again(&mut self, step: &Step<Act>, told: DrillReply, retry_after_ms: Option<u64>, agenda: &mut Agenda<Act>) {
         let mut rng = Rng::of(self.seed, step.person, agenda.now_us);
         let due_us = agenda.now_us + retry_after_ms.unwrap_or(50) * 1_000 + rng.range(20_000, 150_000);
-        // A service that says when to come again has answered; one that is silent has not.
+        // An answer with a retry time is a measured answer; a lost request counts from its first instant.
         let intended_us = if told == DrillReply::Lost { step.intended_us } else { due_us };
         self.push(agenda, Step { due_us, intended_us, ..*step });
     }
@@ -167,7 +167,7 @@ impl Bidders {
         self.history.on_reply.push(ReceivedReply { order: step.person, sent_us, received_us, told });
     }
 
-    /// What a person does who was told what became of an order.
+    /// Reacts to an answer that decided an order.
     fn decided(&mut self, step: &Step<Act>, told: DrillReply, agenda: &mut Agenda<Act>) {
         let Order { what, listing, .. } = self.history.orders[step.person as usize];
         let mut rng = Rng::of(self.seed, step.person, 40);
@@ -181,7 +181,7 @@ impl Bidders {
             DrillReply::Sold(_) => self.sold += u64::from(step.act == Act::Ask),
             _ => {}
         }
-        // Some ask again whether it is still so, with the same key.
+        // Some members repeat the decided request with the same key.
         let repeats = if told.is_effect() { 120 } else { 10 };
         if step.act == Act::Ask && rng.chance(repeats) {
             let later_us = rng.range(1_000, 3_000_000);
@@ -205,7 +205,7 @@ impl Bidders {
         }
     }
 
-    /// The auction should be over: the winner settles, in time or late or never, and others try.
+    /// Tries to settle an auction that should be over: the winner in time, late or never, and other members too.
     fn settle(&mut self, at: u32, listing: ListingRecord, look: &ListingObservation, agenda: &mut Agenda<Act>) {
         let now_us = agenda.now_us.cast_signed();
         let mut rng = Rng::of(self.seed, at, 50);
@@ -226,7 +226,7 @@ impl Bidders {
         let until_us: Option<Instant> =
             listing.terms.and_then(|terms| terms.settle_us).map(|settle_us| ends_us + settle_us);
         let delay_us = match (until_us, rng.below(100)) {
-            // At the very last moment, and just after it.
+            // At the very last moment, or just after it.
             (Some(until_us), 0..20) => until_us - now_us + rng.below(20_000).cast_signed() - 10_000,
             (Some(until_us), 20..50) => until_us - now_us + rng.range(10_000, 400_000).cast_signed(),
             (Some(_), 50..60) | (None, 0..15) => return,
@@ -237,7 +237,7 @@ impl Bidders {
         if rng.chance(300) {
             self.push(agenda, Step::new(order, Act::Twin, due_us));
         }
-        // Once more with another key: sold is sold.
+        // The winner tries again with another key: a listing is sold only once.
         self.order(RequestKind::Purchase, winner, at, delay_us + rng.range(0, 200_000).cast_signed(), agenda);
     }
 }
@@ -253,7 +253,7 @@ impl Players for Bidders {
         self.open == 0
     }
 
-    /// What was sent once is sent until it is told; nothing new begins.
+    /// Repeats orders that were sent until they are decided, and begins nothing new.
     fn close(&mut self, steps: Vec<Step<Act>>) -> Vec<Step<Act>> {
         let goes_on = |step: &Step<Act>| self.goes_on(step);
         let left: Vec<Step<Act>> = steps.iter().copied().filter(goes_on).collect();

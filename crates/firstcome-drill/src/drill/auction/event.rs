@@ -1,4 +1,4 @@
-//! One event of auctions from the first charge to the last look.
+//! Plays one auction event, from the first charge to the last read.
 
 use super::Setting;
 use super::bidders::Bidders;
@@ -24,20 +24,20 @@ use tokio::net::TcpStream;
 use tokio::task::{JoinSet, spawn_local};
 use tokio::time::{MissedTickBehavior, interval};
 
-/// Connections that put the listings, and that read everything at the end.
+/// Connections that create the listings, and that read everything at the end.
 const READERS: u32 = 8;
-/// How long after its time an auction may still have to be closed.
+/// How long after its end an auction may still be open.
 const CLOSING_US: i64 = 10_000_000;
-/// A look that is so near to an instant at which time does something is taken again: it may have happened or not.
+/// A read so near to a deadline is repeated: the deadline may or may not have been handled.
 const NEAR_US: i64 = 5_000;
-/// How long a service that cannot say now is asked again at the end.
+/// How long the final reads retry a service that cannot answer.
 const READING: Duration = Duration::from_secs(60);
-/// Looks from which the difference of the clocks is taken.
+/// How many reads measure the difference of the clocks.
 const CLOCK_LOOKS: u32 = 16;
-/// More than this is no matter of reading two clocks.
+/// A larger difference is not due to reading two clocks.
 const CLOCK_US_MAX: i64 = 1_000_000;
 
-/// What is left of an event when all is told.
+/// What an event leaves behind once every request is decided.
 pub(crate) struct Played {
     pub(crate) bidders: Bidders,
     pub(crate) took_us: u64,
@@ -67,7 +67,7 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::R
     Ok(Played { bidders, took_us, latest_us, rss_max: rss_max.get(), started_at: clock.text_of(0) })
 }
 
-/// The settings of a listing.
+/// Returns the settings of a listing as the body of a PUT.
 fn settings(reader: &Reader, listing: &ListingRecord) -> String {
     let instant = |at_us: i64| reader.clock.text_at(at_us);
     let owner = reader.names.member(listing.owner);
@@ -122,14 +122,14 @@ async fn put_listings(
     Ok(())
 }
 
-/// The crowd and the kills, until everything is told.
+/// Runs the crowd and the kills, until every request is decided.
 async fn event(
     setting: &Setting,
     place: &Rc<DrillTarget>,
     crowd: &Rc<Crowd<Bidders>>,
     rss_max: &Rc<Cell<u64>>,
 ) -> anyhow::Result<()> {
-    // All of them end when this does, or is dropped.
+    // All tasks end when this function ends or is dropped.
     let mut tasks = JoinSet::new();
     for _ in 0..setting.connections {
         tasks.spawn_local(connection(Rc::clone(crowd), Rc::clone(&place.addresses)));
@@ -137,10 +137,10 @@ async fn event(
     tasks.spawn_local(watch(Rc::clone(crowd), Rc::clone(place), Rc::clone(rss_max), setting.size.seconds));
     let kills = async {
         let (opens_us, ends_us) = (setting.opens_us(), setting.ends_us());
-        // Also while auctions end, which is later than when a sale is at its height.
+        // Kills also come while auctions end, which is later than the middle of a sale.
         let moments = moments_us(setting.size.seed, setting.kills, opens_us, 2 * ends_us - opens_us);
         kill_at(Rc::clone(crowd), place, setting.size.seed, moments).await?;
-        // The kills are over; the crowd is not.
+        // The kills are over; the crowd goes on.
         std::future::pending::<anyhow::Result<()>>().await
     };
     let outcome = tokio::select! {
@@ -151,7 +151,7 @@ async fn event(
     outcome
 }
 
-/// Shows how far it is, and looks how much memory the server takes; for ever.
+/// Shows the progress, and samples the memory of the server. Never returns.
 async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<DrillTarget>, rss_max: Rc<Cell<u64>>, seconds: u64) {
     let bar = line(seconds);
     let mut ticks = interval(Duration::from_millis(STEP_MS));
@@ -166,7 +166,7 @@ async fn watch(crowd: Rc<Crowd<Bidders>>, place: Rc<DrillTarget>, rss_max: Rc<Ce
     }
 }
 
-/// One connection of those that read everything.
+/// A connection that reads the final state.
 struct OperatorConnection {
     stream: TcpStream,
     reader: Reader,
@@ -196,7 +196,7 @@ impl OperatorConnection {
         }
     }
 
-    /// By how much the clock that decides and this one differ at least, as far as looks show it: 0 on one machine.
+    /// Returns the least difference between the service's clock and this one that the reads prove: 0 on one machine.
     async fn clocks_apart_us(&mut self) -> anyhow::Result<i64> {
         let listing = self.reader.names.listing(HOT);
         let mut apart_us = 0;
@@ -224,7 +224,7 @@ impl OperatorConnection {
         self.reader.look(listing, sent_us, now_us, &bytes).with_context(|| format!("{name} is not one"))
     }
 
-    /// Looks until time has done everything that it does to this listing.
+    /// Reads a listing until every deadline of it has passed and been handled.
     async fn settled(&mut self, listing: u32, rules: &ListingRecord) -> anyhow::Result<ListingObservation> {
         let mut ticks = interval(Duration::from_millis(20));
         loop {
@@ -234,13 +234,13 @@ impl OperatorConnection {
                 let settles_us = terms.settle_us.filter(|_| look.highest.is_some() && look.sale.is_none());
                 Some(ends_us + settles_us.unwrap_or(0))
             });
-            // Twice the close, if the winner is late: closed, and closed for good.
+            // If the winner is late, the listing changes twice: it closes, and then defaults.
             let is_late = look.highest.is_some()
                 && look.sale.is_none()
                 && rules.terms.is_some_and(|terms| terms.settle_us.is_some());
             let closed = 1 + u64::from(look.bids) + 1 + u64::from(look.sale.is_some() || is_late);
             let over = due_us.is_some_and(|due_us| (due_us..due_us + CLOSING_US).contains(&look.received_us));
-            // One that runs on for long is not waited for.
+            // Does not wait for an auction that runs on for long.
             let soon = due_us.is_some_and(|due_us| look.received_us < due_us && due_us < look.received_us + CLOSING_US);
             let span = look.sent_us - NEAR_US..look.received_us + NEAR_US;
             let near = [look.ends_us.filter(|_| rules.terms.is_some()), due_us]
@@ -254,7 +254,7 @@ impl OperatorConnection {
         }
     }
 
-    /// The pages of a list, one after the other: `read` takes one, and says where the next begins.
+    /// Reads all pages of a list. `read` takes one page, and returns where the next one begins.
     async fn pages(
         &mut self,
         path: [&str; 3],
@@ -302,7 +302,7 @@ impl OperatorConnection {
     }
 }
 
-/// Reads everything that there is, after time has done what it does by itself.
+/// Reads the final state of all listings and members, once all deadlines have passed.
 async fn look_at_everything(
     place: &DrillTarget,
     reader: &Reader,

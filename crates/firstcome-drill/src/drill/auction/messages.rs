@@ -1,4 +1,4 @@
-//! What the service says about members and listings, read from its bytes.
+//! Parses the service's answers about members and listings.
 
 use super::record::{
     AcceptedBid, Balance, Bid, DrillReply, Kind, ListingObservation, Movement, Names, RequestKind, STRANGER, Sale,
@@ -8,7 +8,7 @@ use crate::drill::clock::RunClock;
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// A bid, in its own answer, in a listing, or in the list.
+/// A bid, in its own answer, in a listing, or in a list.
 #[derive(Deserialize)]
 pub(crate) struct BidBody<'a> {
     bid: u32,
@@ -29,7 +29,7 @@ struct SaleBody<'a> {
     at: Cow<'a, str>,
 }
 
-/// Every field of every answer to an order.
+/// All fields that answers to orders can have.
 #[derive(Deserialize, Default)]
 pub(crate) struct Body<'a> {
     #[serde(default, borrow)]
@@ -76,7 +76,7 @@ struct ListingBody<'a> {
     version: u64,
 }
 
-/// When a listing was as it is shown.
+/// The instant of a shown listing.
 #[derive(Deserialize)]
 struct AsOfBody<'a> {
     as_of: &'a str,
@@ -118,7 +118,7 @@ struct BalanceBody {
     available: i64,
 }
 
-/// Reads answers: knows who is who and what time it is.
+/// Parses answers, with the names of the drill and its clock.
 #[derive(Clone)]
 pub(crate) struct Reader {
     pub(crate) names: Names,
@@ -126,7 +126,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// When a listing was as it is shown.
+    /// Returns the instant of a shown listing.
     pub(crate) fn as_of(&self, bytes: &[u8]) -> Option<i64> {
         self.clock.instant_of(serde_json::from_slice::<AsOfBody<'_>>(bytes).ok()?.as_of)
     }
@@ -164,7 +164,7 @@ impl Reader {
         Some(Balance { total, available })
     }
 
-    /// What a listing says about itself.
+    /// Parses a listing.
     pub(crate) fn look(
         &self,
         listing: u32,
@@ -194,8 +194,8 @@ impl Reader {
         })
     }
 
-    /// Which answer this is to this call. A code with another status than its own is unexpected, as is an answer that lacks
-    /// what it must hold.
+    /// Classifies an answer to this call. A code with a wrong status is unexpected, as is an answer without its
+    /// required fields.
     pub(crate) fn told(&self, what: RequestKind, status: u16, body: &Body<'_>) -> DrillReply {
         let told = if 300 <= status { self.refused(what, status, body) } else { self.done(what, status, body) };
         told.unwrap_or(DrillReply::Unexpected)
@@ -247,7 +247,7 @@ impl Reader {
     }
 }
 
-/// 32 bytes from their 64 digits.
+/// Parses 32 bytes from 64 hexadecimal digits.
 fn unhexed(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.is_ascii() {

@@ -1,4 +1,4 @@
-//! From what was heard to what is shown: figures, series, latencies.
+//! Turns the answers into the facts of the report: figures, series, latencies.
 
 use super::Setting;
 use super::event::Played;
@@ -13,7 +13,7 @@ use crate::output::grouped;
 use firstcome::Check;
 use std::collections::BTreeMap;
 
-/// Points of a series at most.
+/// The most points of a series.
 const POINTS_MAX: u64 = 600;
 
 pub(super) fn facts(setting: &Setting, played: &Played, stored: Vec<Check>) -> Facts {
@@ -97,7 +97,7 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
     rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Bids that were sent, each once, however often it was repeated.
+/// Counts the bids that were sent, each once, without its repeats.
 fn bids_sent(history: &History) -> u64 {
     let mut orders: Vec<u32> = history.on_reply.iter().map(|on_reply| on_reply.order).collect();
     orders.sort_unstable();
@@ -105,7 +105,7 @@ fn bids_sent(history: &History) -> u64 {
     orders.iter().filter(|order| history.orders[**order as usize].what == RequestKind::Bid).count() as u64
 }
 
-/// What became of the orders, by call: by the last word on each.
+/// Counts the outcomes of the orders, by call. The last answer to an order counts.
 fn outcomes(history: &History) -> Vec<(String, u64)> {
     const WORDS: [&str; 14] = [
         "done",
@@ -150,7 +150,7 @@ fn outcomes(history: &History) -> Vec<(String, u64)> {
     counts.into_iter().map(|((what, word), count)| (format!("{}: {}", what.name(), WORDS[word]), count)).collect()
 }
 
-/// How long a step of the series is, and how many there are.
+/// Returns the length of a step of the series, and the number of steps.
 fn steps(played: &Played) -> (u64, usize) {
     let step_us = STEP_MS * 1_000 * (played.took_us / (STEP_MS * 1_000)).div_ceil(POINTS_MAX).max(1);
     (step_us, (played.took_us / step_us + 1) as usize)

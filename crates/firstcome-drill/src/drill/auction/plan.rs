@@ -1,48 +1,48 @@
-//! The plan of an event of auctions, made before it: what is sold and how, who wants what and when.
+//! The plan of an auction event, made beforehand: the listings, and who wants what and when.
 
 use super::record::{Extend, ListingRecord, Order, RequestKind, STRANGER, Terms};
 use crate::drill::crowd::Step;
 use crate::rng::Rng;
 
-/// The listing that everybody looks at.
+/// The listing that most members bid on.
 pub(crate) const HOT: u32 = 0;
-/// Of a thousand bids, so many are for that one as long as it runs.
+/// So many bids of a thousand are for the hot listing while it runs.
 const HOT_PER_MILLE: u64 = 350;
 
-/// What a step is.
+/// The kind of a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Act {
-    /// Sends an order, and again until it is told what became of it.
+    /// Sends an order, and repeats it until it is decided.
     Ask,
-    /// Sends it once more, at the same time or later; no person waits for the answer.
+    /// Sends the order once more, at the same time or later, and ignores the answer.
     Twin,
-    /// Looks at a listing.
+    /// Reads a listing.
     Look,
-    /// Looks at a listing, and settles it if it has ended.
+    /// Reads a listing, and settles it if it has ended.
     Settle,
 }
 
-/// How much a person bids, which depends on what they have seen.
+/// The amount of an order, which depends on what the crowd knows when it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Aim {
-    /// The amount is settled.
+    /// The plan has fixed the amount; a bid with amount 0 offers the known minimum.
     Fixed,
-    /// So much more than the least that would do, as far as is known.
+    /// So much more than the known minimum.
     Raise(u64),
-    /// So much less.
+    /// So much less than the known minimum.
     Low(u64),
-    /// As much as the others of this group.
+    /// The same amount as the other orders of this group.
     Tie(u32),
-    /// More than they have.
+    /// More than the member has.
     Broke,
 }
 
-/// Everything that is settled before the event.
+/// The plan of an event.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) listings: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
-    /// Of each order.
+    /// The aim of each order.
     pub(crate) aims: Vec<Aim>,
     pub(crate) steps: Vec<Step<Act>>,
     pub(crate) ties: u32,
@@ -54,22 +54,22 @@ pub(crate) struct Size {
     pub(crate) seed: u64,
     pub(crate) people: u32,
     pub(crate) stock: u32,
-    /// Bids at random on all auctions, beside what people do anyway. With any, auctions take turns: each runs for a part of the
-    /// event, so that those that run have many bids each, and ends and kills meet all the time.
+    /// Additional random bids on all auctions. If there are any, auctions take turns: each runs for a part of the
+    /// event. So the running ones have many bids each, and ends and kills coincide all the time.
     pub(crate) bids: u32,
     pub(crate) seconds: u64,
 }
 
 impl Size {
-    /// A share of the event's time.
+    /// Returns the instant after this share of the event's time.
     fn at(self, share: f64) -> i64 {
         (self.seconds as f64 * share * 1e6) as i64
     }
 }
 
-/// How long an auction runs at least, when they take turns.
+/// The shortest auction if auctions take turns.
 const TURN_MIN_US: i64 = 1_500_000;
-/// When everybody has been charged for the first time, as a share of the event.
+/// When every member has been charged for the first time, as a share of the event.
 pub(crate) const OPENS: f64 = 0.12;
 
 impl Plan {
@@ -93,7 +93,7 @@ impl Plan {
         plan
     }
 
-    /// A new order, not yet to be sent.
+    /// Adds an order without a step that sends it.
     fn order(&mut self, what: RequestKind, member: u32, listing: u32, amount: u64, aim: Aim) -> u32 {
         let number = self.orders.len() as u32;
         self.orders.push(Order { what, member, listing, amount, key: number });
@@ -105,7 +105,7 @@ impl Plan {
         self.steps.push(Step::new(order, Act::Ask, at_us.max(0).cast_unsigned()));
     }
 
-    /// Clicks once, or twice at the same time.
+    /// Sends the order once, or twice at the same time.
     fn click(&mut self, order: u32, at_us: i64, twice: bool) {
         self.ask(order, at_us);
         if twice {
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// The same key with another body, at the same time.
+    /// Sends the same key with another body at the same time.
     fn with_key_of(&mut self, order: u32, amount: u64, aim: Aim, at_us: i64) {
         let Order { what, member, listing, key, .. } = self.orders[order as usize];
         let other = self.order(what, member, listing, amount, aim);
@@ -121,13 +121,13 @@ impl Plan {
         self.ask(other, at_us);
     }
 
-    /// Charges at the beginning, some later, and refunds in between. No two of a member are alike, so that each can be told
-    /// from the others in the records.
+    /// Charges at the beginning, some later, and refunds in between. All amounts of a member differ, so that the audit
+    /// can tell their records apart.
     fn wallet(&mut self, size: Size, member: u32) {
         let mut rng = Rng::of(size.seed, member, 10);
-        // From a little to a lot: the rich decide, the others are told that they cannot.
+        // From little to much: the rich members decide the auctions, the others get `insufficient_points`.
         let funds = (300.0 * 3_000_f64.powf(rng.unit())) as u64;
-        // Who bids on many at once has more.
+        // Members who bid on many auctions at once have more.
         let funds = funds * if size.bids == 0 { 1 } else { 10 };
         let broke = rng.chance(80);
         let amount = |base: u64, place: u64| base.max(2) * 8 + place;
@@ -151,7 +151,7 @@ impl Plan {
         }
     }
 
-    /// Bids on several auctions out of one wallet.
+    /// Bids of one wallet on several auctions.
     fn bids(&mut self, size: Size, member: u32) {
         let mut rng = Rng::of(size.seed, member, 11);
         for _ in 0..rng.range(1, 5) {
@@ -161,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Anybody bids on any auction.
+    /// Random bids of any member on any auction.
     fn random_bids(&mut self, size: Size) {
         let is_auction = |at: &u32| self.listings[*at as usize].terms.is_some();
         let auctions: Vec<u32> = (0..size.stock).filter(is_auction).collect();
@@ -173,14 +173,14 @@ impl Plan {
         }
     }
 
-    /// A bid, or a purchase at a fixed price.
+    /// Plans a bid, or a purchase at a fixed price.
     fn wish(&mut self, size: Size, member: u32, at: u32, rng: &mut Rng) {
         let ListingRecord { starts_us, terms, .. } = self.listings[at as usize];
         let last_us = terms.map_or(size.at(0.95), |terms| terms.ends_us.min(size.at(0.97)));
         let first_us = starts_us.max(size.at(OPENS));
         let mut at_us = first_us + rng.below((last_us - first_us).max(1).cast_unsigned()).cast_signed();
         if rng.chance(60) {
-            // At any time, also before the start and after the end.
+            // At any time, including before the start and after the end.
             at_us = size.at(OPENS) + rng.below(size.at(0.85).cast_unsigned()).cast_signed();
         }
         if terms.is_none() && !rng.chance(150) {
@@ -201,7 +201,7 @@ impl Plan {
         }
     }
 
-    /// Owners bid for, and buy, what is theirs.
+    /// Owners try to bid for and to buy their own listings.
     fn by_owner(&mut self, size: Size, at: u32, rng: &mut Rng) {
         let ListingRecord { owner, starts_us, terms, .. } = self.listings[at as usize];
         let last_us = terms.map_or(size.at(0.9), |terms| terms.ends_us);
@@ -214,15 +214,15 @@ impl Plan {
         }
     }
 
-    /// Snipers just before the end, at it and after it, and at the ends that late bids lead to; a person that settles too
-    /// early; and the settlement.
+    /// Bids just before the end, at it and after it, and around the ends that late bids lead to. Also a settlement
+    /// that comes too early.
     fn around_the_end(&mut self, size: Size, at: u32, rng: &mut Rng) {
         let Some(Terms { ends_us, extend, .. }) = self.listings[at as usize].terms else { return };
         if size.at(0.97) < ends_us {
             return;
         }
         let any = |rng: &mut Rng| rng.below(u64::from(size.people)) as u32;
-        // Where late bids put the end off there are many, so that refused ones come between accepted ones.
+        // Where late bids put the end off, there are many bids, so that refused ones come between accepted ones.
         let snipers = match (at, extend) {
             (HOT, _) => 60,
             (_, Some(_)) => rng.range(16, 30),
@@ -232,13 +232,14 @@ impl Plan {
             let moved_us =
                 extend.map_or(0, |extend| extend.by_us * rng.below(u64::from(extend.max_count) + 1).cast_signed());
             let off_us = if rng.chance(200) { 0 } else { rng.below(220_000).cast_signed() - 200_000 };
-            // Some of them too low: a refused bid must not put the end off.
+            // Some bids are too low: a refused bid must not put the end off.
             let aim = if rng.chance(300) { Aim::Low(rng.range(1, 5)) } else { Aim::Raise(rng.below(30)) };
             let member = any(rng);
             let order = self.order(RequestKind::Bid, member, at, 0, aim);
             self.click(order, ends_us + moved_us + off_us, rng.chance(100));
         }
-        // Refused late bids, and then a person that settles too early: they are told the end, which no refused bid may have put off.
+        // Refused late bids, and then early settlements: their answers tell the end, which no refused bid may have put
+        // off.
         for _ in 0..if extend.is_some() { 4 } else { 0 } {
             let (member, early_us) = (any(rng), rng.range(130_000, 190_000).cast_signed());
             let order = self.order(RequestKind::Bid, member, at, 0, Aim::Low(rng.range(1, 5)));
@@ -253,7 +254,7 @@ impl Plan {
         self.steps.push(Step::new(at, Act::Settle, settle_us));
     }
 
-    /// Several bid the same at the same instant.
+    /// Several members bid the same amount at the same instant.
     fn tie(&mut self, size: Size, at: u32, rng: &mut Rng) {
         if at != HOT && !rng.chance(400) {
             return;
@@ -272,7 +273,7 @@ impl Plan {
         }
     }
 
-    /// Many want the same thing at its price at the same instant.
+    /// Many members try to buy the same listing at the same instant.
     fn race(&mut self, size: Size, at: u32, rng: &mut Rng) {
         let first_us = self.listings[at as usize].starts_us.max(size.at(OPENS));
         let at_us = first_us + rng.below((size.at(0.9) - first_us).max(1).cast_unsigned()).cast_signed();
@@ -284,7 +285,7 @@ impl Plan {
     }
 }
 
-/// What is sold as number `at`, and how. The first is the one that everybody looks at.
+/// Draws listing number `at`. Number 0 is the hot one.
 fn listing(size: Size, at: u32) -> ListingRecord {
     let mut rng = Rng::of(size.seed, at, 12);
     let owner = rng.below(u64::from(size.people)) as u32;
@@ -294,7 +295,7 @@ fn listing(size: Size, at: u32) -> ListingRecord {
     let starts_us = if !hot && rng.chance(200) { share(&mut rng, 180, 350) } else { -1_000_000 };
     let price = if hot { 10 } else { rng.range(5, 400) };
     if (85..100).contains(&kind) || at == 1 {
-        // Dear enough that not everybody can buy it.
+        // Expensive enough that not every member can buy it.
         return ListingRecord { owner, price: price * 10, starts_us, terms: None };
     }
     let turns = 0 < size.bids && !hot;
@@ -302,7 +303,7 @@ fn listing(size: Size, at: u32) -> ListingRecord {
         _ if hot => size.at(0.75),
         0..96 if turns => share(&mut rng, 200, 930),
         0..80 => share(&mut rng, 450, 880),
-        // It runs on when the drill is over.
+        // Still runs when the drill is over.
         _ => size.at(3.0) + 60_000_000,
     };
     let runs_us = share(&mut rng, 15, 25).max(TURN_MIN_US);
@@ -373,7 +374,7 @@ mod tests {
         let auctions = plan.listings.iter().filter(|listing| listing.terms.is_some()).count();
         assert_eq!(members.len(), 30);
         assert!(auctions <= listings.len(), "{auctions} auctions, {} bid on", listings.len());
-        // They take turns.
+        // The auctions take turns.
         let running = |at_us: i64| {
             let runs = |listing: &&ListingRecord| {
                 listing.terms.is_some_and(|terms| (listing.starts_us..terms.ends_us).contains(&at_us))

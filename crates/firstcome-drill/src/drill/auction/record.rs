@@ -1,4 +1,4 @@
-//! What a drill of auctions keeps of every answer, and of the last look at everything.
+//! The history of an auction drill: every answer, and the state at the end.
 
 use crate::drill::clock::RunClock;
 use crate::drill::record::Restart;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// An instant on the drill's clock, in microseconds; negative before its start.
 pub(crate) type Instant = i64;
-/// A person, or a listing, that the drill did not make.
+/// A member, or a listing, that the drill did not create.
 pub(crate) const STRANGER: u32 = u32::MAX;
 
 /// How late bids put the end off.
@@ -17,7 +17,7 @@ pub(crate) struct Extend {
     pub(crate) max_count: u32,
 }
 
-/// What only an auction has.
+/// The terms that only an auction has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     pub(crate) ends_us: Instant,
@@ -26,24 +26,24 @@ pub(crate) struct Terms {
     pub(crate) settle_us: Option<i64>,
 }
 
-/// A listing as the drill made it.
+/// A listing as the drill created it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ListingRecord {
     pub(crate) owner: u32,
     pub(crate) price: u64,
     pub(crate) starts_us: Instant,
-    /// None at a fixed price.
+    /// Absent at a fixed price.
     pub(crate) terms: Option<Terms>,
 }
 
 impl ListingRecord {
-    /// By so much at least a bid exceeds the one before it.
+    /// Returns how much a bid must exceed the one before it.
     pub(crate) fn step(&self) -> u64 {
         self.terms.and_then(|terms| terms.increment).unwrap_or(1)
     }
 }
 
-/// Which call changes something.
+/// The kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub(crate) enum RequestKind {
@@ -51,7 +51,7 @@ pub(crate) enum RequestKind {
     Refund,
     Bid,
     Purchase,
-    /// Changes nothing: a look at a listing.
+    /// Changes nothing: reads a listing.
     Look,
 }
 
@@ -69,20 +69,20 @@ impl RequestKind {
     }
 }
 
-/// One wish: a key and a body. However often it is sent, it is the same.
+/// One request with its key and body. Every repeat sends the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
     pub(crate) what: RequestKind,
     pub(crate) member: u32,
-    /// [`STRANGER`] of a charge or a refund.
+    /// [`STRANGER`] for a charge or a refund.
     pub(crate) listing: u32,
-    /// Of a bid 0 until it is sent.
+    /// 0 for a bid that was not sent yet.
     pub(crate) amount: u64,
-    /// Orders with the same key and another body share it.
+    /// The key's number. Orders that send another body under the same key share it.
     pub(crate) key: u32,
 }
 
-/// A sale as a person was told it.
+/// A sale as an answer told it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sale {
     pub(crate) buyer: u32,
@@ -90,12 +90,12 @@ pub(crate) struct Sale {
     pub(crate) at_us: Instant,
 }
 
-/// What the answer was.
+/// The parsed answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DrillReply {
-    /// No answer: the effect may have happened.
+    /// No answer came: the effect may have happened.
     Lost,
-    /// The service could not say.
+    /// The service did not know the outcome.
     Undecided,
     Placed(AcceptedBid),
     Sold(Sale),
@@ -113,11 +113,11 @@ pub(crate) enum DrillReply {
     AlreadySold(Sale),
     SettlementExpired(Instant),
     KeyReused,
-    /// Nothing that the API knows for this call.
+    /// An answer that the API does not allow for this call.
     Unexpected,
 }
 
-/// A bid that was accepted, as its bidder was told.
+/// An accepted bid, as its bidder was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AcceptedBid {
     pub(crate) bid: Bid,
@@ -126,7 +126,7 @@ pub(crate) struct AcceptedBid {
 }
 
 impl DrillReply {
-    /// Whether a person that hears this asks again, since nothing was decided.
+    /// Whether the outcome is unknown, so that the sender asks again.
     pub(crate) const fn is_undecided(self) -> bool {
         matches!(self, Self::Lost | Self::Undecided)
     }
@@ -136,7 +136,7 @@ impl DrillReply {
     }
 }
 
-/// One request and its answer. Its effect, if it had one, happened somewhere between sent and received.
+/// One request and its answer. Its effect, if it had one, happened between sent and received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedReply {
     pub(crate) order: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Bid {
     pub(crate) at_us: Instant,
 }
 
-/// Where a listing stands, as it says.
+/// The state of a listing as the service shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Scheduled,
@@ -165,7 +165,7 @@ pub(crate) enum State {
     Unknown,
 }
 
-/// A look at a listing.
+/// A read of a listing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ListingObservation {
     pub(crate) listing: u32,
@@ -179,7 +179,7 @@ pub(crate) struct ListingObservation {
     pub(crate) sale: Option<Sale>,
 }
 
-/// What kind of movement of points.
+/// The kind of a movement of points.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Kind {
     Charge,
@@ -192,7 +192,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Each with its name and the number under which it is hashed.
+    /// All kinds, each with its name and the number that its hash covers.
     pub(crate) const ALL: [(Self, &'static str, u8); 7] = [
         (Self::Charge, "CHARGE", 1),
         (Self::Refund, "REFUND", 2),
@@ -203,7 +203,7 @@ impl Kind {
         (Self::Sold, "SOLD", 7),
     ];
 
-    /// Which way it moves all points, and those that can be spent.
+    /// The signs of the change of the total, and of the spendable points.
     pub(crate) const fn signs(self) -> (i64, i64) {
         match self {
             Self::Charge | Self::Sold => (1, 1),
@@ -222,24 +222,24 @@ pub(crate) struct Movement {
     pub(crate) total_delta: i64,
     pub(crate) available_delta: i64,
     pub(crate) at_us: Instant,
-    /// The listing, [`STRANGER`] for none.
+    /// The listing, or [`STRANGER`] for none.
     pub(crate) listing: u32,
-    /// The bid that it is about, 0 for none.
+    /// The bid that it is about, or 0 for none.
     pub(crate) bid: u32,
     pub(crate) hash: [u8; 32],
 }
 
-/// What a member has.
+/// The balance of a member.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Balance {
     pub(crate) total: i64,
     pub(crate) available: i64,
 }
 
-/// How members and listings are called.
+/// The names of members and listings.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
-    /// Of this drill alone: the service may have seen others.
+    /// Unique to this drill: the service may have seen others.
     pub(crate) prefix: String,
     pub(crate) members: u32,
     pub(crate) listings: u32,
@@ -268,21 +268,21 @@ impl Names {
     }
 }
 
-/// Everything that was heard, and what is there at the end.
+/// All answers, and the state at the end.
 #[derive(Clone, Default)]
 pub(crate) struct History {
     pub(crate) names: Names,
     /// The wall clock's reading at instant 0.
     pub(crate) start_wall_us: i64,
-    /// How far two readings of the same instant may lie apart.
+    /// How far two readings of the same instant may differ.
     pub(crate) reading_us: i64,
     pub(crate) listings: Vec<ListingRecord>,
     pub(crate) orders: Vec<Order>,
-    /// In the order in which the answers came.
+    /// The answers in order of arrival.
     pub(crate) on_reply: Vec<ReceivedReply>,
     pub(crate) looks: Vec<ListingObservation>,
     pub(crate) restarts: Vec<Restart>,
-    /// The last look at each listing.
+    /// The last read of each listing.
     pub(crate) last: Vec<ListingObservation>,
     /// The listed bids of each listing.
     pub(crate) bids: Vec<Vec<Bid>>,
@@ -290,9 +290,9 @@ pub(crate) struct History {
     pub(crate) records: Vec<Vec<Movement>>,
     /// The last balance of each member.
     pub(crate) balances: Vec<Balance>,
-    /// Answers that the API does not know, in words: the first ones.
+    /// The text of the first answers that the API does not allow.
     pub(crate) strange: Vec<String>,
-    /// Looks that were answered so. A person that asked for something has heard [`DrillReply::Unexpected`].
+    /// The number of reads with such an answer. Such an answer to an order is recorded as [`DrillReply::Unexpected`].
     pub(crate) strange_looks: u64,
 }
 
@@ -301,7 +301,7 @@ impl History {
         Self { names, start_wall_us: clock.start_wall_us(), reading_us: 2_000, listings, orders, ..Self::default() }
     }
 
-    /// What was heard of each order, in the order in which the answers came.
+    /// Returns the answers to each order, in order of arrival.
     pub(crate) fn by_order(&self) -> BTreeMap<u32, Vec<&ReceivedReply>> {
         let mut on_reply: BTreeMap<u32, Vec<&ReceivedReply>> = BTreeMap::new();
         for one in &self.on_reply {

@@ -1,16 +1,16 @@
-//! How fast and how many: the rate of admissions, and the slots at once.
+//! Checks the rate of admissions, and the number of slots in use.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Admission, History, Record, Reply, RoomObservation, Rules};
 use super::tickets::{NEVER, TicketHistory, Tickets};
 use super::{CheckCounter, PRESENT_US, seconds};
 
-/// Slots in use beyond this share of the limit: the limit may be what admissions wait for.
+/// With more slots in use than this share of the limit, slots may limit admissions instead of the rate.
 const CAP_SHARE: f64 = 0.95;
-/// How much of an observation may be due to reading two clocks.
+/// How much of a measured time may be due to reading two clocks.
 const CLOCKS_S: f64 = 0.01;
 
-/// Every admission once, as the room dates it; with the instant at which it was heard of first.
+/// Returns each admission once, by the room's instant, with the instant of its first answer.
 fn once(history: &History) -> Vec<Admission> {
     let mut admissions = history.admissions.clone();
     admissions.sort_unstable_by_key(|seen| (seen.number, seen.admitted_us, seen.received_us));
@@ -18,7 +18,8 @@ fn once(history: &History) -> Vec<Admission> {
     admissions
 }
 
-/// In any window: at most the rate times its length, and one slice. By the room's instants, and by our own clock.
+/// Checks in every window that admissions are at most rate x window plus one slice, by the room's instants and by our
+/// clock.
 pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
     let mut counter = CheckCounter::new("admission_rate", says);
@@ -27,7 +28,7 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     let (rate, slice) = (rules.rate_per_s, rules.slice);
     let mut admissions = once(history);
     admissions.sort_unstable_by_key(|seen| seen.admitted_us);
-    // The count up to here less what the rate allows: a window is too full if that rose by more than a slice in it.
+    // The count so far less what the rate allows. A window has too many if this rises by more than a slice in it.
     let (mut lowest, mut from_us) = (f64::INFINITY, 0);
     let reading = rate * rules.reading_us as f64 / 1e6;
     for (at, seen) in admissions.iter().enumerate() {
@@ -35,7 +36,7 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
         if ahead < lowest {
             (lowest, from_us) = (ahead, seen.admitted_us);
         }
-        // The smallest excess over every window that ends here.
+        // The largest excess over all windows that end here.
         let excess = ahead + 1.0 - lowest - slice - reading;
         counter.check(excess <= 1e-6, || {
             format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.admitted_us))
@@ -56,14 +57,14 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// The same from look to look at the room, with those who were let in and never asked: the line went past them while
-/// they were present. `admissions` in the order of the room's instants.
+/// Checks the same between reads of the room, including visitors who were admitted and never polled: the line passed
+/// them while they were present. `admissions` is in the order of the room's instants.
 fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mut CheckCounter) {
     let Rules { rate_per_s: rate, slice, reading_us, .. } = tickets.history.rules;
     let at = |us: u64| rate * us as f64 / 1e6;
-    // As above; a window begins with one look and ends with another, both taken as far out as they may have been.
+    // As above; a window begins with one read and ends with another, both taken at their outermost instants.
     let (mut lowest, mut from_us, mut silent) = (f64::INFINITY, 0, 0);
-    // A line that was made anew may have to go some way again: a person that it reaches a second time is no other person.
+    // A rebuilt line may repeat a part of its way: a number that it reaches again is not another admission.
     let mut reached = 0;
     for (before, seen) in (0..).zip(&tickets.history.rooms) {
         if 0 < before {
@@ -84,7 +85,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mu
     }
 }
 
-/// The slots in use: as told by the room, and as they follow from the answers.
+/// Checks the slots in use: as the room shows them, and as they follow from the answers.
 pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
     let mut counter =
         CheckCounter::new("active_cap", "slots in use never exceed max_active, as told and as counted from outside");
@@ -101,7 +102,7 @@ pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
             changes.extend([(from_us, 1), (to_us, -1)]);
         }
     }
-    // At the same instant ends come before beginnings.
+    // At the same instant, ends come before beginnings.
     changes.sort_unstable();
     let mut alive = 0;
     for (at_us, change) in changes {
@@ -113,24 +114,24 @@ pub(crate) fn active_cap(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// From when to when a ticket certainly had a slot.
+/// Returns the time during which a ticket certainly had a slot.
 fn certain_slot(life: &TicketHistory, reading_us: u64) -> Option<(u64, u64)> {
     let from_us = (life.admitted_us != NEVER).then(|| life.admitted_us + reading_us)?;
     let to_us = life.over_sent_us.min(life.expires_first_us.saturating_sub(reading_us)).min(life.ended_us);
     (from_us < to_us).then_some((from_us, to_us))
 }
 
-/// How fast the line really moved while nothing but the rate held it back.
+/// How fast the line moved while only the rate limited it.
 pub(crate) struct Speed {
     pub(crate) per_s: f64,
     pub(crate) of_set: f64,
 }
 
-/// Measures over the longest time in which people waited, slots were free and the server was up: those who were seen
-/// admitted, and those whom the line passed while they were present but did not ask any more.
+/// Measures over the longest time in which people waited, slots were free and the server was up. Counts the visitors
+/// who were seen admitted, and those whom the line passed while they were present but no longer polled.
 pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
     let rate = history.rules.rate_per_s;
-    // Once people hear that all is gone they go home, and those who are counted as waiting are not there any more.
+    // Once people learn that the event is sold out they go home, and the room still counts them as waiting.
     let is_gone = |record: &&Record| matches!(record.reply, Reply::SoldOut | Reply::CouponSoldOut);
     let gone_us = history.records.iter().find(is_gone).map_or(u64::MAX, Record::received_us);
     let steady = |seen: &RoomObservation| {
@@ -158,7 +159,8 @@ pub(crate) fn admission_speed(history: &History) -> Option<Speed> {
     Some(Speed { per_s, of_set: per_s / rate })
 }
 
-/// How many the line reached between two looks who certainly were present, and were never seen admitted.
+/// Counts the numbers that the line reached between two reads, whose holders were certainly present and never seen
+/// admitted.
 fn silently_admitted(tickets: &Tickets<'_>, before: &RoomObservation, after: &RoomObservation) -> usize {
     if tickets.history.restarted_within(before.about_us, after.received_us) {
         return 0;
@@ -185,7 +187,7 @@ mod tests {
     use super::super::story::Story;
     use super::*;
 
-    /// Admissions at these milliseconds, each heard of at once.
+    /// Builds admissions at these milliseconds, each answered at once.
     fn at_ms(times_ms: &[u64]) -> History {
         let mut story = Story::new();
         for (number, &at_ms) in (1..).zip(times_ms) {
@@ -211,7 +213,7 @@ mod tests {
         }
         story.leaves(7, 10, 20);
         story.history.rooms = vec![look(1, 0), look(1_001, 12), look(2_001, 23)];
-        // 22 in two seconds and a slice of 2.5, for one of them had left.
+        // 22 in two seconds and a slice of 2.5 are allowed, since one of the 24 had left.
         assert_eq!(rate_breaches(&story.history), 0);
         story.history.rooms[2].serving = 24;
         assert_eq!(rate_breaches(&story.history), 1);
@@ -225,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_window_holds_what_the_rate_allows_and_one_slice() {
-        // 10 per second and a slice of 2.5: two at once, then one every 100 ms, is the fastest there is.
+        // At 10 per second and a slice of 2.5, the fastest is two at once and then one every 100 ms.
         assert_eq!(rate_breaches(&at_ms(&[0, 0, 100, 200, 300, 400])), 0);
         assert!(0 < rate_breaches(&at_ms(&[0, 0, 0])));
         assert!(0 < rate_breaches(&at_ms(&[0, 5_000, 5_000, 5_040, 5_080])));
@@ -237,11 +239,11 @@ mod tests {
         let mut early = at_ms(&[900]);
         early.rules.opens_us = 1_000_000;
         assert_eq!(rate_breaches(&early), 1);
-        // A room that dates its admissions into the past is caught by when they were heard of.
+        // A room that dates its admissions too far apart is caught by the instants of the answers.
         let mut lying = at_ms(&[0, 1, 2, 3, 4, 5]);
         lying.admissions.iter_mut().enumerate().for_each(|(at, seen)| seen.admitted_us = at as u64 * 1_000_000);
         assert!(0 < rate_breaches(&lying));
-        // The same admission told twice is one.
+        // The same admission told twice counts once.
         let mut twice = at_ms(&[0, 0]);
         twice.admissions.extend(twice.admissions.clone());
         assert_eq!(rate_breaches(&twice), 0);

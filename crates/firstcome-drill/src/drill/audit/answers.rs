@@ -1,4 +1,5 @@
-//! Answers as such: only those that the API knows, every cheat refused, and nothing told is taken back.
+//! Checks the answers themselves: only those that the API allows, every cheat refused, nothing acknowledged is taken
+//! back.
 
 use super::super::facts::AuditCheck;
 use super::super::plan::Cheat;
@@ -6,7 +7,7 @@ use super::super::record::{Call, History, Record, Reply};
 use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
-/// What a cheat must be told.
+/// The answer that a cheat must get.
 const fn wanted(cheat: Cheat) -> Reply {
     match cheat {
         Cheat::ForgedTicket | Cheat::FlippedTicket | Cheat::ForeignTicket => Reply::UnknownTicket,
@@ -23,14 +24,14 @@ const fn wanted(cheat: Cheat) -> Reply {
     }
 }
 
-/// Every cheat is refused with the code of its own.
+/// Checks that every cheat is refused with its own code.
 pub(crate) fn cheats_refused(history: &History) -> AuditCheck {
     let mut counter =
         CheckCounter::new("cheats_refused", "every forged, flipped, foreign, dead or shared thing is refused");
     let cheats = history.records.iter().filter(|record| record.call == Call::Cheat && !record.reply.is_undecided());
     for record in cheats {
         let Some(&cheat) = Cheat::ALL.get(record.value as usize) else { continue };
-        // A slot that may have ended meanwhile: its pass is not valid any more, which is a refusal too.
+        // The slot may have ended meanwhile: its pass is then invalid, which is a refusal too.
         let over = cheat == Cheat::SharedPass && record.poll_after_ms == 1 && record.reply == Reply::InvalidPass;
         counter.check(record.reply == wanted(cheat) || over, || {
             let (name, at) = (cheat.name(), seconds(record.sent_us));
@@ -40,7 +41,7 @@ pub(crate) fn cheats_refused(history: &History) -> AuditCheck {
     counter.done()
 }
 
-/// Whether the API knows this answer to this call.
+/// Whether the API allows this answer to this call.
 const fn knows(call: Call, reply: Reply, room: bool) -> bool {
     if reply.is_undecided() {
         return !matches!(reply, Reply::RateLimited) || matches!(call, Call::Join);
@@ -57,12 +58,12 @@ const fn knows(call: Call, reply: Reply, room: bool) -> bool {
         },
         Call::Verify => matches!(reply, Reply::Valid | Reply::Invalid),
         Call::Look => matches!(reply, Reply::CouponOpen | Reply::CouponSoldOut),
-        // Judged one by one elsewhere.
+        // Other checks judge cheats one by one.
         Call::Cheat => !matches!(reply, Reply::Unexpected),
     }
 }
 
-/// Every status and code is one that the API knows for the call.
+/// Checks that every status and code is one that the API allows for the call.
 pub(crate) fn answers_known(history: &History, room: bool) -> AuditCheck {
     let mut counter =
         CheckCounter::new("answers_known", "every status and code is one that the API knows for the call");
@@ -78,7 +79,7 @@ pub(crate) fn answers_known(history: &History, room: bool) -> AuditCheck {
     counter.done()
 }
 
-/// A ticket that was told is never unknown afterwards; a claim that was told stays, with its code.
+/// Checks that an acknowledged ticket is never unknown later, and that an acknowledged claim stays, with its code.
 pub(crate) fn acknowledged_stays(history: &History) -> AuditCheck {
     let says = "a ticket that was told is never unknown later, and a claim that was told is in the list with its code";
     let mut counter = CheckCounter::new("acknowledged_stays", says);

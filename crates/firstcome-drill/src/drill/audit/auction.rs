@@ -1,6 +1,6 @@
-//! The audit of a drill of auctions: judges every answer, and everything that is there at the end, from the outside. Only what
-//! is certain counts: an effect happened somewhere between sent and received, and a lost request may or may not have had
-//! one. What is true of the store at an instant follows from its bids and records, each of which says when it was.
+//! The audit of an auction drill judges every answer, and the state at the end, from the outside. Only certain facts
+//! count: an effect happened between sent and received, and a lost request may or may not have had one. The state of
+//! the store at an instant follows from its bids and records, each of which has an instant.
 
 mod acknowledged;
 mod bids;
@@ -23,7 +23,7 @@ use crate::drill::auction::record::{DrillReply, History, Instant, STRANGER};
 use crate::drill::facts::AuditCheck;
 use books::Books;
 
-/// Every check of an event of auctions.
+/// Every check of an auction event.
 pub(crate) fn all(history: &History) -> Vec<AuditCheck> {
     let books = Books::of(history);
     vec![
@@ -47,10 +47,10 @@ pub(crate) fn all(history: &History) -> Vec<AuditCheck> {
     ]
 }
 
-/// No answer but those that the API knows.
+/// Checks that every answer is one that the API allows.
 fn answers_known(history: &History) -> AuditCheck {
     let mut counter = CheckCounter::new("answers_known", "every answer is one that the call may give");
-    // There are more words than examples.
+    // Only the first unexpected answers have a text.
     let mut words = history.strange.iter();
     let mut check = |known: bool| counter.check(known, || words.next().cloned().unwrap_or_default());
     for on_reply in &history.on_reply {
@@ -65,12 +65,12 @@ fn answers_known(history: &History) -> AuditCheck {
     counter.done()
 }
 
-/// An instant as examples tell it.
+/// Formats an instant for an example.
 fn seconds(at_us: Instant) -> String {
     format!("{:.6} s", at_us as f64 / 1e6)
 }
 
-/// A person as examples tell it.
+/// Formats a member for an example.
 fn who(member: u32) -> String {
     if member == STRANGER { "somebody else".into() } else { format!("m{member}") }
 }

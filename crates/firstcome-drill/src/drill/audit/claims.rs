@@ -1,4 +1,4 @@
-//! Claims: never one too many, one each, numbered without a gap in the order in which people came.
+//! Checks the claims: no oversell, one per user, serials without gaps in order of arrival.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Holder, Reply};
@@ -7,7 +7,7 @@ use super::tickets::NEVER;
 use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
-/// What is issued at the end: never more than the stock, and sold out was said only if all is gone.
+/// Checks that no more than the stock is issued, and that "sold out" was said only if all is issued.
 pub(crate) fn no_oversell(history: &History) -> AuditCheck {
     let says = "never more than the stock is issued, serials are 1..N without a gap, and sold out means all are gone";
     let mut counter = CheckCounter::new("no_oversell", says);
@@ -28,7 +28,7 @@ pub(crate) fn no_oversell(history: &History) -> AuditCheck {
     counter.done()
 }
 
-/// One claim per pass or user, and it is the claimer's own.
+/// Checks that a pass or user has one claim, and that an answer shows the caller's own claim.
 pub(crate) fn one_each(history: &History) -> AuditCheck {
     let mut counter =
         CheckCounter::new("one_each", "a pass or user has one claim, a claim has one holder, and it is the claimer");
@@ -49,7 +49,7 @@ pub(crate) fn one_each(history: &History) -> AuditCheck {
     counter.done()
 }
 
-/// Who was told before another claimed has the lower serial.
+/// Checks that a claim that was answered before another was sent has the lower serial.
 pub(crate) fn fifo_serials(history: &History) -> AuditCheck {
     let mut counter =
         CheckCounter::new("fifo_serials", "a claim answered before another was sent has the lower serial");
@@ -57,7 +57,7 @@ pub(crate) fn fifo_serials(history: &History) -> AuditCheck {
     let mut told: HashMap<u32, (u32, u64)> = HashMap::new();
     let attempts = history.records.iter().filter(|record| matches!(record.call, Call::Claim | Call::Cheat));
     for record in attempts {
-        // A cheat that is refused issues nothing, but a lost one may have: it counts as an attempt.
+        // A refused cheat issues nothing, but a lost one may have: it counts as an attempt.
         let sent_us = first_sent.entry(record.person).or_insert(NEVER);
         *sent_us = record.sent_us.min(*sent_us);
         if matches!(record.reply, Reply::Issued | Reply::AlreadyIssued) {
@@ -96,7 +96,7 @@ mod tests {
         story.says(Call::Claim, Reply::SoldOut, 4, 40, 50);
         assert_eq!(no_oversell(&story.history).breaches, 0);
         story.listed(4, 4);
-        // One too many is listed, so that the stock and the word sold out do not fit any more.
+        // One claim too many is listed: this breaks the stock and the answer "sold out".
         assert_eq!(no_oversell(&story.history).breaches, 2);
         let mut gap = sold();
         gap.history.listed.remove(1);
@@ -125,7 +125,7 @@ mod tests {
         let mut bad = Story::new();
         bad.claims(1, 0, 10, 2).claims(2, 20, 30, 1);
         assert_eq!(fifo_serials(&bad.history).breaches, 1);
-        // The second had asked before without an answer.
+        // The second had already asked before, without an answer.
         let mut lost = Story::new();
         lost.claims(1, 0, 10, 2);
         lost.says(Call::Claim, Reply::Lost, 2, 5, 6);

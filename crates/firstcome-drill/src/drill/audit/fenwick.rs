@@ -1,9 +1,9 @@
-//! Counts of numbers below a number, while numbers come and go: a Fenwick tree.
+//! A Fenwick tree: counts the numbers below a number, while numbers are added and removed.
 
 pub(crate) struct Fenwick(Vec<u32>);
 
 impl Fenwick {
-    /// For numbers of `1..=most`.
+    /// Creates an empty tree for the numbers `1..=most`.
     pub(crate) fn new(most: usize) -> Self {
         Self(vec![0; most + 1])
     }
@@ -13,7 +13,7 @@ impl Fenwick {
     }
 
     pub(crate) fn remove(&mut self, number: u32) {
-        // Counts are kept modulo 2^32, so that taking one away is adding the largest word.
+        // Counts wrap modulo 2^32, so adding `u32::MAX` subtracts 1.
         self.change(number, u32::MAX);
     }
 
@@ -25,7 +25,7 @@ impl Fenwick {
         }
     }
 
-    /// How many are lower than this one.
+    /// Returns how many added numbers are lower than this one.
     pub(crate) fn below(&self, number: u32) -> u32 {
         let (mut at, mut sum) = ((number as usize).saturating_sub(1).min(self.0.len() - 1), 0_u32);
         while 0 < at {

@@ -1,4 +1,4 @@
-//! What was told, against what the database of a cluster holds.
+//! Compares the acknowledged claims and numbers with the database of a cluster.
 
 use super::super::facts::AuditCheck;
 use super::super::messages::holder;
@@ -6,16 +6,16 @@ use super::super::record::{Call, History, Holder};
 use super::CheckCounter;
 use std::collections::{BTreeSet, HashMap};
 
-/// What the rows say.
+/// The content of the database.
 #[derive(Default)]
 pub(crate) struct Recorded {
-    /// As the row of the coupon counts.
+    /// The counter in the coupon's row.
     pub(crate) issued: u32,
     /// Serials and names, in the order of serials.
     pub(crate) claims: Vec<(u32, String)>,
-    /// No higher number is drawn; none without a room.
+    /// The ceiling of the room: no node draws a higher number. Absent without a room.
     pub(crate) ceiling: Option<u32>,
-    /// Numbers that were let in.
+    /// The numbers that were admitted.
     pub(crate) admitted: BTreeSet<u32>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn all(history: &History, recorded: &Recorded) -> Vec<AuditCheck> {
     checks
 }
 
-/// A person that was told a claim has it there, under this serial.
+/// Checks that every acknowledged claim is in the database, with its serial and holder.
 fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let mut counter =
         CheckCounter::new("claims_in_sql", "every claim that was told is in the database, with its serial and holder");
@@ -39,7 +39,7 @@ fn claims_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     counter.done()
 }
 
-/// Serials have no gap, no person has two, and the list of the service is the same.
+/// Checks that serials have no gap, no holder has two, and the service lists the same claims.
 fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     let says = "the database has serials 1..N without a gap, one for each holder, and the service lists the same";
     let mut counter = CheckCounter::new("serials_in_sql", says);
@@ -59,7 +59,7 @@ fn serials_in_sql(history: &History, recorded: &Recorded) -> AuditCheck {
     counter.done()
 }
 
-/// A person that was told an admission, or a number, has it there.
+/// Checks that every acknowledged admission is in the database, and that no number is above the ceiling.
 fn room_in_sql(history: &History, recorded: &Recorded, ceiling: u32) -> AuditCheck {
     let says = "every admission that was told is in the database, and no number that was told is above its ceiling";
     let mut counter = CheckCounter::new("room_in_sql", says);

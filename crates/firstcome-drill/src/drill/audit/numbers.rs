@@ -1,4 +1,4 @@
-//! Numbers: each once, in the order of arrival.
+//! Checks the numbers: each is drawn once, in order of arrival.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Restart, Target};
@@ -6,14 +6,15 @@ use super::tickets::Tickets;
 use super::{CheckCounter, seconds};
 use std::collections::HashMap;
 
-/// Numbers that may be left out when Redis starts again, with its data or without: the end of its log may be lost, and those up to
-/// the ceiling that is in SQL are not drawn again. It is raised by 65 536 when fewer than 16 384 are left below it.
+/// How many numbers a restart of Redis may leave out, with or without its data. The end of the log may be lost, and a
+/// rebuild draws no number up to the ceiling in SQL again. The ceiling rises by 65 536 when fewer than 16 384 numbers
+/// are left below it.
 const LEFT_OUT_MAX: u32 = 65_536 + 16_384;
 /// Numbers that nodes of a shared room may skip for each killed process. A node may raise the ceiling in SQL and die before it
 /// appends the raise. Each of the three nodes that finds such a raise skips its numbers and raises once more.
 const UNSAID_MAX: u32 = 3 * 65_536;
 
-/// The highest number that anybody can have: everybody draws one at most.
+/// Returns the highest number that a person can have, since each person draws at most one.
 pub(crate) fn highest(history: &History) -> u32 {
     let left_out = |restart: &Restart| match restart.target {
         Target::Redis => LEFT_OUT_MAX + UNSAID_MAX,
@@ -23,7 +24,7 @@ pub(crate) fn highest(history: &History) -> u32 {
     history.restarts.iter().map(left_out).fold(history.rules.people, u32::saturating_add)
 }
 
-/// No person is told another's number, no person is told two, and none is higher than there were people to ask.
+/// Checks that no two people share a number, no person has two, and no number exceeds the possible draws.
 pub(crate) fn number_once(history: &History) -> AuditCheck {
     let mut counter = CheckCounter::new(
         "number_once",
@@ -43,7 +44,7 @@ pub(crate) fn number_once(history: &History) -> AuditCheck {
     counter.done()
 }
 
-/// Who was answered before another asked has the lower number.
+/// Checks that a join that was answered before another was sent has the lower number.
 pub(crate) fn fifo_numbers(tickets: &Tickets<'_>) -> AuditCheck {
     let mut counter = CheckCounter::new("fifo_numbers", "a join answered before another was sent has the lower number");
     let lives = tickets.lives().map(|(number, life)| (life.first_sent_us, life.told_us, number));
@@ -56,7 +57,7 @@ pub(crate) fn fifo_numbers(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// Compares each (first sent, told, number) with the highest number that was told before it was asked for.
+/// Compares each (first sent, answered, number) with the highest number that was answered before it was sent.
 pub(crate) fn in_order(asked: Vec<(u64, u64, u32)>, mut compare: impl FnMut((u32, u64), (u32, u64))) {
     let mut by_sent = asked.clone();
     by_sent.sort_unstable();
@@ -98,7 +99,7 @@ mod tests {
     #[test]
     fn only_joins_that_do_not_overlap_have_an_order() {
         let mut story = Story::new();
-        // Both overlap: either may be first. The third was asked for after both were told.
+        // The first two overlap: either may be first. The third was sent after both were answered.
         story.join(0, 2, 0, 100).join(1, 1, 50, 120).join(2, 3, 130, 140);
         assert_eq!(fifo_numbers(&Tickets::of(&story.history)).breaches, 0);
         let mut bad = Story::new();

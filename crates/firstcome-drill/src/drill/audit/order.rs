@@ -1,22 +1,22 @@
-//! Who is admitted: in number order over those who are present, and no person that is absent.
+//! Checks the order of admissions: by number among present visitors, and never an absent one.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, Record};
 use super::tickets::{NEVER, Tickets};
 use super::{CheckCounter, PRESENT_US, seconds};
 
-/// What an absence may be longer than the rule says: clocks, and the step in which the room looks.
+/// How much longer than the rule an absence may be measured: clock readings, and the interval of the room's checks.
 const GRACE_US: u64 = 1_000_000;
 
-/// A person that was there all the time is not admitted after a person with a higher number.
+/// Checks that a ticket that was present all the time is not admitted after one with a higher number.
 pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket that was present all the time is not admitted after one with a higher number";
     let mut counter = CheckCounter::new("admitted_in_order", says);
     let reading_us = tickets.history.rules.reading_us;
-    // The earliest admission among higher numbers, and whose it is.
+    // The earliest admission among higher numbers, and its number.
     let mut earliest = (NEVER, 0);
     for (number, life) in tickets.lives().rev() {
-        // Not admitted before this; where it is not certain, it was at least still in line.
+        // It was not admitted before this. If its first admission is uncertain, it was at least still in line.
         let not_before_us = if life.surely_first { life.admitted_us } else { life.steady_until_us };
         if 0 < not_before_us && earliest.0 != NEVER {
             counter.check(not_before_us <= earliest.0.saturating_add(reading_us), || {
@@ -30,7 +30,7 @@ pub(crate) fn admitted_in_order(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// A person that was silent for longer than anybody counts as present is not admitted.
+/// Checks that no ticket is admitted that was silent for longer than a present one may be.
 pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "no visitor is admitted who was silent for longer than max(30 s, 3 x poll_after_ms)";
     let mut counter = CheckCounter::new("absent_not_admitted", says);
@@ -46,7 +46,7 @@ pub(crate) fn absent_not_admitted(tickets: &Tickets<'_>) -> AuditCheck {
         let asks = |record: &&Record| matches!(record.call, Call::Join | Call::Poll);
         let so_far = tickets.records(number).filter(asks).filter(|record| record.sent_us <= admitted_us);
         let Some(last) = so_far.max_by_key(|record| record.received_us()) else { continue };
-        // A request without an answer may have been told another pause.
+        // A lost answer may have told another pause.
         if !last.is_contact() || history.forgotten_within(last.sent_us, admitted_us) {
             continue;
         }

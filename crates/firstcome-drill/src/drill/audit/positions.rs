@@ -1,4 +1,4 @@
-//! Positions: they fall, and they are neither too high nor too low for what else is known.
+//! Checks the positions: they never rise, and fit the tickets that are known to be ahead.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, Record, Reply};
@@ -10,9 +10,10 @@ fn is_waiting(record: &&Record) -> bool {
     record.call == Call::Poll && record.reply == Reply::Waiting
 }
 
-/// The position of a ticket never rises, except across a loss of what it rested on: a position tells of others, and counts who is
-/// gone before that is durable. An embedded server loses that when it is killed. Many nodes share it in Redis: it outlives every
-/// node, every end of the database, and an end of Redis that keeps its data, so none of these is an excuse.
+/// Checks that the position of a ticket never rises, except after a loss of data. A position counts the departures of
+/// other tickets before those are durable. An embedded server loses such departures when it is killed. Nodes of a
+/// cluster share them in Redis. They survive the end of any node, of the database, and of a Redis that keeps its data:
+/// none of these is an excuse.
 pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "the position that a ticket is told never rises, except across a restart of an embedded server or a loss of Redis";
     let mut counter = CheckCounter::new("position_falls", says);
@@ -20,7 +21,7 @@ pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
     for (number, _) in tickets.lives() {
         let mut before: Option<&Record> = None;
         for record in tickets.records(number).filter(is_waiting) {
-            // A node may answer from what was before the other one's answer.
+            // A node may answer from a copy that is older than the other node's answer.
             let is_later = |before: &&Record| before.received_us() + stale_us <= record.sent_us;
             if let Some(before) = before.filter(is_later)
                 && !tickets.history.forgotten_within(before.about_us(), record.received_us())
@@ -36,8 +37,8 @@ pub(crate) fn position_falls(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// The position is at most the number of tickets ahead that could still be in line, and at least the number of those
-/// that certainly were.
+/// Checks that a position is at most the number of tickets ahead that could be in line, and at least the number of
+/// those that certainly were.
 pub(crate) fn position_true(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a position is at most the tickets ahead that could be in line, and at least those that certainly are";
     let mut counter = CheckCounter::new("position_true", says);
@@ -54,7 +55,7 @@ fn not_too_high(tickets: &Tickets<'_>, polls: &mut [&Record], counter: &mut Chec
     gone.sort_unstable();
     polls.sort_unstable_by_key(|record| record.about_us());
     let mut tree = Fenwick::new(tickets.highest() as usize);
-    // Numbers may be left out where a cluster draw them, but everybody has one at most.
+    // A cluster may leave out numbers, but each person has at most one.
     let mut told = Fenwick::new(tickets.highest() as usize);
     tickets.lives().for_each(|(number, _)| told.add(number));
     let untold = tickets.untold();
@@ -81,7 +82,7 @@ fn not_too_low(tickets: &Tickets<'_>, polls: &mut [&Record], counter: &mut Check
     steady.iter().for_each(|(_, number)| tree.add(*number));
     let mut at = 0;
     for record in polls.iter() {
-        // Numbers are drawn in order, so a person that has a lower one was in line before this one asked.
+        // Numbers are drawn in order: a ticket with a lower number was in line before this one asked.
         while at < steady.len() && steady[at].0 < record.received_us() {
             tree.remove(steady[at].1);
             at += 1;
@@ -121,7 +122,7 @@ mod tests {
             story.restart_of(target, loses, 200, 300);
             assert_eq!(position_falls(&Tickets::of(&story.history)).breaches, breaches, "{target:?} {loses}");
         }
-        // Another node's copy may be from before the first answer.
+        // The copy of another node may be older than the first answer.
         let mut story = Story::new();
         story.shared(50).join(0, 9, 0, 10).waits(9, 100, 110, 3).waits(9, 150, 160, 4);
         assert_eq!(position_falls(&Tickets::of(&story.history)).breaches, 0);
@@ -143,7 +144,7 @@ mod tests {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 90, 2, 3).waits(90, 100, 110, 2);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);
-        // A person asked and was told nothing: the number may be theirs.
+        // A person asked and got no answer: the number may be theirs.
         story.lost_join(2, 1);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
     }
@@ -152,7 +153,7 @@ mod tests {
     fn a_position_is_not_higher_than_what_could_be_ahead() {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 2, 2, 3).join(2, 3, 4, 5);
-        // One left, and that was acknowledged before the third asked; the other asked at the same time.
+        // One left, acknowledged before the third asked; the other left at the same time as the third asked.
         story.leaves(1, 10, 20).leaves(2, 25, 60).waits(3, 30, 40, 1);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
         story.waits(3, 70, 80, 1);
@@ -164,7 +165,7 @@ mod tests {
         let mut story = Story::new();
         story.join(0, 1, 0, 1).join(1, 2, 2, 3).join(2, 3, 4, 5);
         story.waits(1, 100, 110, 0).waits(2, 300, 310, 1).waits(3, 200, 210, 1);
-        // At 200 the second was in line for certain, and the first perhaps not any more.
+        // At 200 the second ticket was certainly in line, and the first perhaps no longer.
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 0);
         story.waits(3, 250, 260, 0);
         assert_eq!(position_true(&Tickets::of(&story.history)).breaches, 1);

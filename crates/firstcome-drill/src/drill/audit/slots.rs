@@ -1,24 +1,24 @@
-//! Slots and their passes: one state at a time, and over when it is over.
+//! Checks slots and passes: a ticket is in one state at a time, and a pass ends with its slot.
 
 use super::super::facts::AuditCheck;
 use super::super::record::{Call, History, Record, Reply};
 use super::tickets::{NEVER, TicketHistory, Tickets};
 use super::{CheckCounter, seconds};
 
-/// What may lie between the end that a pass names and the room's noticing.
+/// How long after the end in a pass the room may take to notice it.
 const END_GRACE_US: u64 = 1_000_000;
 
-/// A ticket is in one state at a time, and the room's sums agree.
+/// Checks that a ticket is in one state at a time, and that the room's sums agree.
 pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "a ticket with a pass neither waits nor is admitted again, and ends only by leave, release or time";
     let mut counter = CheckCounter::new("one_state", says);
-    // A node answers from its copy, which may not have heard yet what another one has told.
+    // A node answers from its copy, which may lag behind the answers of another node.
     let stale_us = tickets.history.rules.stale_us;
     for (number, life) in tickets.lives() {
         let mut admitted: Option<(u64, &Record)> = None;
         let mut ended = false;
         for record in tickets.records(number).filter(|record| record.call == Call::Poll) {
-            // Answers that overlap say nothing about their order.
+            // Overlapping answers have no order.
             let after = admitted.is_some_and(|(_, first)| first.received_us() + stale_us <= record.sent_us);
             let fine = match record.reply {
                 Reply::Waiting => !after && !ended,
@@ -46,7 +46,7 @@ pub(crate) fn one_state(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// When a slot may have ended of which its holder was never told, since the poll that took it was not answered.
+/// Returns when a slot may have ended unseen by its holder, since the poll that took it got no answer.
 fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &TicketHistory) -> u64 {
     if life.pass_us != NEVER {
         return NEVER;
@@ -55,7 +55,7 @@ fn unheard_end_us(tickets: &Tickets<'_>, number: u32, life: &TicketHistory) -> u
     unheard.map(|record| record.sent_us + tickets.history.rules.active_ttl_us).min().unwrap_or(NEVER)
 }
 
-/// No person is counted who cannot have joined yet or has gone.
+/// Checks that the room counts no ticket that cannot have joined yet or has gone.
 fn room_sums(tickets: &Tickets<'_>, counter: &mut CheckCounter) {
     let mut joined_us: Vec<u64> = tickets.first_join_us.iter().copied().filter(|at_us| *at_us != NEVER).collect();
     joined_us.sort_unstable();
@@ -73,7 +73,7 @@ fn room_sums(tickets: &Tickets<'_>, counter: &mut CheckCounter) {
     }
 }
 
-/// The calls that judge a pass: what they said, and whether the pass counted as valid.
+/// Returns whether the call treated the pass as valid, for calls that judge one.
 fn judged(record: &Record) -> Option<bool> {
     match (record.call, record.reply) {
         (Call::Verify, Reply::Valid) => Some(true),
@@ -100,7 +100,7 @@ fn check_passes(
     }
 }
 
-/// While a slot certainly lives its pass is valid.
+/// Checks that a pass is valid while its slot certainly lives.
 pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     let mut counter = CheckCounter::new("pass_lives_with_slot", "while a slot certainly lives its pass is valid");
     check_passes(tickets, &mut counter, |life, record| {
@@ -110,7 +110,7 @@ pub(crate) fn pass_lives_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// After the end of a slot its pass is worth nothing.
+/// Checks that a pass is invalid after the end of its slot.
 pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     let says = "after release, leave or the slot's end its pass is invalid to verify and to claim";
     let mut counter = CheckCounter::new("pass_dies_with_slot", says);
@@ -123,7 +123,7 @@ pub(crate) fn pass_dies_with_slot(tickets: &Tickets<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// After the sale, with the line standing still, all slots come back.
+/// Checks that all slots return after the sale, while the line is paused.
 pub(crate) fn slot_returns(history: &History) -> AuditCheck {
     let mut counter =
         CheckCounter::new("slot_returns", "after the sale the slots in use fall to those that are still alive");
@@ -216,7 +216,7 @@ mod tests {
         let mut story = with_pass();
         story.says(Call::Verify, Reply::Valid, 1, 120, 130);
         story.says(Call::Release, Reply::Done, 1, 200, 220);
-        // Asked while the release was under way: either is right.
+        // Sent while the release was under way: either answer is right.
         story.says(Call::Verify, Reply::Valid, 1, 205, 215);
         story.says(Call::Claim, Reply::InvalidPass, 1, 230, 240);
         let tickets = Tickets::of(&story.history);

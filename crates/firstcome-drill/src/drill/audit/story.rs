@@ -70,7 +70,7 @@ impl Story {
         self
     }
 
-    /// A poll that is answered with a pass.
+    /// Adds a poll that is answered with a pass.
     pub(crate) fn admitted(
         &mut self,
         number: u32,
@@ -91,19 +91,19 @@ impl Story {
         self
     }
 
-    /// Many nodes share the room, and answer from copies that may be so old.
+    /// Makes the room shared by nodes, which answer from copies that may be this old.
     pub(crate) fn shared(&mut self, stale_us: u64) -> &mut Self {
         (self.history.rules.is_shared, self.history.rules.stale_us) = (true, stale_us);
         self
     }
 
-    /// One of the servers below them, or a node, was down.
+    /// Adds a restart of a node, or of one of the servers below the nodes.
     pub(crate) fn restart_of(&mut self, target: Target, loses: bool, killed_us: u64, ready_us: u64) -> &mut Self {
         self.history.restarts.push(Restart { target, loses, forgets: loses, killed_us, ready_us, in_flight: 1 });
         self
     }
 
-    /// A claim that is told, and its record.
+    /// Adds an acknowledged claim, and its record.
     pub(crate) fn claims(&mut self, number: u32, sent_us: u64, received_us: u64, serial: u32) -> &mut Self {
         self.says(Call::Claim, Reply::Issued, number, sent_us, received_us).value = serial;
         let (holder, code_hash) = (Holder::Pass(number), u64::from(serial));

@@ -1,32 +1,32 @@
-//! The life of every ticket, put together from the answers about it.
+//! Reconstructs the life of every ticket from the answers about it.
 
 use super::super::record::{Call, History, Record, Reply};
 use super::PRESENT_US;
 
-/// Not yet, or never.
+/// Marks an instant that has not come, or never will.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// What is certain about one ticket.
+/// The certain facts about one ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TicketHistory {
     pub(crate) person: u32,
-    /// When its person asked for the first time, answered or not: it was not drawn earlier.
+    /// When its person first sent a join, answered or not: the number was not drawn earlier.
     pub(crate) first_sent_us: u64,
-    /// When its number was told first: it was drawn by then.
+    /// When its number was first answered: it was drawn by then.
     pub(crate) told_us: u64,
-    /// When a leave or release was sent first: the slot or place may be gone from then on.
+    /// When a leave or release was first sent: the slot or place may be gone from then on.
     pub(crate) over_sent_us: u64,
-    /// When one was acknowledged: it is gone.
+    /// When a leave or release was acknowledged: the slot or place is gone.
     pub(crate) over_us: u64,
-    /// From when on it is certainly not in line: left, or seen with a pass, or seen at its end.
+    /// When it was certainly not in line any more: it left, was seen with a pass, or was seen at its end.
     pub(crate) gone_us: u64,
-    /// Up to when it was certainly in line and present without a break since its join; 0 is not known.
+    /// Until when it was certainly in line and present without a break since its join; 0 if unknown.
     pub(crate) steady_until_us: u64,
-    /// The first admission that was told.
+    /// The first admission that an answer told.
     pub(crate) admitted_us: u64,
-    /// That one was the first of all: it could not have lost a slot before unnoticed.
+    /// Whether that admission was certainly its first: no earlier slot can have been lost unnoticed.
     pub(crate) surely_first: bool,
-    /// When it was seen with a pass.
+    /// When it was first seen with a pass.
     pub(crate) pass_us: u64,
     pub(crate) expires_first_us: u64,
     pub(crate) expires_last_us: u64,
@@ -55,19 +55,19 @@ impl TicketHistory {
     }
 }
 
-/// All tickets by number, with their answers in the order in which they were asked.
+/// All tickets by number, with their answers in the order in which the requests were sent.
 pub(crate) struct Tickets<'a> {
     pub(crate) history: &'a History,
     starts: Vec<u32>,
     order: Vec<u32>,
     lives: Vec<TicketHistory>,
-    /// By person: when it first asked for a ticket.
+    /// When each person first sent a join.
     pub(crate) first_join_us: Vec<u64>,
 }
 
 impl<'a> Tickets<'a> {
     pub(crate) fn of(history: &'a History) -> Self {
-        // A number that no person can have is judged elsewhere; it must not cost memory here.
+        // Another check judges a number that no person can have; it must not cost memory here.
         let most = super::numbers::highest(history).saturating_mul(4).saturating_add(1_000);
         let known = |record: &&Record| 0 < record.number && record.number <= most;
         let highest = history.records.iter().filter(known).map(|record| record.number).max().unwrap_or(0);
@@ -100,7 +100,7 @@ impl<'a> Tickets<'a> {
         tickets
     }
 
-    /// How many asked for a ticket and were told of none: each may have one.
+    /// Returns how many people asked for a ticket and learned no number: each may have one.
     pub(crate) fn untold(&self) -> u32 {
         let asked = self.first_join_us.iter().filter(|at_us| **at_us != NEVER).count() as u32;
         asked.saturating_sub(self.lives().count() as u32)
@@ -114,12 +114,12 @@ impl<'a> Tickets<'a> {
         self.lives.get(number as usize).copied().unwrap_or(TicketHistory::UNBORN)
     }
 
-    /// Every ticket that was told, by number.
+    /// Returns every ticket whose number was answered, by number.
     pub(crate) fn lives(&self) -> impl DoubleEndedIterator<Item = (u32, &TicketHistory)> {
         self.lives.iter().enumerate().skip(1).map(|(number, life)| (number as u32, life)).filter(|(_, l)| l.is_told())
     }
 
-    /// Its answers in the order in which they were asked.
+    /// Returns the answers about a ticket in the order in which the requests were sent.
     pub(crate) fn records(&self, number: u32) -> impl DoubleEndedIterator<Item = &'a Record> {
         let number = number as usize;
         let range = if number == 0 { 0..0 } else { self.starts[number] as usize..self.starts[number + 1] as usize };
@@ -172,8 +172,9 @@ impl<'a> Tickets<'a> {
     }
 
     /// Follows the ticket as long as it was in line without a break. A slot that came and was lost between two polls
-    /// would show as position 0 after a pause of at least the claim window. Where a cluster share a room, one that was not
-    /// durable yet may have been lost with Redis: positions of others rest on it, and only its holder's answer waits for it.
+    /// would show as position 0 after a pause of at least the claim window. In a shared room, Redis may have lost a
+    /// slot that was not durable yet. Positions of other tickets count such a slot, and only its holder's answer waits
+    /// until it is durable.
     fn follow(&self, number: u32, life: &mut TicketHistory) {
         let (history, window_us) = (self.history, self.history.rules.claim_window_us);
         let mut before: Option<&Record> = None;

@@ -1,4 +1,4 @@
-//! Which plots the page shows, and what each is about.
+//! Selects the plots of the page, and explains each.
 
 use super::plot::{LINES_MAX, Plot, PlotLine, marks};
 use super::scale::{Scale, duration, grouped_tight, sane, whole};
@@ -6,7 +6,7 @@ use crate::drill::facts::{AuctionFacts, Facts, SamplePerson};
 
 const TIME: &str = "time since the start";
 
-/// Where every time axis ends: all of them are alike, so that one moment stands at one place.
+/// Returns the end of all time axes: they are equal, so that a moment is at the same place in each plot.
 fn end_s(facts: &Facts) -> f64 {
     let series = &facts.series;
     let all = [&series.arrivals_per_s, &series.admissions_per_s, &series.waiting, &series.active, &series.issued];
@@ -15,7 +15,7 @@ fn end_s(facts: &Facts) -> f64 {
     sane(facts.seconds).unwrap_or_default().max(sampled)
 }
 
-/// A series as a line over time.
+/// Draws a series as a line over time.
 fn line(facts: &Facts, label: &str, values: &[f64]) -> PlotLine {
     let step_s = facts.series.step_s;
     PlotLine::new(label, values.iter().enumerate().map(|(at, value)| (at as f64 * step_s, *value)).collect())
@@ -48,7 +48,7 @@ impl Plot {
     }
 }
 
-/// The plots over time, one above the other.
+/// Returns the plots over time, from top to bottom.
 pub(super) fn over_the_event(facts: &Facts) -> Vec<Plot> {
     if let Some(auctions) = &facts.auctions {
         return of_auctions(facts, auctions);
@@ -94,7 +94,7 @@ pub(super) fn over_the_event(facts: &Facts) -> Vec<Plot> {
     vec![load, admissions, waiting, active, positions(facts), issued]
 }
 
-/// The plots over time of an event of auctions.
+/// Returns the plots over time of an auction event.
 fn of_auctions(facts: &Facts, auctions: &AuctionFacts) -> Vec<Plot> {
     let load = over_time(facts, "load", "Requests", "per second").with(
         vec![line(facts, "answered", &facts.series.requests_per_s)],
@@ -120,7 +120,7 @@ fn of_auctions(facts: &Facts, auctions: &AuctionFacts) -> Vec<Plot> {
 }
 
 fn hot_price(facts: &Facts, auctions: &AuctionFacts) -> Plot {
-    // A price stands until the next bid.
+    // A price holds until the next bid.
     let mut points: Vec<(f64, f64)> = Vec::with_capacity(auctions.hot_prices.len() * 2);
     for &(at_s, price) in &auctions.hot_prices {
         points.extend(points.last().map(|&(_, before)| (at_s, before)));
@@ -149,7 +149,7 @@ fn positions(facts: &Facts) -> Plot {
     over_time(facts, "positions", "The way through the line", "people ahead").with(lines, None, reading)
 }
 
-/// As many people as there are colours, spread evenly.
+/// Chooses as many people as there are colours, evenly spread.
 fn chosen(people: &[SamplePerson]) -> Vec<&SamplePerson> {
     let count = people.len().min(LINES_MAX);
     (0..count).map(|at| &people[at * (people.len() - 1) / count.saturating_sub(1).max(1)]).collect()
@@ -167,10 +167,10 @@ fn way_through(person: &SamplePerson) -> PlotLine {
     line
 }
 
-/// How long calls took, with the rare slow ones spread out.
+/// Returns the plot of latencies, with the rare slow calls spread out.
 pub(super) fn latencies(facts: &Facts) -> Plot {
     let calls = facts.latencies.iter().map(|latency| PlotLine::new(&*latency.call, latency.quantiles_ms.clone()));
-    // A call without a single answer must not take another one's colour.
+    // A call without answers must not use up a colour.
     let lines: Vec<PlotLine> = calls.filter(|line| !line.points.is_empty()).collect();
     let points = || lines.iter().flat_map(|line| line.points.iter());
     let (x, y) = (Scale::tail(points().map(|(x, _)| *x)), Scale::logarithmic(points().map(|(_, y)| *y)));

@@ -1,4 +1,4 @@
-//! `report.html`: one page that needs nothing else, for people.
+//! `report.html`: one self-contained page for people.
 
 use super::plot::Plot;
 use super::scale::{duration, figure, grouped_tight, quantile_ms, whole};
@@ -15,9 +15,9 @@ struct Page<'a> {
     style: &'static str,
     version: &'static str,
     facts: &'a Facts,
-    /// What the stock consists of.
+    /// The name of the goods.
     goods: &'static str,
-    /// What the outcomes are of.
+    /// The heading of the outcomes.
     fates: &'static str,
     counted: &'static str,
     verdict: &'static str,
@@ -51,14 +51,14 @@ struct OutcomeRow<'a> {
     outcome: &'a str,
     people: String,
     percent: String,
-    /// Of a bar that is 100 long.
+    /// The length of the bar, of 100.
     length: String,
 }
 
-/// The page.
+/// Renders the page.
 pub(super) fn page(facts: &Facts) -> anyhow::Result<String> {
     let (verdict, says) = verdict(facts);
-    // Broken ones first, in both places.
+    // Broken ones come first, in both places.
     let (broken, kept): (Vec<_>, Vec<_>) = facts.checks.iter().map(check_row).partition(|row| 0 < row.check.breaches);
     let broken_again = facts.checks.iter().filter(|check| 0 < check.breaches).map(check_row);
     let (plots, latency_plot) = (charts::over_the_event(facts), charts::latencies(facts));

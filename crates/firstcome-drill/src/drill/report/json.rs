@@ -1,10 +1,10 @@
-//! `report.json`: what programs read. Fields may be added, none changes its meaning.
+//! `report.json`, for programs. Fields may be added; none changes its meaning.
 
 use super::broken;
 use crate::drill::facts::{AuctionFacts, Facts, Latency, SamplePerson};
 use serde_json::{Value, json};
 
-/// The report as one object.
+/// Returns the report as one JSON object.
 pub(super) fn report(facts: &Facts) -> Value {
     let pair = |(name, value): &(String, String)| json!({"name": name, "value": value});
     let violations = broken(facts).into_iter().map(|check| {

@@ -1,21 +1,21 @@
-//! One plot as inline SVG: once wide, once narrow, so that its text is readable on a telephone too.
+//! One plot as inline SVG: once wide and once narrow, so that its text is also readable on a phone.
 //!
-//! Everything that comes in is escaped, and what is no finite number is left out.
+//! All text is escaped, and values that are not finite are left out.
 
 use super::scale::{Scale, Tick, figure, sane, whole};
 use crate::drill::facts::Kill;
 use crate::markup::{escaped, put};
 
-/// The most points of one line: more do not show on a screen.
+/// The most points of one line: a screen cannot show more.
 const POINTS_MAX: usize = 600;
-/// Colours that the style knows; lines beyond them are not drawn.
+/// The number of colours in the style; further lines are not drawn.
 pub(super) const LINES_MAX: usize = 8;
-/// The width of a digit beside an axis, roughly.
+/// The approximate width of a digit beside an axis.
 const DIGIT_WIDTH: f64 = 7.2;
-/// Closer than this two numbers above kills would touch.
+/// The least distance of two kill numbers: closer ones would touch.
 const MARK_GAP: f64 = 16.0;
 
-/// What can be killed, as the style knows it.
+/// The kinds of servers that can be killed, as the style names them.
 const TARGETS: [&str; 3] = ["server", "sql", "redis"];
 
 /// One plot.
@@ -23,7 +23,7 @@ pub(super) struct Plot {
     /// Unique on the page.
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// How to read it, one sentence.
+    /// One sentence on how to read it.
     pub(super) reading: String,
     /// What the vertical axis counts.
     pub(super) unit: &'static str,
@@ -40,16 +40,16 @@ pub(super) struct Plot {
 pub(super) struct PlotLine {
     pub(super) label: String,
     pub(super) points: Vec<(f64, f64)>,
-    /// Moments that stand out.
+    /// Points to mark with a dot.
     pub(super) dots: Vec<(f64, f64)>,
-    /// Whether the room below is tinted.
+    /// Whether the area below is tinted.
     pub(super) filled: bool,
 }
 
 /// A kill, numbered as in the table of kills.
 pub(super) struct Mark {
     number: usize,
-    /// What was killed; the style has a look for each.
+    /// The kind of server; the style has a look for each.
     target: &'static str,
     from_s: f64,
     to_s: f64,
@@ -68,13 +68,13 @@ impl PlotLine {
         self
     }
 
-    /// The highest value, 0 for an empty line.
+    /// Returns the highest value, or 0 for an empty line.
     pub(super) fn highest(&self) -> f64 {
         self.points.iter().map(|(_, y)| *y).fold(0.0, f64::max)
     }
 }
 
-/// Kills as marks of a time axis.
+/// Returns the kills as marks of a time axis.
 pub(super) fn marks(kills: &[Kill]) -> Vec<Mark> {
     let mark = |(at, kill): (usize, &Kill)| {
         let from_s = sane(kill.at_s)?;
@@ -87,7 +87,7 @@ pub(super) fn marks(kills: &[Kill]) -> Vec<Mark> {
     kills.iter().enumerate().filter_map(mark).collect()
 }
 
-/// Fewer points, but every peak and every dip stays: the least and the most of each bucket, in their order.
+/// Reduces the number of points, and keeps every peak and dip: the least and the most of each bucket, in their order.
 pub(super) fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     if points.len() <= most {
         return points.to_vec();
@@ -108,7 +108,7 @@ pub(super) fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     kept
 }
 
-/// The room of one drawing, in its own units.
+/// The dimensions of one drawing, in its own units.
 struct Frame {
     kind: &'static str,
     width: f64,
@@ -140,14 +140,14 @@ impl Plot {
         self.lines.iter().all(|line| line.points.is_empty())
     }
 
-    /// The room that the numbers beside the vertical axis need.
+    /// Returns the width of the numbers beside the vertical axis.
     pub(super) fn left(&self) -> f64 {
         let lengths = self.y.ticks(0).into_iter().map(|tick| tick.label.chars().count());
         14.0 + lengths.max().unwrap_or_default() as f64 * DIGIT_WIDTH
     }
 
-    /// The figure: title, legend, the drawing in both widths, and how to read it. Plots with the same `left` are
-    /// aligned, so that one moment stands at one place in all of them.
+    /// Renders the figure: title, legend, both drawings, and how to read it. Plots with the same `left` are aligned,
+    /// so that a moment is at the same place in all of them.
     pub(super) fn figure(&self, left: f64) -> String {
         let mut html = format!("<figure id=\"{}\"><figcaption>{}</figcaption>", self.id, escaped(self.title));
         if self.is_empty() {
@@ -228,7 +228,7 @@ impl Plot {
             let x = between(left, right, tick.place);
             put(html, format_args!("<path class=\"tick\" d=\"M{x:.1} {bottom:.1}v5\"/>"));
             let half = tick.label.chars().count() as f64 * DIGIT_WIDTH / 2.0;
-            // Percentiles crowd on a narrow plot: the last one matters, and those that fit before it.
+            // Percentiles crowd on a narrow plot: the last label is kept, and those before it that fit.
             let last = ticks.last().filter(|_| at + 1 < ticks.len());
             let limit = last.map_or(f64::MAX, |last| {
                 between(left, right, last.place) - last.label.chars().count() as f64 * DIGIT_WIDTH / 2.0 - 6.0
@@ -285,7 +285,7 @@ impl Plot {
         }
         let label = escaped(&line.label);
         put(html, format_args!("<path class=\"line c{colour}\" d=\"{way}\"><title>{label}</title></path>"));
-        // One point alone makes no line that anybody sees.
+        // A single point makes no visible line.
         let lone = points.first().filter(|_| points.len() == 1);
         for (x, y) in line.dots.iter().chain(lone) {
             let (x, y) = (self.x(frame, *x), self.y(frame, *y));
@@ -301,7 +301,7 @@ impl Plot {
         between(frame.bottom, frame.top, self.y.place(value))
     }
 
-    /// What the drawing shows, for who cannot see it.
+    /// Describes the drawing for readers who cannot see it.
     fn summary(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for (_, line) in self.drawn() {

@@ -1,17 +1,17 @@
-//! Axes: where a value lies between 0 and 1, which ticks are round, and how numbers are written.
+//! Axes: the place of a value between 0 and 1, round ticks, and the format of numbers.
 
 use crate::output::grouped;
 
-/// Beyond this no person reads a plot, and arithmetic on it stays finite.
+/// The largest plotted value. Larger ones are unreadable, and this keeps the arithmetic finite.
 const VALUE_MAX: f64 = 1e18;
-/// The shortest latency that a plot tells apart from none.
+/// The shortest latency that a plot distinguishes from none.
 const LATENCY_LEAST_MS: f64 = 0.001;
-/// Steps of a time axis that people count in.
+/// Usual steps of a time axis.
 const TIME_STEPS_S: [f64; 21] = [
     0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0,
     14_400.0, 21_600.0, 43_200.0, 86_400.0,
 ];
-/// How far right of the last percentile the highest value stands, in powers of ten.
+/// The distance of the highest value to the right of the last percentile, in powers of ten.
 const HIGHEST_GAP: f64 = 0.5;
 
 /// One axis.
@@ -22,17 +22,17 @@ pub(super) enum Scale {
     Linear { top: f64, step: f64 },
     /// Milliseconds, in powers of ten.
     Logarithmic { low: f64, high: f64 },
-    /// Percentiles by how rare the rest is: 90 %, 99 %, 99.9 % are evenly spaced, 100 % stands at the end.
+    /// Percentiles by the rarity of the rest: 90 %, 99 %, 99.9 % are evenly spaced, 100 % is at the end.
     Tail { start: f64, last: f64 },
 }
 
-/// One tick: where, and what it says.
+/// One tick: its place and label.
 pub(super) struct Tick {
     pub(super) place: f64,
     pub(super) label: String,
 }
 
-/// A finite value that is not negative; what is no number is left out of a plot.
+/// Returns a finite value that is not negative; `None` for NaN and infinities, which are not plotted.
 pub(super) fn sane(value: f64) -> Option<f64> {
     value.is_finite().then(|| value.clamp(0.0, VALUE_MAX))
 }
@@ -43,7 +43,7 @@ impl Scale {
         Self::Time { end_s: if end_s <= 0.0 { 1.0 } else { end_s } }
     }
 
-    /// Leaves some air above the highest value.
+    /// Leaves a margin above the highest value.
     pub(super) fn linear(highest: f64) -> Self {
         let highest = sane(highest).unwrap_or_default().max(1.0) * 1.03;
         let step = round_step(highest / 4.5).max(1.0);
@@ -69,7 +69,7 @@ impl Scale {
         Self::Tail { start, last }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Returns the place of a value, from 0 to 1.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = match *self {
             Self::Time { end_s } => value / end_s,
@@ -83,7 +83,7 @@ impl Scale {
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// At most about `wanted` round ticks.
+    /// Returns about `wanted` round ticks at most.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         let tick = |value: f64, label: String| Tick { place: self.place(value), label };
         match *self {
@@ -115,12 +115,12 @@ impl Scale {
     }
 }
 
-/// 0.9 is 1, 0.99 is 2, 0.999 is 3.
+/// Returns the number of nines: 0.9 gives 1, 0.99 gives 2, 0.999 gives 3.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile.clamp(0.0, 1.0 - 1e-9)).log10()
 }
 
-/// The next of 1, 2, 5, 10, 20 …
+/// Returns the next of 1, 2, 5, 10, 20 …
 fn round_step(least: f64) -> f64 {
     let unit = 10f64.powf(least.max(1e-9).log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|factor| least <= unit * factor).unwrap_or(10.0);
@@ -142,7 +142,7 @@ fn time_label(at_s: f64, step: f64) -> String {
     }
 }
 
-/// A number beside an axis: short, so that it does not take the plot's room.
+/// Formats a number beside an axis, short to save space.
 fn axis_number(value: f64, top: f64) -> String {
     let units = [(1e15, ""), (1e12, " T"), (1e9, " G"), (1e6, " M")];
     match units.into_iter().find(|(unit, _)| unit * 10.0 <= top) {
@@ -152,7 +152,7 @@ fn axis_number(value: f64, top: f64) -> String {
     }
 }
 
-/// A whole number in groups that no line break tears apart.
+/// Formats a whole number in groups without line breaks.
 pub(super) fn whole(value: f64) -> String {
     match sane(value) {
         Some(value) if value < 1e15 => grouped_tight(value.round() as u64),
@@ -161,12 +161,12 @@ pub(super) fn whole(value: f64) -> String {
     }
 }
 
-/// The same as on the terminal, with a narrow space that no line break tears apart.
+/// Groups a number as on the terminal, with a narrow space that does not break.
 pub(super) fn grouped_tight(number: u64) -> String {
     grouped(number).replace(' ', "\u{202f}")
 }
 
-/// A number with as many decimals as it needs, up to three digits.
+/// Formats a number with up to three digits and as many decimals as it needs.
 fn plain(value: f64) -> String {
     if 100.0 <= value {
         return whole(value);
@@ -182,18 +182,18 @@ fn plain(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
-/// A number of any size, with at least three digits where it has them.
+/// Formats a number of any size, with at least three digits if it has them.
 pub(super) fn figure(value: f64) -> String {
     sane(value).map_or_else(|| "–".into(), plain)
 }
 
-/// What was measured for one quantile, or a dash.
+/// Formats the measured value of one quantile, or a dash.
 pub(super) fn quantile_ms(quantiles_ms: &[(f64, f64)], wanted: f64) -> String {
     let found = quantiles_ms.iter().find(|(quantile, _)| (quantile - wanted).abs() < 1e-9);
     found.map_or_else(|| "–".into(), |(_, ms)| figure(*ms))
 }
 
-/// A duration as people say it.
+/// Formats a duration for people.
 pub(super) fn duration(seconds: f64) -> String {
     let Some(seconds) = sane(seconds) else { return "–".into() };
     if seconds < 60.0 {

@@ -1,4 +1,4 @@
-//! What a drill prints on a terminal.
+//! The output of a drill on a terminal.
 
 use super::{Verdict, broken, scale, verdict};
 use crate::drill::facts::Facts;
@@ -9,7 +9,7 @@ use comfy_table::{Cell, Color};
 pub(super) const QUANTILES: [(f64, &str); 5] =
     [(0.5, "p50"), (0.9, "p90"), (0.99, "p99"), (0.999, "p99.9"), (1.0, "max")];
 
-/// Everything but the plots: what broke comes last, where the eye is when the command ends.
+/// Renders everything except the plots. Broken invariants come last, just above the next prompt.
 pub(super) fn text(facts: &Facts) -> String {
     let took = scale::duration(facts.seconds);
     let (people, stock, issued) = (grouped(facts.people), grouped(facts.stock), grouped(facts.issued));

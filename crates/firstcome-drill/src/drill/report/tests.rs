@@ -1,4 +1,4 @@
-//! Made-up drills: a good one, a broken one, an empty one, one out of all bounds.
+//! Made-up drills: a good one, a broken one, an empty one, one with absurd values.
 
 use super::*;
 use crate::drill::facts::{AuctionFacts, Kill, Latency, SamplePerson, Series};
@@ -8,7 +8,7 @@ const STEP_S: f64 = 0.25;
 const LIMIT_PER_S: f64 = 800.0;
 const CAP: f64 = 1_500.0;
 
-/// Noise without chance: the same on every run.
+/// Deterministic noise: the same on every run.
 fn noise(at: usize) -> f64 {
     let mixed = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     mixed as f64 / (1u64 << 24) as f64 - 0.5
@@ -175,7 +175,7 @@ fn empty() -> Facts {
     }
 }
 
-/// Nothing here is likely; nothing here may break the page.
+/// Returns facts with absurd values: none of them may break the page.
 fn monstrous() -> Facts {
     let mut facts = good();
     (facts.people, facts.stock, facts.issued, facts.seconds) = (u64::MAX, u64::MAX, u64::MAX, f64::MAX);
@@ -198,7 +198,7 @@ fn monstrous() -> Facts {
     facts
 }
 
-/// An event of auctions, with some numbers that are none.
+/// An auction event, with some values that are not finite.
 fn auction() -> Facts {
     let mut facts = good();
     (facts.event, facts.stock, facts.issued) = ("auction", 100, 71);
@@ -221,7 +221,7 @@ fn runs() -> [(&'static str, Facts); 5] {
     [("good", good()), ("broken", broken_run()), ("empty", empty()), ("monstrous", monstrous()), auction]
 }
 
-/// Every tag that opens closes again, in order.
+/// Checks that every opened tag is closed, in order.
 #[track_caller]
 fn assert_balanced(name: &str, page: &str) {
     let mut open: Vec<&str> = Vec::new();
@@ -399,7 +399,7 @@ fn the_table_ends_with_the_verdict() {
     table::text(&monstrous());
 }
 
-/// Where to put copies of these pages, for who wants to look at them.
+/// The variable that names a directory for copies of these pages, for a look at them.
 const SAMPLE: &str = "FIRSTCOME_REPORT_SAMPLE";
 
 #[test]

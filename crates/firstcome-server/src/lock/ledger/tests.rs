@@ -21,13 +21,13 @@ const fn id(key: u128) -> RequestId {
     RequestId { key, body: 1 }
 }
 
-/// A grant that no client was told of, and that no client is about to be told of.
+/// Builds a grant that no client has received, and that no request delivers.
 fn kept(number: u64) -> Kept {
     let (offer, told) = (Weak::new(), Arc::new(AtomicBool::new(false)));
     Kept { request: Request { client: ClientId(1), number }, fence: Fence::new(number).unwrap(), offer, told }
 }
 
-/// A request that begins, of a desk that has another ledger.
+/// Begins a request whose service has another ledger.
 fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
     let store = Embedded::memory();
     let service = LockService::new(Parts {
@@ -45,7 +45,7 @@ fn begin(ledger: &mut Ledger, key: u128) -> Arc<Wait> {
     })
 }
 
-/// What is found under a key, in short.
+/// Returns a short description of the look-up of a key.
 fn found(ledger: &mut Ledger, key: u128) -> String {
     match ledger.find(id(key)) {
         Found::Waiting(wait, _) => format!("waiting {}", wait.number),

@@ -1,14 +1,14 @@
-//! What can be checked of auctions from outside, when no operator moves anything: bids, records and balances belong together.
+//! Checks auctions from outside while no command changes them: bids, records and balances must agree.
 
 use super::*;
 use firstcome_core::auction::{Listing, ListingState, Phase};
 use firstcome_core::points::{Kind, Wallet};
 use std::collections::BTreeMap;
 
-/// Who is held for, how much, and for which bid, by `listing#number`.
+/// Open holds: the member and the amount, by `listing#number` of the bid.
 type Holds = BTreeMap<String, (MemberName, Amount)>;
 
-/// Looks at these listings and members, who must be all that took part.
+/// Audits these listings and members, who must be all that took part.
 pub(super) async fn audit<S: AuctionStore + 'static>(bench: &Bench<S>, listings: &[&str], members: &[&str]) {
     bench.store.close_due().await.expect("the store answers");
     let mut open = Holds::new();
@@ -58,7 +58,7 @@ pub(super) async fn audit<S: AuctionStore + 'static>(bench: &Bench<S>, listings:
     assert_eq!((paid, got), (buyers, owners), "what one pays for a thing that is sold the other gets");
 }
 
-/// Bids are contiguous, rise, and belong to what the listing shows.
+/// Checks that bids are contiguous, rise, and agree with the listing.
 async fn bids_are_sound<S: AuctionStore + 'static>(bench: &Bench<S>, name: &str) -> ListingStanding {
     let bids = bench.all_bids(name).await;
     let ListingView { standing, now } = bench.view(name).await;
@@ -86,7 +86,7 @@ async fn bids_are_sound<S: AuctionStore + 'static>(bench: &Bench<S>, name: &str)
     standing
 }
 
-/// Records are a chain that leads to the balance.
+/// Checks that the records are a chain that leads to the balance.
 async fn records_are_sound<S: AuctionStore + 'static>(bench: &Bench<S>, name: &str, records: &[Record]) -> Balance {
     let mut wallet = Wallet::empty(member(name));
     for record in records {
@@ -97,7 +97,7 @@ async fn records_are_sound<S: AuctionStore + 'static>(bench: &Bench<S>, name: &s
     balance
 }
 
-/// Each hold has at most one end. What is left is held.
+/// Checks that each hold has at most one end, and returns the holds without one.
 fn holds_left(records: &[Record]) -> Holds {
     let mut open = Holds::new();
     for (place, record) in records.iter().enumerate() {

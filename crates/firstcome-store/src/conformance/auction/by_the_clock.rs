@@ -7,13 +7,13 @@ use firstcome_core::limits::POINTS_KEY_MS;
 
 const START: i64 = 1_800_000_000_000_000;
 
-/// A store and its clock. Rows count from [`START`].
+/// A store and its clock. Rows count microseconds from [`START`].
 struct Clocked<S> {
     bench: Bench<S>,
     clock: Arc<ManualClock>,
 }
 
-/// When, in microseconds; what is asked; what is answered.
+/// The instant in microseconds, the command, and the wanted reply.
 type TimedRow<'a> = (i64, Step, &'a str);
 
 fn at(us: i64) -> Timestamp {
@@ -98,7 +98,7 @@ async fn late_bids_put_the_end_off<S: AuctionStore + 'static>(it: Clocked<S>) {
     ];
     it.check("lamp", &rows).await;
     assert_eq!(it.end("lamp").await, 10_000);
-    // A refused bid does nothing, however late it is.
+    // A refused bid does not extend the auction, however late it is.
     it.check(
         "lamp",
         &[
@@ -187,7 +187,7 @@ async fn a_key_of_points_is_remembered_for_thirty_days<S: AuctionStore + 'static
         (20 + days, Step::Balance("cid"), "4 of 4"),
     ];
     it.check("points", &rows).await;
-    // What belongs to a bid is remembered as long as the bid.
+    // The key of a bid is remembered as long as the bid.
     let end = 20 + days + 1_000;
     let rows = [
         (20 + days, Step::Put(auction(0, end)), "created"),

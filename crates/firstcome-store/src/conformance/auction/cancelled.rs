@@ -1,4 +1,4 @@
-//! Callers that go away at any await point: the command is done or not done, and a repeat finds out which.
+//! Callers that drop their futures at any await point: the command is done or not done, and a repeat shows which.
 
 use super::*;
 use crate::conformance::{Rng, all, give_up_after};
@@ -33,7 +33,8 @@ pub(super) async fn commands_that_were_dropped_are_done_or_not_done<S: AuctionSt
             match (bid, again) {
                 (Some(Ok(told)), Ok(Effect::Again(again))) => assert_eq!(told.into_inner(), again, "seed {seed}"),
                 (Some(Ok(told)), again) => panic!("seed {seed}: {name} was told {told:?} and {again:?}"),
-                // It was not accepted then, and may be now; or it was, and no caller heard of it.
+                // Either the bid was not accepted at first, and may be now; or it was accepted, and its caller did not
+                // learn it.
                 (Some(Err(_)), Ok(Effect::Again(again))) => panic!("seed {seed}: {name} was refused and has {again:?}"),
                 (Some(Err(_)) | None, _) => {}
             }

@@ -1,4 +1,4 @@
-//! Auctions close by themselves: nothing here calls the store but to look.
+//! Auctions close by themselves: these tests send no command that could close one.
 
 use super::*;
 
@@ -7,7 +7,7 @@ pub(super) async fn an_auction_closes_without_a_caller<S: AuctionStore + 'static
     let before = bench.store.closings();
     bench.put("won", bench.short_auction(None).await).await;
     bench.put("nobody", bench.short_auction(Some(1)).await).await;
-    // However far the clock is moved until the store has looked.
+    // It stays open however far the clock moves before the store checks it.
     let later = with_terms(bench.auction().await, |terms| terms.ends_at = Timestamp::MAX);
     bench.put("later", later).await;
     bench.check("won", &[(Step::Bid("ann", 20), "new 1 fence 2")]).await;
@@ -22,7 +22,7 @@ pub(super) async fn an_auction_closes_without_a_caller<S: AuctionStore + 'static
     assert_eq!(phase(bench.standing("won").await), (Some("Ended".to_owned()), 3));
     assert_eq!(phase(bench.standing("nobody").await), (Some("Unsold".to_owned()), 2));
     assert_eq!(phase(bench.standing("later").await), (Some("Open".to_owned()), 1));
-    // Once each, a caller that asks.
+    // Each auction closes once, even when callers ask for it.
     for _ in 0..3 {
         bench.pass(1).await;
     }
@@ -37,7 +37,7 @@ pub(super) async fn a_default_releases_its_hold_without_a_caller<S: AuctionStore
     bench.put("lamp", bench.short_auction(Some(bench.sizes.open_ms)).await).await;
     bench.check("lamp", &[(Step::Bid("bob", 30), "new 1 fence 2"), (Step::Bid("ann", 40), "new 2 fence 3")]).await;
     bench.pass_after(bench.standing("lamp").await.effective_ends_at).await;
-    // It is counted a moment after it is seen.
+    // The counter rises a moment after readers see the closing.
     while bench.store.closings().closed == before.closed {
         (bench.pass)(1).await;
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Many at once. What is told is checked, and then all auctions from outside.
+//! Many commands at once. The tests check the replies, and then audit all auctions from outside.
 
 use super::*;
 use crate::conformance::{Rng, all};
@@ -13,7 +13,7 @@ fn names(of: &[String]) -> Vec<&str> {
     of.iter().map(String::as_str).collect()
 }
 
-/// Everybody is told at most one thing about a number, and every number that was told is in the list.
+/// Checks that each number was given to one bid, and that every bid in a reply is in the list.
 fn told_are_listed(told: &[PlacedBid], bids: &[Bid]) {
     let mut fences = BTreeMap::new();
     for placed in told {
@@ -78,7 +78,7 @@ impl Price for Effect<PlacedBid> {
 }
 
 pub(super) async fn listings_share_wallets<S: AuctionStore + 'static>(bench: Bench<S>) {
-    // Few wallets with little in them, so that every task is in the way of others.
+    // A few wallets with few points, so that tasks often meet the same wallet.
     let people = people(bench.sizes.tasks / 4 + 2);
     bench.charge(&names(&people), 300).await;
     let listings: Vec<String> = (0..bench.sizes.listings).map(|number| format!("thing{number}")).collect();
@@ -139,7 +139,7 @@ pub(super) async fn of_equal_bids_at_once_one_is_accepted<S: AuctionStore + 'sta
         let accepted = told.iter().filter(|told| told.is_ok()).count();
         assert_eq!(accepted, 1, "round {round}: {told:?}");
         for refused in told.iter().filter_map(|told| told.as_ref().err()) {
-            // Who was the highest bidder before comes first, and is so still.
+            // The earlier highest bidder may come first, and is then still the highest bidder.
             let known = [Rejection::BidTooLow(price + 1), Rejection::AlreadyHighestBidder];
             assert!(known.contains(refused), "round {round}: {refused:?}");
         }
@@ -196,7 +196,7 @@ pub(super) async fn a_purchase_at_once_has_one_buyer<S: AuctionStore + 'static>(
     let listings: Vec<String> = (0..bench.sizes.rounds).map(|round| format!("last{round}")).collect();
     for (round, name) in listings.iter().enumerate() {
         bench.put(name, fixed_price()).await;
-        // Now and then everybody clicks twice: the same key of one is one request.
+        // In every second round each buyer clicks with a key of its own.
         let told = all(people.iter().cloned().enumerate().map(|(person, who)| {
             let (bench, name) = (bench.clone(), name.clone());
             let request = if round % 2 == 0 { key(person as u128, 1) } else { None };
@@ -314,7 +314,7 @@ pub(super) async fn members_who_buy_from_each_other_do_not_block<S: AuctionStore
     bench.charge(&names(&people), 100_000).await;
     let mut listings = Vec::new();
     for round in 0..bench.sizes.rounds {
-        // Everybody sells to the next one, so the wallets form rings.
+        // Each member sells to the next one, so that the wallets form rings.
         let these: Vec<String> = (0..people.len()).map(|seller| format!("ring{round}-{seller}")).collect();
         for (seller, name) in these.iter().enumerate() {
             bench.put(name, ListingSettings { owner: member(&people[seller]), ..fixed_price() }).await;
@@ -361,7 +361,7 @@ pub(super) async fn bids_until_the_end_are_all_in_time<S: AuctionStore + 'static
     told_are_listed(&told, &bids);
     bench.store.close_due().await.expect("the store answers");
     let winner = bids.last().expect("somebody bid").bidder.clone();
-    // No bid came after the refusal that ended it.
+    // No bid was accepted after the refusal that ended the auction.
     let settled = bench.buy("ending", winner.as_str(), None).await;
     assert!(matches!(settled, Ok(Effect::New(_))), "{settled:?}");
     let mut members = names(&people);

@@ -1,4 +1,4 @@
-//! Effects, and what a repeat by the same key is told.
+//! Effects, and the replies to repeats with the same key.
 
 use super::*;
 
@@ -52,7 +52,7 @@ pub(super) async fn a_repeated_movement_is_told_the_very_same<S: AuctionStore + 
         (keyed(1, 10, Step::Charge("ann", 100)), "new 100 of 100"),
         (keyed(1, 10, Step::Charge("ann", 100)), "again 100 of 100"),
         (keyed(2, 20, Step::Refund("ann", 30)), "new 70 of 70"),
-        // As it was then.
+        // The reply is the balance of that time.
         (keyed(1, 10, Step::Charge("ann", 100)), "again 100 of 100"),
         (keyed(2, 20, Step::Refund("ann", 30)), "again 70 of 70"),
         (keyed(1, 11, Step::Charge("ann", 99)), "idempotency_key_reused"),
@@ -61,7 +61,7 @@ pub(super) async fn a_repeated_movement_is_told_the_very_same<S: AuctionStore + 
         (Step::Bid("ann", 50), "new 1 fence 2"),
         (keyed(3, 30, Step::Charge("ann", 1)), "new 21 of 71"),
         (Step::Refund("ann", 21), "new 0 of 50"),
-        // It could not be paid any more, and was paid then.
+        // The refund would be refused now, and was accepted then.
         (keyed(2, 20, Step::Refund("ann", 30)), "again 70 of 70"),
         (keyed(3, 30, Step::Charge("ann", 1)), "again 21 of 71"),
         (Step::Balance("ann"), "0 of 50"),
@@ -76,7 +76,7 @@ pub(super) async fn a_key_is_looked_up_before_everything_else<S: AuctionStore + 
     let rows = [
         (keyed(1, 10, Step::Bid("ann", 10)), "new 1 fence 2"),
         (keyed(2, 20, Step::Bid("bob", 11)), "new 2 fence 3"),
-        // Each would be refused for another reason without the key.
+        // Without the key each would be refused for another reason.
         (keyed(1, 11, Step::Bid("own", 12)), "idempotency_key_reused"),
         (keyed(2, 21, Step::Bid("bob", 12)), "idempotency_key_reused"),
         (keyed(1, 11, Step::Bid("poor", 1)), "idempotency_key_reused"),
@@ -104,7 +104,7 @@ pub(super) async fn a_key_is_looked_up_before_everything_else<S: AuctionStore + 
         (keyed(2, 20, Step::Bid("bob", 11)), "again 2 fence 3"),
     ];
     bench.check("short", &rows).await;
-    // The same key of another listing is another key: it comes with another path.
+    // The same key on another listing is a different key, because its scope includes the listing.
     bench.put("other", bench.auction().await).await;
     bench
         .check(
@@ -123,7 +123,7 @@ pub(super) async fn a_refused_request_leaves_no_key<S: AuctionStore + 'static>(b
         (keyed(1, 10, Step::Bid("ann", 10)), "insufficient_points 0"),
         (keyed(2, 20, Step::Refund("ann", 5)), "insufficient_points 0"),
         (Step::Charge("ann", 100), "new 100 of 100"),
-        // Judged afresh, no matter what it asks now.
+        // A refused request leaves no key, so the key may come with another body.
         (keyed(1, 11, Step::Bid("ann", 12)), "new 1 fence 2"),
         (keyed(1, 11, Step::Bid("ann", 12)), "again 1 fence 2"),
         (keyed(1, 10, Step::Bid("ann", 10)), "idempotency_key_reused"),

@@ -1,4 +1,4 @@
-//! Names are bytes: no two of them are the same one.
+//! Names are bytes: two different texts are two different names.
 
 use super::*;
 
@@ -16,7 +16,7 @@ pub(super) async fn names_differ_in_every_byte<S: AuctionStore + 'static>(bench:
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].member.as_str(), records[0].amount.get()), (name, number));
     }
-    // The owner is Own, and own is another caller.
+    // The owner is `Own`, and `own` is another member.
     for (number, name) in (1..).zip(names) {
         let sale = bench.buy(name, name, None).await;
         assert!(matches!(&sale, Ok(Effect::New(sale)) if sale.buyer.as_str() == name), "{name}: {sale:?}");
@@ -27,7 +27,7 @@ pub(super) async fn names_differ_in_every_byte<S: AuctionStore + 'static>(bench:
     let mut members = names.to_vec();
     members.extend(["own", "Own"]);
     audit::audit(&bench, &names, &members).await;
-    // Of one auction, too: the highest bidder is a, and A may bid.
+    // The same holds within one auction: the highest bidder is `a`, and `A` may bid.
     bench.charge(&["a", "A"], 100).await;
     let rows = [
         (Step::Put(bench.auction().await), "created"),

@@ -1,7 +1,8 @@
-//! Random commands of one caller: the store must say what the rules of `firstcome-core` say, to the letter.
+//! Random commands of one caller: the store must reply exactly as the rules of `firstcome-core`.
 //!
-//! The store's clock may be its own. What was done is played on the rules at the instant that the store tells; what was
-//! refused at the one that it showed before, and no command is sent shortly before time decides something.
+//! The store may have its own clock. A command that took effect is applied to the rules at the instant in the store's
+//! reply. A refused command is applied at the instant that the store showed before it. No command is sent shortly
+//! before an instant that decides something.
 
 use super::*;
 use crate::conformance::Rng;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 const COMMANDS: usize = 150;
 const MEMBERS: [&str; 5] = ["ann", "bob", "cid", "dan", "eve"];
-/// Commands come no later than so long before an instant that decides.
+/// How long before a deciding instant the last command is sent.
 const QUIET_US: i64 = 300_000;
 
 #[derive(Default)]
@@ -27,7 +28,7 @@ impl Wallets for OracleWallets {
     }
 }
 
-/// What a request with a key has done.
+/// The effect of a request with a key.
 #[derive(Clone)]
 enum Done {
     Bid(PlacedBid),
@@ -35,7 +36,7 @@ enum Done {
     Moved(Balance),
 }
 
-/// The rules themselves, asked as a store is.
+/// The rules, with the interface of a store.
 #[derive(Default)]
 struct Oracle {
     listings: BTreeMap<String, Listing>,
@@ -44,7 +45,7 @@ struct Oracle {
     keys: BTreeMap<u128, (u64, Done)>,
 }
 
-/// One command, with the key that belongs to its kind and its target alone.
+/// One command. Keys are unique to its kind and its target.
 #[derive(Clone, Debug)]
 enum Ask {
     Put(String, ListingSettings),
@@ -137,7 +138,7 @@ impl Oracle {
         Ok(Effect::New(record.balance))
     }
 
-    /// Does what time has done to the listing in the store, when the store did it.
+    /// Applies to the rules what time did to the listing in the store, at the instant when the store did it.
     fn follow(&mut self, name: &str, seen: &ListingStanding) {
         let Some(listing) = self.listings.get_mut(name) else { return };
         let closed_at = match (&listing.standing().phase, &seen.phase) {
@@ -149,13 +150,13 @@ impl Oracle {
     }
 }
 
-/// A random auctions beside the rules.
+/// Random auctions beside the rules.
 struct Sequence<'a, S> {
     bench: &'a Bench<S>,
     seed: u64,
     rng: Rng,
     names: Vec<String>,
-    /// The settings that were put last.
+    /// The last settings of each listing.
     settings: BTreeMap<String, ListingSettings>,
     oracle: Oracle,
     history: Vec<String>,
@@ -163,7 +164,7 @@ struct Sequence<'a, S> {
 
 impl<S: AuctionStore + 'static> Sequence<'_, S> {
     fn any_request(&mut self, scope: u128) -> Option<RequestId> {
-        // Few keys and two bodies, so that repeats and reuses happen.
+        // Use few keys and two bodies, so that repeats and reuses happen.
         let key = scope << 32 | u128::from(self.seed) << 16 | u128::from(self.rng.below(5));
         self.rng.once_in(3).then(|| RequestId { key, body: self.rng.below(2) })
     }
@@ -227,7 +228,8 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
         }
     }
 
-    /// Asks the store, then the rules at the instant that the store tells, or at the one that it showed before.
+    /// Asks the store. Then asks the rules, at the instant in the store's reply or at the one that the store showed
+    /// before.
     async fn ask(&mut self, ask: &Ask, before: Timestamp) -> (String, String) {
         let bench = self.bench;
         let oracle = &mut self.oracle;
@@ -261,7 +263,7 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
         }
     }
 
-    /// Lets the rules follow what time did, and compares every listing. Tells when time decides next.
+    /// Lets the rules follow what time did, and compares every listing. Returns when time decides next.
     async fn follow(&mut self) -> Option<i64> {
         let mut next = None;
         for name in &self.names {
@@ -304,7 +306,7 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
         self.follow().await;
     }
 
-    /// Every record and every balance is the one that the rules made.
+    /// Checks that every record and every balance is the one of the rules.
     async fn compare(&self) {
         for name in MEMBERS {
             let records = self.bench.all_records(name).await;
@@ -318,7 +320,7 @@ impl<S: AuctionStore + 'static> Sequence<'_, S> {
 }
 
 pub(super) async fn random_commands_are_answered_as_by_the_rules<S: AuctionStore + 'static>(bench: Bench<S>) {
-    // One store for all sequences: the wallets go on, and the listings are new ones.
+    // One store for all sequences: the wallets continue, and each sequence has new listings.
     let mut oracle = Oracle::default();
     for seed in 0..bench.sizes.sequences {
         let names = (0..4).map(|number| format!("sequence{seed}-{number}")).collect();
@@ -334,7 +336,7 @@ pub(super) async fn random_commands_are_answered_as_by_the_rules<S: AuctionStore
         for _ in 0..COMMANDS {
             sequence.step().await;
         }
-        // Everything that is still to come due would move points under the next sequence.
+        // Wait for everything that is still due: it would move points during the next sequence.
         while let Some(next_us) = sequence.follow().await {
             bench.pass_after(Timestamp::clamped_us(next_us)).await;
         }

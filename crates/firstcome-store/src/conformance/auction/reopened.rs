@@ -1,4 +1,4 @@
-//! A store that was closed and opened again: nothing that was told is lost, and what came due meanwhile is done.
+//! A store that was closed and opened again: it loses no reply, and does what came due meanwhile.
 
 use super::*;
 use crate::conformance::{Rng, all};
@@ -15,7 +15,7 @@ impl<S: AuctionStore + 'static> Bench<S> {
         Self::new(sizes, open().await).await
     }
 
-    /// All that can be seen of these listings and members.
+    /// Returns everything that readers see of these listings and members.
     async fn all_of(&self, listings: &[&str], members: &[&str]) -> Vec<String> {
         let mut seen = Vec::new();
         for name in listings {
@@ -98,7 +98,7 @@ where
     bench.check("later", &[(Step::State, "scheduled version 1"), (Step::Bid("bob", 10), "not_in_progress")]).await;
     let standing = bench.standing("open").await;
     assert_eq!((standing.extensions, standing.bids), (3, 3), "extensions are counted on");
-    // A second time, and now with what was written after the first.
+    // Reopen a second time, now with the rows that were written after the first time.
     let before = bench.all_of(&listings, &members).await;
     let bench = bench.reopen(open).await;
     assert_eq!(bench.all_of(&listings, &members).await, before);
@@ -162,14 +162,14 @@ where
     let bench = Bench::new(sizes, open().await).await;
     bench.charge(&["dan", "eve"], 100).await;
     for (name, settle_within_ms) in [("default", Some(1)), ("ended", None)] {
-        // Own has sold things in the same data before.
+        // A different owner, because `own` has sold things in the same data before.
         let settings = bench.short_auction(settle_within_ms).await;
         bench.put(name, ListingSettings { owner: member("settler"), ..settings }).await;
     }
     bench.check("default", &[(Step::Bid("dan", 60), "new 1 fence 2")]).await;
     bench.check("ended", &[(Step::Bid("eve", 60), "new 1 fence 2")]).await;
     let bench = bench.reopen(open).await;
-    // No caller commands: the store finds out for itself what is due.
+    // No command is sent: the store must notice by itself what is due.
     while bench.balance("dan").await.held() != 0 || bench.standing("ended").await.phase == Phase::Open {
         (bench.pass)(20).await;
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! The order of all checks, and what each command does.
+//! The order of all checks, and the effect of each command.
 
 use super::*;
 use firstcome_core::limits::{AMOUNT_MAX, BALANCE_MAX};
@@ -16,7 +16,7 @@ pub(super) async fn an_unknown_listing_is_refused_everywhere<S: AuctionStore + '
     bench.check("nothing", &rows).await;
     let bids = answered(bench.store.bids(&listing("nothing"), None, 10).await);
     assert_eq!(bids, Err(Rejection::UnknownListing));
-    // No member is a member before a charge, and to ask makes none.
+    // A charge creates a member; a question about its balance does not.
     assert_eq!(bench.balance("poor").await, Balance::default());
     assert_eq!(bench.all_records("poor").await, []);
 }
@@ -28,7 +28,7 @@ pub(super) async fn bids_are_checked_in_the_documented_order<S: AuctionStore + '
         starts_at: Some(Timestamp::MIN),
         ..ListingSettings::auction(member("own"), amount(10), bench.now().await)
     };
-    // In each row two neighbouring checks would refuse, and the earlier one answers.
+    // In each row two neighbouring checks would refuse, and the earlier one must reply.
     let rows = [
         (Step::Put(later), "created"),
         (Step::Bid("own", 1), "own_listing"),
@@ -96,7 +96,7 @@ pub(super) async fn purchases_are_checked_in_the_documented_order<S: AuctionStor
         (Step::Balance("own"), "110 of 110"),
     ];
     bench.check("thing", &rows).await;
-    // What is held for a bid pays for nothing else.
+    // Points that back a bid pay for nothing else.
     bench.put("auction", bench.auction().await).await;
     bench.check("auction", &[(Step::Bid("ann", 81), "new 1 fence 2")]).await;
     bench.check("other", &[(Step::Put(fixed_price()), "created"), (Step::Buy("ann"), "insufficient_points 9")]).await;
@@ -157,7 +157,7 @@ pub(super) async fn settlements_are_checked_in_the_documented_order<S: AuctionSt
         (Step::Buy("ann"), "not_winner"),
         (Step::Buy("bob"), "settlement_expired"),
         (Step::Bid("ann", 99), "not_in_progress"),
-        // Paid for two, and the third hold is free again.
+        // Two listings are paid, and the third hold is released.
         (Step::Balance("bob"), "40 of 40"),
         (Step::Balance("own"), "60 of 60"),
     ];
@@ -185,7 +185,7 @@ pub(super) async fn a_revision_replaces_only_what_it_names<S: AuctionStore + 'st
     assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
     let in_force = async || bench.standing("revised").await.settings();
     assert_eq!(in_force().await, priced(2));
-    // Of those who saw the same settings one replaces them.
+    // Of several operators who read the same settings, only one replaces them.
     let at_once: Vec<_> = (10..18).map(|price| tokio::spawn(revise(price, 2))).collect();
     let mut replaced = Vec::new();
     for (price, told) in (10..).zip(at_once) {
@@ -317,7 +317,7 @@ pub(super) async fn bids_and_records_come_in_pages<S: AuctionStore + 'static>(be
         let page = answered(bench.store.bids(&listing("pages"), Some(after), 5).await).expect("it exists");
         assert_eq!(page, Numbered { items: vec![], next: None }, "after {after}");
     }
-    // One charge, sixty holds, and sixty releases of all but the highest.
+    // One charge, sixty holds, and sixty releases of all holds except the highest.
     assert_eq!(bench.all_records("ann").await.len(), 121);
     assert_eq!(bench.all_records("bob").await.len(), 120);
     let page = bench.store.records(&member("ann"), Some(119), 1).await.expect("the store answers");
@@ -370,7 +370,7 @@ pub(super) async fn points_move_as_the_rules_say<S: AuctionStore + 'static>(benc
     assert_eq!(written(bob.clone()), wanted);
     let own = bench.all_records("own").await;
     assert_eq!(written(own.clone()), ["1 SOLD 15 lamp 15 of 15", "2 SOLD 10 vase 25 of 25"]);
-    // One step has one instant, and so has its record.
+    // One step has one instant, which its records share.
     let sale = match bench.standing("lamp").await.phase {
         firstcome_core::auction::Phase::Sold(sale) => sale,
         other => panic!("{other:?}"),
@@ -393,7 +393,8 @@ pub(super) async fn the_largest_amounts_fit<S: AuctionStore + 'static>(bench: Be
         (Step::Balance("ann"), "1000000000000 of 2000000000000"),
     ];
     bench.check("dear", &rows).await;
-    // Nearly ten thousand steps to the largest balance: bounded by what the store takes at once.
+    // It takes almost ten thousand charges to reach the largest balance; each round sends as many as the store takes at
+    // once.
     let steps = BALANCE_MAX / AMOUNT_MAX;
     for from in (0..steps).step_by(bench.sizes.tasks) {
         let moved = crate::conformance::all((from..steps.min(from + bench.sizes.tasks as u64)).map(|_| {
@@ -410,7 +411,7 @@ pub(super) async fn the_largest_amounts_fit<S: AuctionStore + 'static>(bench: Be
         (Step::Charge("own", rest), &format!("new {full}")),
         (Step::Charge("own", 1), "balance_too_large"),
         (Step::Put(ListingSettings { price: amount(1), ..fixed_price() }), "created"),
-        // Who cannot pay is told so first.
+        // The buyer's lack of points is checked first.
         (Step::Buy("poor"), "insufficient_points 0"),
         (Step::Buy("ann"), "balance_too_large"),
         (Step::State, "running version 1"),

@@ -1,4 +1,4 @@
-//! Callers that go away at any await point: the command is done or not done, and a repeat finds out which.
+//! Callers that drop their futures at any await point: the command is done or not done, and a repeat shows which.
 
 use super::*;
 use crate::conformance::{Rng, all, give_up_after};
@@ -45,7 +45,7 @@ pub(super) async fn claims_that_were_dropped_are_done_or_not_done<S: CouponStore
     }
 }
 
-/// What a holder holds, whether it is told for the first time or again.
+/// Returns the claim in a reply, whether it is new or a repeat.
 fn settled(answer: &ClaimAnswer) -> Result<Claimed, Rejection> {
     answer.clone().map(Effect::into_inner).map_err(|refused| refused.rejection)
 }

@@ -1,11 +1,12 @@
-//! Many at once: exact, in order, one each, and never a refusal that is contradicted.
+//! Many commands at once: the counts are exact, serials follow the order, each user gets one, and no later reply
+//! contradicts a refusal.
 
 use super::*;
 use crate::conformance::all;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The serials of all claims, in order.
+/// Returns the serials of all claims, in order.
 fn serials(records: &[ClaimRecord]) -> Vec<u32> {
     records.iter().map(|record| record.claimed.issued.serial.get()).collect()
 }
@@ -23,7 +24,7 @@ pub(super) async fn a_thousand_at_once_get_exactly_the_limit<S: CouponStore + 's
             let user = format!("user{number}");
             let answer = bench.claim(&coupon, &user, None).await;
             if answer.is_err() {
-                // Told once all are durable and seen by everybody, never before.
+                // A caller reads "sold out" only once all claims are durable and every reader sees them.
                 let view = bench.view(&coupon).await;
                 assert_eq!(describe_view(&view), "sold_out 100/100", "seen by {user}, who was told sold_out");
             }
@@ -163,7 +164,7 @@ pub(super) async fn serials_follow_real_time<S: CouponStore + 'static>(bench: Be
     .await;
     let mut spans: Vec<_> = spans.into_iter().flatten().collect();
     spans.sort_unstable();
-    // In serial order, no caller may have begun after the answer to a later serial was told.
+    // In serial order, no claim may have begun after the reply to a later serial arrived.
     let mut earliest_end_later = u64::MAX;
     for (serial, begun, ended) in spans.into_iter().rev() {
         assert!(begun < earliest_end_later, "serial {serial} was asked for after a later serial had been told");
@@ -290,7 +291,7 @@ pub(super) async fn a_code_redeemed_at_once_has_one_winner<S: CouponStore + 'sta
         bench.claim(&coupon, &format!("user{number}"), None).await.expect("there are enough");
     }
     for number in 1..=20 {
-        // Without keys there is one winner; with one and the same key all are told the one effect.
+        // Without keys there is one winner; with one shared key all callers get the same effect.
         let request = if number % 2 == 0 { key(u128::from(number), 1) } else { None };
         let answers = all((0..16).map(|_| {
             let (bench, coupon) = (bench.clone(), coupon.clone());

@@ -1,7 +1,7 @@
-//! Random commands: the store must say what the rules of `firstcome-core` say, to the letter.
+//! Random commands: the store must reply exactly as the rules of `firstcome-core`.
 //!
-//! Many coupons are played at once, one command of each per round, so that batches mix coupons. The clock moves
-//! between the rounds only; so each coupon's answers follow from its seed alone.
+//! Many coupons run at once, with one command of each per round, so that batches mix coupons. The clock moves only
+//! between rounds, so the replies about a coupon depend on its seed alone.
 
 use super::*;
 use crate::conformance::{Rng, all};
@@ -13,7 +13,7 @@ const SEQUENCES: u64 = 200;
 const ROUNDS: i64 = 50;
 const USERS: u64 = 9;
 
-/// The rules themselves, asked as a store is.
+/// The rules, with the interface of a store.
 pub(super) struct Oracle {
     coupon: Option<Coupon>,
     attributes: BTreeMap<Serial, String>,
@@ -109,7 +109,7 @@ fn any_settings(rng: &mut Rng, now: i64) -> CouponSettings {
 }
 
 fn any_request(rng: &mut Rng) -> Option<RequestId> {
-    // Few keys and two bodies, so that repeats and reuses happen.
+    // Use few keys and two bodies, so that repeats and reuses happen.
     if rng.once_in(2) { key(u128::from(rng.below(7)) << 60, rng.below(2)) } else { None }
 }
 
@@ -140,7 +140,7 @@ pub(super) fn any_step(rng: &mut Rng, now: i64) -> Step {
     }
 }
 
-/// One coupon, its oracle, and what was said so far.
+/// One coupon, its oracle, and the commands so far.
 pub(super) struct Sequence {
     seed: u64,
     coupon: CouponName,
@@ -156,7 +156,7 @@ impl Sequence {
     }
 }
 
-/// Plays the rounds `first..end`, one microsecond each, on all sequences at once.
+/// Runs the rounds of the range, one microsecond each, on all sequences at once.
 pub(super) async fn play<S: CouponStore + 'static>(
     bench: &Bench<S>,
     sequences: &mut [Sequence],

@@ -1,4 +1,4 @@
-//! A store that was closed and opened again: nothing that was told is lost, nothing is contradicted.
+//! A store that was closed and opened again: it loses no reply, and contradicts none.
 
 use super::oracle::{Sequence, play};
 use super::*;
@@ -37,7 +37,7 @@ where
     bench.check("untouched", &[(171, put(3), "created"), (171, put(5), "replaced")]).await;
 
     let bench = bench.reopen(open).await;
-    // The fresh clock is behind: the window is judged by it, but instants never fall.
+    // The fresh clock is behind. It decides whether the coupon is open, but instants of claims never fall.
     let rows = [
         (
             1,
@@ -82,7 +82,7 @@ where
     bench.check("untouched", &rows).await;
     bench.check("new", &[(500, put(1), "created"), (500, claim("ann"), "new 1@500")]).await;
 
-    // A second time, and now with what was written after the first.
+    // Reopen a second time, now with the rows that were written after the first time.
     let bench = bench.reopen(open).await;
     bench.check("kept", &[(1, redeem(3), "already_redeemed 3@160"), (1, claim("dan"), "already_issued 4@160")]).await;
     bench.check("sold-out", &[(1, Step::View, "sold_out 2/2"), (1, claim("bob"), "already_issued 2@500")]).await;

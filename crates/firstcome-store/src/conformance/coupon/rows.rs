@@ -3,7 +3,8 @@
 use super::*;
 
 pub(super) async fn claims_are_checked_in_the_documented_order<S: CouponStore + 'static>(bench: Bench<S>) {
-    // Sold out, expired, held and repeated at once; each row takes one reason away. Then deleted on top.
+    // At first the coupon is sold out and expired, and the claim is held and repeated. Each row removes one reason. At
+    // last the coupon is deleted too.
     let rows = [
         (0, Step::Put(window(2, 100, 200)), "created"),
         (100, keyed("ann", 1, 10), "new 1@100"),
@@ -75,7 +76,7 @@ pub(super) async fn a_repeat_has_no_second_effect<S: CouponStore + 'static>(benc
         (9, keyed("cid", u128::MAX, u64::MAX), "again 3@8"),
         (9, keyed("cid", u128::MAX, 0), "idempotency_key_reused 3"),
         (9, keyed("dan", u128::MAX >> 64, u64::MAX), "sold_out"),
-        // Also when another caller repeats it: the claim, and so its code, is that of the first.
+        // A repeat by another caller also returns the first claim, and so its code.
         (9, keyed("eve", 1, 10), "again 1@1"),
     ];
     bench.check("repeats", &rows).await;
@@ -113,7 +114,8 @@ pub(super) async fn redemptions_are_checked_in_the_documented_order<S: CouponSto
         (1, claim("cid"), "new 3@1"),
         (10, with_key(redeem_as("ann", 1), 1, 10), "new 1@10 of ann"),
         (49, redeem(2), "new 2@49 of bob"),
-        // Too late, redeemed, another's, unknown and a repeat at once; each row takes one reason away.
+        // At first the redemption is too late, done already, another user's, of an unknown code, and a repeat. Each row
+        // removes one reason.
         (50, with_key(redeem_as("ann", 1), 1, 10), "again 1@10 of ann"),
         (50, with_key(redeem_text(""), 1, 11), "idempotency_key_reused 1"),
         (50, with_key(redeem_as("bob", 1), 1, 11), "idempotency_key_reused 1"),
@@ -155,7 +157,7 @@ pub(super) async fn a_repeated_redemption_has_no_second_effect<S: CouponStore + 
         (4, with_key(redeem_as("ann", 1), 1, 71), "again 1@3 of ann"),
         (4, with_key(redeem(2), 1, 72), "idempotency_key_reused 1"),
         (4, with_key(redeem(1), 2, 71), "already_redeemed 1@3"),
-        // The key of a claim and the key of a redemption are two.
+        // The key of a claim and the key of a redemption are separate.
         (4, keyed("ann", 1, 10), "again 1@1"),
     ];
     bench.check("redeem-repeats", &rows).await;

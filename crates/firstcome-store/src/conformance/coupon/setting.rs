@@ -1,4 +1,4 @@
-//! What an operator may change, and what everybody sees.
+//! What an operator may change, and what readers see.
 
 use super::*;
 use firstcome_core::coupon::Title;
@@ -77,7 +77,7 @@ pub(super) async fn a_revision_replaces_only_what_it_names<S: CouponStore + 'sta
     assert_eq!(revise(2, 1).await, Ok(Put::Replaced));
     assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
     assert_eq!(bench.view(&coupon).await.settings, limited(2));
-    // Of those who saw the same settings one replaces them.
+    // Of several operators who read the same settings, only one replaces them.
     let at_once: Vec<_> = (10..18).map(|limit| tokio::spawn(revise(limit, 2))).collect();
     let mut replaced = Vec::new();
     for (limit, told) in (10..).zip(at_once) {
@@ -133,7 +133,7 @@ pub(super) async fn coupons_do_not_touch_each_other<S: CouponStore + 'static>(be
         (1, Step::Delete, "gone"),
     ];
     bench.check("left", &rows).await;
-    // The same key on another coupon is another scope.
+    // The same key on another coupon is a different key.
     let rows = [
         (2, put(2), "created"),
         (2, keyed("ann", 1, 10), "new 1@2"),

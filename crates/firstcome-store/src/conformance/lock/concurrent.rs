@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many steps at once.
 
 use super::*;
 use crate::conformance::{all, give_up_after};
@@ -35,7 +35,7 @@ pub(super) async fn a_counter_under_the_lock_loses_no_step<S: LockStore>(bench: 
         async move {
             for number in 1..=ROUNDS {
                 let (_, fence) = obtain(&*bench.store, client, number).await;
-                // Not one operation: a process that comes in between is seen.
+                // Read and write are two operations, so that an overlap with another holder loses a step.
                 let before = counter.load(Ordering::SeqCst);
                 assert!(guard.swap(fence, Ordering::SeqCst) < fence, "the fence {fence} came late");
                 tokio::task::yield_now().await;
@@ -82,13 +82,13 @@ pub(super) async fn steps_that_were_dropped_are_done_or_not_done<S: LockStore>(b
         let dropped = give_up_after(number % 3, bench.store.take(ask(client, number))).await;
         let given_up = Step::Release { name: door(), request: request(client, number), copies: Copies::Several };
         if number % 2 == 0 {
-            // The same once more is the same.
+            // A repeat of the same request grants the same lock.
             let told = bench.store.take(ask(client, number)).await.expect("the store answers").said;
             assert!(matches!(told, LockAnswer::Acquired(Acquired::Granted(_))), "{dropped:?}, then {told:?}");
         }
         let told = bench.store.take(given_up).await.expect("the store answers").said;
         assert!(matches!(told, LockAnswer::Released(Released::Released | Released::NotHeld)), "{told:?}");
-        // In any order of arrival, it is over.
+        // The request is over, in whichever order its steps arrived.
         let free = bench.store.take(attempt(9, number)).await.expect("the store answers").said;
         assert!(matches!(free, LockAnswer::Acquired(Acquired::Granted(_))), "after {number}: {free:?}");
         give_back(&*bench.store, 9, number).await;

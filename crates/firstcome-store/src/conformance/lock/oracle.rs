@@ -1,6 +1,6 @@
-//! Random steps: the store must say what the rules of `firstcome-core` say, to the letter.
+//! Random steps: the store must reply exactly as the rules of `firstcome-core`.
 //!
-//! Each sequence has a bucket of its own, so that all run at once and each is alone with its oracle.
+//! Each sequence has its own bucket, so that all sequences run at once, each with its own oracle.
 
 use super::rows::names_of;
 use super::*;
@@ -29,7 +29,7 @@ pub(super) async fn random_steps_are_answered_as_by_the_rules<S: LockStore>(benc
 async fn play<S: LockStore>(bench: &Bench<S>, sequence: u16) {
     let mut rng = Rng::from_seed(u64::from(sequence) + 1);
     let names = names_of(bucket_index(sequence * 5), 2);
-    // What was told lately: instants and places, around which to choose.
+    // The last instant and place, near which new ones are chosen.
     let (mut now_us, mut place) = (0, 0);
     for _ in 0..STEPS {
         match rng.below(24) {
@@ -52,7 +52,7 @@ async fn play<S: LockStore>(bench: &Bench<S>, sequence: u16) {
 fn draw(rng: &mut Rng, names: &[LockName], now_us: u64, place: u64) -> Step {
     let (client, at) = (rng.below(CLIENTS), rng.below(names.len() as u64));
     let name = names[at as usize].clone();
-    // Few numbers, so that requests meet themselves; none is of two locks.
+    // Use few numbers, so that requests meet their own repeats. No number belongs to two locks.
     let number = rng.below(5) * 2 + at;
     let lease_ms = [100, 150, 400, 1_900, 2_500][rng.below(5) as usize];
     match rng.below(10) {

@@ -1,10 +1,10 @@
-//! Who is told without asking.
+//! Which clients receive pushes.
 
 use super::*;
 use crate::edge::Stopwatch;
 use std::time::Duration;
 
-/// In which time a push arrives at the latest: a healthy store needs microseconds.
+/// The latest arrival of a push: a healthy store needs microseconds.
 const PUSH_MAX: Duration = Duration::from_secs(10);
 
 async fn arrives(inbox: &Inbox, count: usize) -> Vec<Push> {
@@ -30,7 +30,7 @@ pub(super) async fn a_grant_reaches_the_client_that_waits_and_no_other<S: LockSt
     arrives(&inboxes[2], 1).await;
     let told: Vec<Push> = inboxes.iter().flat_map(Inbox::pushes).collect();
     assert_eq!(told, bench.oracle.lock().pushes, "each once, and to its own");
-    // A hold that is over ends in another process's step, and is pushed all the same.
+    // A step of another process ends a hold that is over. The grant is pushed nevertheless.
     bench
         .check(&[(0, release(3, 1), "released"), (0, ask_for(100, 1, 2), "granted"), (0, ask(2, 2), "queued 0")])
         .await;
@@ -45,7 +45,7 @@ pub(super) async fn a_detached_client_is_told_nothing<S: LockStore>(bench: Bench
     bench.check(&[(0, release(1, 1), "released"), (0, release(2, 1), "released")]).await;
     arrives(&stays, 1).await;
     assert_eq!(gone.pushes(), []);
-    // It may come back under the same id.
+    // The client may come back under the same id.
     let back = bench.attach(2);
     bench.check(&[(0, ask(2, 2), "queued 0"), (0, release(3, 1), "released")]).await;
     arrives(&back, 1).await;

@@ -1,4 +1,4 @@
-//! One rule each.
+//! One rule per case.
 
 use super::*;
 
@@ -126,7 +126,7 @@ pub(super) async fn a_renewed_hold_goes_on<S: LockStore>(bench: Bench<S>) {
             (300, renew(20_000, 1, 1), "renewed"),
             (900, attempt(2, 1), "held by owner-1, 0 wait"),
             (0, renew(20_000, 2, 1), "lost"),
-            // Never shorter: its holder may rely on the longer one.
+            // A renewal never shortens a hold, because its holder may rely on the longer lease.
             (0, renew(100, 1, 1), "renewed"),
             (110, attempt(2, 2), "held by owner-1, 0 wait"),
         ])
@@ -141,7 +141,7 @@ pub(super) async fn renewals_are_answered_in_their_order<S: LockStore>(bench: Be
     }
     let renewal = |(number, name): (u64, &LockName)| Renewal {
         name: name.clone(),
-        // The second is asked for by no process's request.
+        // The second renewal names a request that holds nothing.
         request: request(1, if number == 2 { 9 } else { number }),
         lease_ms: LEASE_MS + 1_000 * number as u32,
     };
@@ -267,7 +267,7 @@ pub(super) async fn locks_do_not_touch_each_other<S: LockStore>(bench: Bench<S>)
     }
 }
 
-/// So many names of one bucket.
+/// Returns `count` names of locks in one bucket.
 pub(super) fn names_of(bucket: u8, count: usize) -> Vec<LockName> {
     let names = (0..).map(|number| name(&format!("name-{number}")));
     names.filter(|name| bucket_of(name) == bucket).take(count).collect()

@@ -1,4 +1,4 @@
-//! Callers that go away at any await point: the command is done or not done, and a repeat finds out which.
+//! Callers that drop their futures at any await point: the command is done or not done, and a repeat shows which.
 
 use super::*;
 use crate::conformance::{Rng, all, give_up_after};
@@ -32,7 +32,7 @@ pub(super) async fn joins_that_were_dropped_are_done_or_not_done<S: RoomStore + 
         let numbers: BTreeSet<u32> = repeated.iter().map(|(_, told)| told.number.get()).collect();
         assert_eq!(Vec::from_iter(numbers), Vec::from_iter(1..=USERS as u32), "seed {seed}: no gap is left behind");
 
-        // Half of them leave, and do not wait for the answer.
+        // Half of the visitors leave, without waiting for the reply.
         let left = all((1..=USERS as u32).step_by(2).map(|number| {
             let (bench, room, polls) = (bench.clone(), room.clone(), rng.below(4));
             async move {

@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many commands at once.
 
 use super::*;
 use crate::conformance::{COMMANDS_AT_ONCE, all};

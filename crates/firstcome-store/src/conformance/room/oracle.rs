@@ -1,7 +1,7 @@
-//! Random commands: the store must say what the rules of `firstcome-core` say, to the letter.
+//! Random commands: the store must reply exactly as the rules of `firstcome-core`.
 //!
-//! Many rooms are played at once, one command of each per round. Between two rounds the clock moves and the store does
-//! what is due; a tick of its own finds nothing more to do.
+//! Many rooms run at once, with one command of each per round. Between two rounds the clock moves, and the store does
+//! what is due. A tick of the store finds nothing more to do.
 
 use super::*;
 use crate::conformance::{Rng, all};
@@ -12,7 +12,7 @@ use firstcome_core::time::Now;
 const SEQUENCES: u64 = 120;
 const ROUNDS: u64 = 60;
 
-/// The rules themselves, asked as a store is.
+/// The rules, with the interface of a store.
 struct Oracle {
     room: Option<Room>,
 }
@@ -71,7 +71,7 @@ impl Oracle {
     }
 }
 
-/// What a store makes of a view.
+/// Returns the reply that a store makes from a view.
 fn shown(room: &Room, view: TicketView, now: Now) -> TicketAnswer {
     let until = match view.state {
         TicketState::Admitted { until, .. } => Some(now.wall_at(until)),
@@ -110,7 +110,7 @@ fn any_settings(rng: &mut Rng, now: Now) -> RoomSettings {
 }
 
 fn any_request(rng: &mut Rng) -> Option<RequestId> {
-    // Few keys and two bodies, so that repeats and reuses happen.
+    // Use few keys and two bodies, so that repeats and reuses happen.
     if rng.once_in(3) { key(u128::from(rng.below(6)) << 60, rng.below(2)) } else { None }
 }
 
@@ -130,7 +130,7 @@ fn any_step(rng: &mut Rng, drawn: u32, now: Now) -> Step {
     }
 }
 
-/// One room, its oracle, and what was said so far.
+/// One room, its oracle, and the commands so far.
 struct Sequence {
     seed: u64,
     room: RoomName,

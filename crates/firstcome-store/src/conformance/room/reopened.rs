@@ -1,4 +1,4 @@
-//! A store that was closed and opened again: nothing that was told is lost, and no lease jumps.
+//! A store that was closed and opened again: it loses no reply, and no lease jumps.
 
 use super::*;
 use crate::conformance::{COMMANDS_AT_ONCE, all};
@@ -35,7 +35,7 @@ where
     let bench = bench.reopen(open, 5_000).await;
     let rows = [
         (5_000, Step::View, "open 1 waiting 3 active serving 4"),
-        // Slots and offers go on with their ends.
+        // Slots and offers keep their ends.
         (5_000, Step::Poll(1), "1 admitted 1@0 until 31000"),
         (5_000, Step::Check(1, 1), "valid until 31000"),
         (5_000, Step::Poll(3), "3 left"),
@@ -45,12 +45,12 @@ where
         (5_000, keyed(Some("cid"), 6, 61), "idempotency_key_reused"),
         (5_000, user("ann"), "same user 1 admitted 1@0 until 31000"),
         (9_999, keyed(Some("bob"), u128::MAX, u64::MAX), "again 2 admitted 2@0 until 39999"),
-        // No caller took up that of 4 within ten seconds of 2500.
+        // Visitor 4 did not take the slot of 2500 within ten seconds.
         (12_499, Step::View, "open 1 waiting 3 active serving 4"),
         (12_500, Step::View, "open 1 waiting 3 active serving 6"),
         (12_500, Step::Poll(6), "6 admitted 5@12500 until 42500"),
         (12_501, Step::Poll(4), "4 waiting 0"),
-        // Numbers go on.
+        // Numbers continue.
         (12_501, anybody(), "new 7 waiting 0"),
         (31_000, Step::Check(1, 1), "not valid"),
         (31_000, Step::Poll(1), "1 expired"),
@@ -61,7 +61,8 @@ where
     bench.check("paused", &[(31_000, Step::Poll(1), "1 waiting 0"), (31_000, anybody(), "new 2 waiting 1")]).await;
     bench.check("empty", &[(31_000, anybody(), "new 1 waiting 0")]).await;
 
-    // A second time, and now with what was written after the first. All count as just seen, however long it took.
+    // Reopen a second time, now with the rows that were written after the first time. All tickets count as just seen,
+    // however long it took.
     let bench = bench.reopen(open, 2 * HOUR).await;
     let rows = [
         (2 * HOUR, Step::Poll(1), "1 expired"),
@@ -86,7 +87,7 @@ where
         (first, Step::Poll(1), "1 admitted 1@36000000 until 36030000"),
     ];
     bench.check("walls", &rows).await;
-    // An operator sets the wall clock forward, and life goes on.
+    // An operator sets the wall clock forward, and the leases go on.
     bench.clock.step_forward_ms(3_600_000);
     let set = first + HOUR;
     let rows = [
@@ -104,7 +105,8 @@ where
         (set + 30_000, Step::Check(1, 1), "not valid"),
     ];
     bench.check("walls", &rows).await;
-    // Set back while it was down: the wall falls behind what was stored last, and no time has passed.
+    // The wall clock was set back while the store was closed. It is behind the last stored time, and no time has
+    // passed.
     let bench = bench.reopen(open, first).await;
     let rows = [
         (first, Step::Check(2, 2), "valid until 36005000"),

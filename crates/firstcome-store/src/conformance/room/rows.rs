@@ -1,4 +1,4 @@
-//! Commands one after the other, and the answers that the port demands.
+//! Commands one after the other, and the replies that the port requires.
 
 use super::*;
 
@@ -23,7 +23,7 @@ pub(super) async fn joins_are_checked_in_the_documented_order<S: RoomStore + 'st
     let rows = [
         (0, Step::Put(one.clone()), "created"),
         (0, keyed(Some("ann"), 1, 10), "new 1 waiting 0"),
-        // The line is full, and these come before that.
+        // The line is full, and these checks come before that one.
         (0, keyed(Some("ann"), 1, 10), "again 1 waiting 0"),
         (0, keyed(Some("ann"), 1, 11), "idempotency_key_reused"),
         (0, keyed(Some("bob"), 1, 11), "idempotency_key_reused"),
@@ -32,7 +32,7 @@ pub(super) async fn joins_are_checked_in_the_documented_order<S: RoomStore + 'st
         (0, user("bob"), "room_full"),
         (0, anybody(), "room_full"),
         (0, Step::Close, "closed"),
-        // No caller has a place any more.
+        // No visitor has a place any more.
         (0, keyed(Some("ann"), 1, 11), "room_closed"),
         (0, user("ann"), "room_closed"),
         (0, anybody(), "room_closed"),
@@ -51,7 +51,7 @@ pub(super) async fn numbers_are_drawn_in_order_and_a_repeat_draws_none<S: RoomSt
         (2, anybody(), "new 4 waiting 3"),
         (2, Step::View, "paused 4 waiting 0 active serving 0"),
         (2, Step::Leave(2), "left"),
-        // A caller that is gone has neither user nor key.
+        // A ticket that ended keeps neither its user nor its key.
         (3, user("ann"), "new 5 waiting 3"),
         (3, Step::Leave(3), "left"),
         (3, keyed(None, 7, 2), "new 6 waiting 3"),
@@ -95,7 +95,7 @@ pub(super) async fn tickets_that_are_none_are_refused<S: RoomStore + 'static>(be
 pub(super) async fn a_full_line_takes_nobody_until_somebody_goes<S: RoomStore + 'static>(bench: Bench<S>) {
     let rows = [
         (0, Step::Put(RoomSettings { max_waiting: 2, ..slots(1) }), "created"),
-        // The first goes straight to the slot.
+        // The first visitor goes straight to the slot.
         (0, anybody(), "new 1 waiting 0"),
         (0, anybody(), "new 2 waiting 0"),
         (0, anybody(), "new 3 waiting 1"),
@@ -206,7 +206,7 @@ pub(super) async fn a_revision_replaces_only_what_it_names<S: RoomStore + 'stati
     assert_eq!(revise(3, 1).await, Err(Rejection::SettingsChanged));
     let in_force = async || answered(bench.store.room(&room).await).expect("it exists").settings;
     assert_eq!(in_force().await, slots(2));
-    // Of those who saw the same settings one replaces them.
+    // Of several operators who read the same settings, only one replaces them.
     let at_once: Vec<_> = (10..18).map(|count| tokio::spawn(revise(count, 2))).collect();
     let mut replaced = Vec::new();
     for (count, told) in (10..).zip(at_once) {
@@ -228,7 +228,7 @@ pub(super) async fn secrets_are_kept_as_long_as_a_pass_may_live<S: RoomStore + '
     let second = bench.store.rotate_pass_secret().await.expect("the store answers");
     assert_eq!(bench.store.pass_secrets(), [first[0], second]);
     assert!(first[0].id < second.id && first[0].bytes != second.bytes && second.created_at == at(10));
-    // The first signed until the second came: its last pass ends a longest slot after that.
+    // The first secret signed until the second came: its last pass ends one longest slot later.
     bench.set(10 + DAY_MS).await;
     let third = bench.store.rotate_pass_secret().await.expect("the store answers");
     assert_eq!(bench.store.pass_secrets(), [first[0], second, third]);

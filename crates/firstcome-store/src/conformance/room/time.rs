@@ -1,4 +1,4 @@
-//! What time does: admission, offers, ends, absence, and clocks that an operator sets.
+//! The effects of time: admission, offers, ends, absence, and clocks that an operator sets.
 
 use super::*;
 
@@ -8,7 +8,8 @@ pub(super) async fn an_offer_is_taken_by_a_poll_or_lapses<S: RoomStore + 'static
         (0, anybody(), "new 1 waiting 0"),
         (0, anybody(), "new 2 waiting 0"),
         (9_999, Step::View, "open 1 waiting 1 active serving 1"),
-        // No caller took it in ten seconds: the next one has it, and the first waits again under its number.
+        // Visitor 1 did not take the slot within ten seconds. The next one gets it, and visitor 1 waits again under its
+        // number.
         (10_000, Step::View, "open 1 waiting 1 active serving 2"),
         (10_001, Step::Poll(1), "1 waiting 0"),
         (19_999, Step::Poll(2), "2 admitted 2@10000 until 49999"),
@@ -58,7 +59,7 @@ pub(super) async fn an_idle_slot_ends_unless_it_is_heard_of<S: RoomStore + 'stat
     bench.check("idle", &rows).await;
 }
 
-/// Other settings give every slot a contact; one that was over, and told so, has no use of it.
+/// New settings count as a contact for every slot. That must not revive a slot that was reported as over.
 pub(super) async fn a_slot_that_was_told_to_be_over_stays_over<S: RoomStore + 'static>(bench: Bench<S>) {
     let room = name("over");
     let idle = |idle_ttl_ms| RoomSettings { idle_ttl_ms: Some(idle_ttl_ms), ..slots(9) };
@@ -86,7 +87,7 @@ pub(super) async fn a_release_frees_one_admission_only<S: RoomStore + 'static>(b
     let rows = [
         (0, Step::Put(slots(1)), "created"),
         (0, anybody(), "new 1 waiting 0"),
-        // What is offered and not taken has no pass.
+        // An offer that was not taken has no pass.
         (0, Step::Release(1, 1), "released"),
         (0, Step::Poll(1), "1 admitted 1@0 until 30000"),
         (1, Step::Release(1, 2), "released"),
@@ -111,7 +112,7 @@ pub(super) async fn nobody_is_admitted_before_the_opening_or_in_a_pause<S: RoomS
         (5_001, Step::Put(RoomSettings { paused: true, ..scheduled.clone() }), "replaced"),
         (5_001, anybody(), "new 2 waiting 0"),
         (5_002, Step::View, "paused 1 waiting 1 active serving 1"),
-        // A pause takes nothing from the caller that was admitted.
+        // A pause takes no slot from an admitted visitor.
         (5_003, Step::Poll(1), "1 admitted 1@5000 until 35003"),
         (5_004, Step::Put(scheduled), "replaced"),
         (5_004, Step::Poll(2), "2 admitted 2@5004 until 35004"),
@@ -121,7 +122,7 @@ pub(super) async fn nobody_is_admitted_before_the_opening_or_in_a_pause<S: RoomS
 
 pub(super) async fn the_rate_is_kept_and_what_was_not_used_is_lost<S: RoomStore + 'static>(bench: Bench<S>) {
     let room = name("rate");
-    // Forty a second: ten in a slice of 250 ms.
+    // Forty per second are ten in a slice of 250 ms.
     bench.put(&room, RoomSettings { claim_window_ms: 60_000, ..RoomSettings::with_rate(40, 1_000) }).await;
     bench.set(60_000).await;
     for _ in 0..100 {
@@ -137,15 +138,15 @@ pub(super) async fn the_rate_is_kept_and_what_was_not_used_is_lost<S: RoomStore 
         assert!(before <= active);
         before = active;
     }
-    // A long time without a tick earns one slice.
+    // A long time without a tick earns one slice only.
     bench.set(90_000).await;
     let active = answered(bench.store.room(&room).await).expect("it exists").view.active;
     assert!(active <= before + 10, "{before} became {active}");
 }
 
 pub(super) async fn the_absent_are_passed_over_and_next_when_they_return<S: RoomStore + 'static>(bench: Bench<S>) {
-    // No caller knows how long a pause lasts: everybody is told to ask after 12 to 18 s, and is present for three times
-    // that.
+    // The length of a pause is unknown, so every visitor is told to poll after 12 to 18 s, and is present for three
+    // times that.
     let rows = [
         (0, Step::Put(paused()), "created"),
         (0, anybody(), "new 1 waiting 0"),
@@ -198,9 +199,9 @@ pub(super) async fn setting_the_wall_clock_moves_no_lease<S: RoomStore + 'static
         (HOUR + 30_000, Step::Poll(2), "2 admitted 2@3630000 until 3660000"),
     ];
     bench.check("walls", &rows).await;
-    // Schedules follow the wall.
+    // Schedules follow the wall clock.
     bench.check("later", &[(HOUR + 30_000, Step::View, "open 1 waiting 0 active serving 1")]).await;
-    // Set back: the wall stands still while the lease runs out.
+    // Set back, the wall clock stands still while the lease runs out.
     bench.clock.stand_ms(29_999);
     bench.check("walls", &[(HOUR, Step::Check(2, 2), "valid until 3630001")]).await;
     bench.clock.stand_ms(1);

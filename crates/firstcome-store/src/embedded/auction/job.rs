@@ -1,4 +1,4 @@
-//! Requests to members and listings on their way through a batch.
+//! Commands about members and listings, and their replies.
 
 use crate::auction::{MovePoints, PlaceBid, Purchase};
 use crate::embedded::Reply;
@@ -10,7 +10,7 @@ use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Balance;
 use firstcome_core::revision::Revision;
 
-/// What can be asked of auctions.
+/// A command about a member or a listing.
 pub(in crate::embedded) enum Job {
     Bid(ListingName, PlaceBid, Reply<Effect<PlacedBid>, Rejection>),
     Purchase(ListingName, Purchase, Reply<Effect<Sale>, Rejection>),
@@ -38,7 +38,7 @@ impl Job {
     }
 }
 
-/// An answer of auctions that waits for the commit.
+/// A reply that waits for the commit.
 pub(super) enum PendingAuctionReply {
     Bid(Reply<Effect<PlacedBid>, Rejection>, Result<Effect<PlacedBid>, Rejection>),
     Purchase(Reply<Effect<Sale>, Rejection>, Result<Effect<Sale>, Rejection>),

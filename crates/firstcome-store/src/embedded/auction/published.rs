@@ -1,4 +1,4 @@
-//! What readers see of members and listings: copies that the writer replaces after each commit.
+//! The copies of members and listings for readers, which the writer replaces after each commit.
 
 use super::super::journal::{ListingId, MemberId};
 use crate::auction::Closings;
@@ -11,23 +11,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What everybody may see. All of it is durable.
+/// The published state of auctions. All of it is durable.
 ///
-/// All that a commit has changed is shown at one instant: the writer holds the lock of the names while it replaces the copies,
-/// so a caller that asks after a caller has seen a part of a commit sees all of it. The copies have locks of their own, so that
-/// the writer needs no names to find them.
+/// The writer publishes a whole commit at one instant: it holds the lock of the names while it replaces the copies. So
+/// once any caller has seen a part of a commit, every later caller sees all of it. The copies have their own locks, so
+/// that the writer can reach them without the names.
 #[derive(Default)]
 pub(in crate::embedded) struct PublishedAuctions {
     pub(super) names: RwLock<Names>,
     pub(super) closed: AtomicU64,
     pub(super) defaulted: AtomicU64,
-    /// When the next auction must be closed, in µs; the largest number if none is.
+    /// When the next auction must be closed, in µs; the largest number if none must.
     pub(super) next_due_us: AtomicI64,
-    /// Everything that the writer judged until this instant is here, in µs.
+    /// Everything that the writer decided up to this instant is published, in µs.
     pub(super) judged_us: AtomicI64,
 }
 
-/// Where the copies are.
+/// The copies by name.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) listings: HashMap<ListingName, Arc<ListingCell>>,
@@ -43,7 +43,7 @@ pub(in crate::embedded) struct ListingCell {
 /// A member as readers see it.
 pub(in crate::embedded) struct MemberCell {
     pub(in crate::embedded) id: MemberId,
-    /// What there is, and how many records there are.
+    /// The balance and the number of records.
     pub(super) shown: Mutex<(Balance, u64)>,
 }
 
@@ -82,12 +82,12 @@ impl PublishedAuctions {
         Closings { closed, defaulted }
     }
 
-    /// Up to which instant all that was decided is here.
+    /// Returns the instant up to which all decisions are published.
     pub(in crate::embedded) fn judged_at(&self) -> Timestamp {
         Timestamp::clamped_us(self.judged_us.load(Ordering::SeqCst))
     }
 
-    /// Microseconds until an auction must be closed, if one is; 0 if it is time.
+    /// Returns the microseconds until the next auction must be closed; 0 if it is due, `None` if there is none.
     pub(in crate::embedded) fn due_in_us(&self, now: Timestamp) -> Option<u64> {
         let due_us = self.next_due_us.load(Ordering::SeqCst);
         (due_us != i64::MAX).then(|| due_us.saturating_sub(now.as_us()).max(0).cast_unsigned())

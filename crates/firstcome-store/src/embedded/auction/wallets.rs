@@ -1,4 +1,4 @@
-//! The wallets as the writer has them.
+//! The writer's state of wallets.
 
 use super::super::journal::MemberId;
 use super::published::MemberCell;
@@ -9,7 +9,7 @@ use firstcome_core::time::Timestamp;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// One member as the writer has it.
+/// The writer's state of one member.
 pub(super) struct Member {
     pub(super) id: MemberId,
     pub(super) wallet: Wallet,
@@ -23,11 +23,11 @@ pub(super) struct Member {
 pub(super) struct MemberWallets {
     pub(super) places: HashMap<MemberName, usize>,
     pub(super) members: Vec<Member>,
-    /// Members that were changed since the last commit, and what they had before.
+    /// Members that were changed since the last commit, with their state at that commit.
     pub(super) touched: Vec<(usize, Before)>,
 }
 
-/// What a member had at the last commit.
+/// A member's state at the last commit.
 #[derive(Clone, Copy)]
 pub(super) struct Before {
     balance: Balance,
@@ -51,7 +51,7 @@ impl MemberWallets {
         place
     }
 
-    /// Makes wallets what they were at the last commit. Members who came since are gone.
+    /// Restores all wallets to the last commit. Removes members that were created since.
     pub(super) fn take_back(&mut self) {
         while let Some((place, before)) = self.touched.pop() {
             let member = &mut self.members[place];
@@ -61,7 +61,7 @@ impl MemberWallets {
                 let wallet = &mut member.wallet;
                 (wallet.balance, wallet.records, wallet.last_at, wallet.chain) = (balance, records, last_at, chain);
             } else if let Some(member) = self.members.pop() {
-                // Newcomers stand at the end, in the order in which they were touched.
+                // New members stand at the end, in the order in which they were touched.
                 assert_eq!(place, self.members.len(), "a member came after a newcomer");
                 self.places.remove(&member.wallet.member);
             }
@@ -82,7 +82,7 @@ impl Wallets for MemberWallets {
         let place = match self.places.get(member) {
             Some(place) => *place,
             None => {
-                // Numbers are given in order from 1, and there are no more members than fit in memory.
+                // Ids count from 1, and there are no more members than fit in memory.
                 let id = MemberId(self.members.len() as u32 + 1);
                 self.add(Member { id, wallet: Wallet::empty(member.clone()), is_touched: false, cell: None })
             }

@@ -1,7 +1,7 @@
-//! Coupons as the writer has them: claims and redemptions of a batch, and their settings.
+//! The writer's state of coupons: the claims and redemptions of a batch, and settings.
 //!
-//! Claims and redemptions change the state in memory before the commit; readers see them only once [`CouponCell::durable`] has
-//! passed them. Settings and deletions change it after a commit of their own.
+//! Claims and redemptions change the state in memory before the commit. Readers see them only once
+//! [`CouponCell::durable`] includes them. Settings and deletions change the state after their own commit.
 
 use super::CouponCell;
 use crate::embedded::journal::{Change, CouponId, CouponPut, Journal};
@@ -18,7 +18,7 @@ use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// An answer that waits for the commit.
+/// A reply that waits for the commit.
 enum PendingReply {
     Claim(Reply<Effect<Issued>>, Result<Effect<Issued>, Rejection>),
     Redeem(Reply<Effect<Redeemed>>, Result<Effect<Redeemed>, Rejection>),
@@ -40,14 +40,14 @@ impl PendingReply {
     }
 }
 
-/// One claim on its way through a batch.
+/// A command to claim.
 pub(in crate::embedded) struct ClaimCommand {
     pub(in crate::embedded) cell: Arc<CouponCell>,
     pub(in crate::embedded) claim: Claim,
     pub(in crate::embedded) reply: Reply<Effect<Issued>>,
 }
 
-/// Coupons as the writer has them.
+/// The writer's state of coupons.
 pub(in crate::embedded) struct CouponWriter {
     hasher: RandomState,
     next: u32,
@@ -72,7 +72,7 @@ impl CouponWriter {
         let changes = log.changes.len();
         let mut coupon = cell.coupon.write();
         for ClaimCommand { claim, reply, .. } in run {
-            // The caller has gone away: the claim is not done, as if it had never come.
+            // The caller dropped its future: skip the claim, as if it had never come.
             if reply.is_closed() {
                 continue;
             }
@@ -125,7 +125,7 @@ impl CouponWriter {
         self.pending.push(PendingReply::Redeem(reply, answer));
     }
 
-    /// Creates a coupon or replaces its settings, in a commit of its own.
+    /// Creates a coupon or replaces its settings, in a separate commit.
     pub(in crate::embedded) fn put(
         &mut self,
         name: CouponName,
@@ -160,7 +160,7 @@ impl CouponWriter {
         Ok(Ok(Put::Created))
     }
 
-    /// Deletes a coupon, in a commit of its own. Deleting it again changes nothing.
+    /// Deletes a coupon, in a separate commit. Deleting it again has no effect.
     pub(in crate::embedded) fn delete(
         cell: &CouponCell,
         log: &mut Log,

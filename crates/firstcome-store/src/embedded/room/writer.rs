@@ -1,7 +1,7 @@
-//! Rooms as the writer has them: orders about tickets, ticks, settings and the secrets of passes.
+//! The writer's state of rooms: commands about tickets, ticks, settings and the secrets of passes.
 //!
-//! Decisions change the room in memory before the commit. [`Kept::unsettled`] lists the tickets that they are about, and polls of
-//! these wait for the commit.
+//! Decisions change the room in memory before the commit. [`Kept::unsettled`] lists the tickets with such decisions.
+//! Polls of these tickets wait for the commit.
 
 use super::{Kept, RoomCell, check};
 use crate::embedded::journal::{Change, Journal, PassSecret, RoomId, RoomPut};
@@ -18,7 +18,7 @@ use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;
 
-/// What can be asked about a ticket of one room.
+/// A command about a ticket of one room.
 pub(in crate::embedded) enum Order {
     Join(Join, Reply<(Joining, TicketAnswer), Rejection>),
     Look(TicketNumber, Reply<TicketAnswer, Rejection>),
@@ -47,7 +47,7 @@ impl Order {
     }
 }
 
-/// An answer about a room that waits for the commit.
+/// A reply that waits for the commit.
 enum PendingRoomReply {
     Join(Reply<(Joining, TicketAnswer), Rejection>, Result<(Joining, TicketAnswer), Rejection>),
     Look(Reply<TicketAnswer, Rejection>, Result<TicketAnswer, Rejection>),
@@ -76,13 +76,13 @@ impl PendingRoomReply {
     }
 }
 
-/// Rooms as the writer has them.
+/// The writer's state of rooms.
 pub(in crate::embedded) struct RoomWriter {
     hasher: RandomState,
     next: u32,
     next_pass_secret: u32,
     touched: Vec<Arc<RoomCell>>,
-    /// What the order under way has decided: kept between orders for its memory.
+    /// The decisions of the current command. Kept between commands to reuse its memory.
     decided: Vec<room::Change>,
     pending: Vec<PendingRoomReply>,
 }
@@ -92,7 +92,7 @@ impl RoomWriter {
         Self { hasher, next: next.0, next_pass_secret, touched: Vec::new(), decided: Vec::new(), pending: Vec::new() }
     }
 
-    /// Runs a row of orders about one room under one hold of its lock.
+    /// Runs a sequence of commands about one room under one hold of its lock.
     pub(in crate::embedded) fn orders(
         &mut self,
         cell: &Arc<RoomCell>,
@@ -104,7 +104,7 @@ impl RoomWriter {
         let mut changes = std::mem::take(&mut self.decided);
         let mut kept = cell.kept.lock();
         for order in orders {
-            // A caller that asked has gone away: it is not done, as if it had never come.
+            // The caller dropped its future: skip the command, as if it had never come.
             if order.is_closed() {
                 continue;
             }
@@ -119,7 +119,7 @@ impl RoomWriter {
         self.decided = changes;
     }
 
-    /// Takes over what was decided about a room, to be committed with the batch.
+    /// Adds the decisions about a room to the batch.
     fn note(&mut self, cell: &Arc<RoomCell>, kept: &mut Kept, changes: &mut Vec<room::Change>, log: &mut Log) {
         if changes.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl RoomWriter {
         }
     }
 
-    /// Does what time has made due in all rooms.
+    /// Does everything that is due now in all rooms.
     pub(in crate::embedded) fn tick(&mut self, log: &mut Log, now: Now) {
         if log.shared.fault().is_some() {
             return;
@@ -217,7 +217,7 @@ impl RoomWriter {
     ) -> Result<PassSecret, StoreError> {
         let mut secrets = log.shared.pass_secrets.read().clone();
         let fresh = PassSecret { id: self.next_pass_secret, bytes, created_at: now.wall };
-        // A secret was in use until the next one came; its last pass ends at most one longest slot after that.
+        // A secret was in use until the next one came. Its last pass ends at most one longest slot later.
         let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
         let ended = |next: &PassSecret| next.created_at.as_us().saturating_add(alive_us) < now.wall.as_us();
         let over = secrets.iter().skip(1).take_while(|next| ended(next)).count();
@@ -236,7 +236,7 @@ impl Primitive for RoomWriter {
     }
 
     fn publish(&mut self, shared: &Shared, _now: Now) {
-        // By the writer itself: the caller may have gone away.
+        // The writer calls this itself, because the caller may have dropped its future.
         if !self.touched.is_empty() {
             shared.clockwork.somebody_came();
         }
@@ -249,7 +249,7 @@ impl Primitive for RoomWriter {
 
     fn refuse(&mut self, error: &StoreError) {
         self.pending.drain(..).for_each(|pending| pending.refuse(error));
-        // What is unsettled stays so: it may or may not be stored, and no caller is told either.
+        // Unsettled tickets stay so: their changes may or may not be stored, and no caller may see either.
         self.touched.clear();
     }
 

@@ -1,8 +1,9 @@
-//! Passing a hold on between the tasks of this process.
+//! Passes a hold on between the tasks of this process.
 //!
-//! For each key at most one task of those that want it in a cohort asks the store; the others stand in a line of this process. A process that
-//! ends a hold gives it to the first in that line, as long as there are passes left, no lease has gone by, and no other process has a share in
-//! it. Else it goes back to the store, and the first in the line asks for it.
+//! For each key at most one task of a cohort asks the store. The others stand in a line of this process. A task that
+//! ends a hold gives it to the first one in that line, if passes are left. It does not if a lease has gone by, if less
+//! than half a lease is left, or if another guard shares the hold. Then the hold goes back to the store, and the first
+//! task in the line asks the store.
 
 use super::{Hold, KeyGuard, Shared};
 use crate::lock::LockError;
@@ -15,20 +16,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-/// Those who wait in this process, by key. A key is there as long as a process asks for it, or holds it.
+/// The lines of this process, by key. A key has an entry as long as a task asks for it or holds it.
 pub(super) struct CohortLines<S: KeyStore>(Mutex<BTreeMap<Arc<str>, CohortLine<S>>>);
 
 type CohortLine<S> = VecDeque<oneshot::Sender<CohortTurn<S>>>;
 
-/// What a process in a line gets.
+/// What a task in a line receives.
 pub(super) enum CohortTurn<S: KeyStore> {
-    /// The hold of the one before.
+    /// The hold of the task before it.
     Hold(KeyGuard<S>),
-    /// Nothing: it is for him to ask.
+    /// No hold: this task must ask the store.
     Ask(Asking<S>),
 }
 
-/// The right to ask the store for a key, for all of this process. Dropped, the next one in the line has it.
+/// The right to ask the store for a key on behalf of this process. Dropping it gives the right to the next task in the
+/// line.
 pub(super) struct Asking<S: KeyStore>(Option<(Arc<Shared<S>>, Arc<str>)>);
 
 impl<S: KeyStore> Default for CohortLines<S> {
@@ -38,7 +40,7 @@ impl<S: KeyStore> Default for CohortLines<S> {
 }
 
 impl<S: KeyStore> CohortLines<S> {
-    /// Waits in the line of this process. Cancel-safe: what comes to a process that is gone goes to the next one.
+    /// Waits in the line of this process. Cancel-safe: a turn that a dropped future would get goes to the next task.
     pub(super) async fn turn(
         shared: &Arc<Shared<S>>,
         key: &Arc<str>,
@@ -53,7 +55,7 @@ impl<S: KeyStore> CohortLines<S> {
                 }
                 Some(line) => {
                     let (told, turn) = oneshot::channel();
-                    // Those who gave up would gather behind a process that holds it for long.
+                    // Remove tasks that gave up, which would pile up behind a long hold.
                     if line.len() == line.capacity() {
                         line.retain(|waiting| !waiting.is_closed());
                     }
@@ -64,12 +66,12 @@ impl<S: KeyStore> CohortLines<S> {
         };
         match timeout_at(until.into(), turn).await {
             Ok(Ok(turn)) => Ok(turn),
-            // The line is never dropped while a process is in it.
+            // The line is never dropped while a task is in it.
             Ok(Err(_)) | Err(_) => Err(LockError::TimedOut { position: None }),
         }
     }
 
-    /// The first who still waits.
+    /// Removes and returns the first task that still waits.
     fn next(line: &mut CohortLine<S>) -> Option<oneshot::Sender<CohortTurn<S>>> {
         std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed())
     }
@@ -78,7 +80,8 @@ impl<S: KeyStore> CohortLines<S> {
         self.0.lock().get_mut(key).and_then(Self::next)
     }
 
-    /// Without one the line is closed: a process that comes next asks the store.
+    /// Removes and returns the first task that still waits. If there is none, closes the line, so that the next task
+    /// asks the store.
     fn next_or_close(&self, key: &str) -> Option<oneshot::Sender<CohortTurn<S>>> {
         let mut lines = self.0.lock();
         let next = lines.get_mut(key).and_then(Self::next);
@@ -96,7 +99,8 @@ impl<S: KeyStore> Drop for Asking<S> {
             let asking = Self(Some((Arc::clone(&shared), Arc::clone(&key))));
             match next.send(CohortTurn::Ask(asking)) {
                 Ok(()) => return,
-                // Gone in this moment. Here, and not by its drop: a long line of those would be as deep.
+                // The task has just given up. Clear the right here instead of by its drop: a long line of such tasks
+                // would recurse as deep.
                 Err(CohortTurn::Ask(mut asking)) => asking.0 = None,
                 Err(CohortTurn::Hold(_)) => return,
             }
@@ -104,7 +108,7 @@ impl<S: KeyStore> Drop for Asking<S> {
     }
 }
 
-/// Whom a hold may be passed on to, and how often.
+/// How a hold may be passed on within this process, and how often.
 pub(super) struct Cohort<S: KeyStore> {
     asking: Mutex<Option<Asking<S>>>,
     last: S::Grant,
@@ -113,14 +117,14 @@ pub(super) struct Cohort<S: KeyStore> {
 }
 
 impl<S: KeyStore> Cohort<S> {
-    /// Of so many passes, of which the first one is under way; none begins after `until`.
+    /// Starts a cohort with `passes` passes, of which the first one has begun. No pass begins after `until`.
     pub(super) fn new(asking: Asking<S>, last: S::Grant, passes: NonZeroU32, until: Instant) -> Self {
         Self { asking: Mutex::new(Some(asking)), last, left: Mutex::new(passes.get() - 1), until }
     }
 }
 
 impl<S: KeyStore> Hold<S> {
-    /// After the hold went back to the store.
+    /// Lets the next task ask the store. Called after the hold went back to the store.
     pub(super) fn let_the_next_ask(&self) {
         if let Some(cohort) = &self.cohort {
             let asking = cohort.asking.lock().take();
@@ -130,7 +134,8 @@ impl<S: KeyStore> Hold<S> {
 }
 
 impl<S: KeyStore> KeyGuard<S> {
-    /// Gives the hold to the next one of this process, if there is one, and it may be passed on.
+    /// Gives the hold to the next task of this process. Returns `false` if none waits, or if the hold must not be
+    /// passed on.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     pub(super) fn pass_on(&mut self) -> bool {
         let Some(cohort) = &self.hold.cohort else { return false };

@@ -9,29 +9,29 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// Who has a hold.
+/// The guards that share a hold.
 pub(super) struct Ownership<S: KeyStore> {
-    /// What is given back with the last guard.
+    /// The claim to give back with the last guard.
     claim: Option<Claim<S>>,
     guards: u32,
     watchdog: Option<AbortHandle>,
 }
 
-/// What a guard leaves behind.
+/// What remains of a hold after a guard leaves it.
 pub(super) enum Left<S: KeyStore> {
-    /// No process: this must be given back.
+    /// No guards: the caller must give this claim back.
     Last(Claim<S>),
     /// Other guards.
     Others,
 }
 
 impl<S: KeyStore> Ownership<S> {
-    /// One guard has what was claimed.
+    /// Starts with one guard, which owns the claim.
     pub(super) const fn first(claim: Claim<S>) -> Self {
         Self { claim: Some(claim), guards: 1, watchdog: None }
     }
 
-    /// It is renewed by this task, until the last guard leaves.
+    /// Sets the task that renews the hold until the last guard leaves.
     pub(super) fn watched_by(&mut self, watchdog: AbortHandle) {
         self.watchdog = Some(watchdog);
     }
@@ -40,7 +40,7 @@ impl<S: KeyStore> Ownership<S> {
         self.guards
     }
 
-    /// It is perhaps not over before.
+    /// Notes that the hold may last until `over_at`.
     pub(super) fn lasts_until(&mut self, over_at: Instant) {
         if let Some(claim) = &mut self.claim {
             claim.over_at = claim.over_at.max(Some(over_at));
@@ -49,25 +49,26 @@ impl<S: KeyStore> Ownership<S> {
 }
 
 impl<S: KeyStore> KeyGuard<S> {
-    /// Another guard of the same hold: for a part of the section that takes the lock again without knowing that it has it
-    /// already. The lock is given back with the last guard, in any order they end. The hold lasts no longer for it.
+    /// Makes another guard of the same hold, for a part of the section that takes the lock again without knowing that
+    /// it is held. The lock is released with the last guard, in whichever order the guards end. The hold lasts no
+    /// longer for it.
     ///
-    /// One request where the layout counts how many times over a lock is held (that of Redisson), no request elsewhere.
-    /// Dropping the future leaves as many guards as before, and so does an error.
+    /// One request where the layout counts how many times a lock is held (that of Redisson); elsewhere none. If the
+    /// future is dropped or fails, there are as many guards as before.
     ///
-    /// Fails with [`LockError::Lost`] if the lock is lost, with [`LockError::Unavailable`] or [`LockError::Unknown`] if there
-    /// is no answer.
+    /// Fails with [`LockError::Lost`] if the lock is lost. Fails with [`LockError::Unavailable`] or
+    /// [`LockError::Unknown`] if the store does not answer.
     pub async fn reenter(&self) -> Result<Self, LockError> {
         if self.is_lost() {
             return Err(LockError::Lost);
         }
         self.hold.ownership.lock().guards += 1;
-        // From here on it is undone by its drop.
+        // From here on dropping `again` undoes the increment.
         let again = Self { hold: Arc::clone(&self.hold), grant: self.grant, shares: true };
         if self.hold.report().await? { Ok(again) } else { Err(self.hold.is_over()) }
     }
 
-    /// Ends the guard's share in the hold, and with the last one the renewals.
+    /// Ends this guard's share in the hold. The last guard also ends the renewals.
     pub(super) fn leave(&mut self) -> Left<S> {
         self.shares = false;
         let mut ownership = self.hold.ownership.lock();
@@ -75,14 +76,14 @@ impl<S: KeyStore> KeyGuard<S> {
         if ownership.guards != 0 {
             return Left::Others;
         }
-        // The task has a share in the hold until the runtime has dropped it.
+        // The renewing task keeps the hold alive until the runtime has dropped the task.
         if let Some(watchdog) = ownership.watchdog.take() {
             watchdog.abort();
         }
         ownership.claim.take().map_or(Left::Others, Left::Last)
     }
 
-    /// Says that there is a guard less.
+    /// Tells the store that there is one guard less.
     pub(super) async fn leave_to_others(&self) -> Result<(), LockError> {
         let told = self.hold.tell_in_background().await.map_err(|_| LockError::Unknown)?;
         if told? && !self.is_lost() { Ok(()) } else { Err(self.hold.is_over()) }
@@ -90,24 +91,24 @@ impl<S: KeyStore> KeyGuard<S> {
 }
 
 impl<S: KeyStore> Hold<S> {
-    /// Tells the store how many guards there are now. Whether the lock is held.
+    /// Tells the store how many guards there are now. Returns whether the lock is still held.
     async fn report(&self) -> Result<bool, StoreError> {
         let _turn = self.telling.lock().await;
         let guards = self.ownership.lock().guards;
         match NonZeroU32::new(guards) {
             Some(guards) => self.shared.store.count(&self.key, &self.word, guards).await,
-            // The last one has given the lock back, or is about to, and the count with it.
+            // The last guard releases the lock, and the count goes with it.
             None => Ok(true),
         }
     }
 
-    /// The same, a process that goes away meanwhile.
+    /// Runs [`Self::report`] as a task of its own, so that it completes even if the caller's future is dropped.
     pub(super) fn tell_in_background(self: &Arc<Self>) -> JoinHandle<Result<bool, StoreError>> {
         let hold = Arc::clone(self);
         self.shared.runtime.spawn(async move { hold.report().await })
     }
 
-    /// Notes that another process may have the lock.
+    /// Marks the hold as lost, because another process may have the lock.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     fn is_over(&self) -> LockError {
         let now = Instant::now();

@@ -1,7 +1,7 @@
-//! Nodes and clients over a network that delays, loses and doubles messages; nodes that crash and forget, clients that
-//! stop and pause, clocks that run apart. One seed is one schedule.
+//! Simulates nodes and clients over a network that delays, loses and doubles messages. Nodes crash and forget, clients stop
+//! and pause, and clocks drift apart. One seed is one schedule.
 //!
-//! The model believes nothing that a client says of itself: it notes what is told, sent and heard, in true time.
+//! The model trusts no client's view of itself: it records grants, sent messages and answers, in true time.
 
 mod judge;
 mod random;
@@ -13,28 +13,28 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 const START_US: u64 = 1_700_000_000_000_000;
-/// What clocks differ by at first: no process relies on it.
+/// How far the clocks differ at the start: no client relies on it.
 const APART_US: u64 = 3_600_000_000;
 const CLIENTS: usize = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Setting {
     pub(super) nodes: usize,
-    /// Nodes crash, and come back with their memory or empty; a minority at a time.
+    /// Whether nodes crash, and come back with their memory or empty; a minority at a time.
     pub(super) crashes: bool,
-    /// The clock of node 0 jumps. Then it does not forget.
+    /// Whether the clock of node 0 jumps. Then that node does not forget.
     pub(super) jumps: bool,
-    /// What the rules do not do: a node that forgot joins with its own clock for a counter.
+    /// Breaks the rules: a node that forgot joins with its own clock as its counter.
     pub(super) joins_by_time: bool,
 }
 
-/// What came of schedules.
+/// The results of schedules.
 #[derive(Default, Debug)]
 pub(super) struct ScheduleSummary {
     pub(super) broken: Vec<String>,
     pub(super) grants: usize,
     pub(super) overlaps: usize,
-    /// Told after a higher fence, by an attempt that began before that was told.
+    /// Grants reported after a higher fence, by an attempt that began before that one was reported.
     pub(super) behind: usize,
     pub(super) written_back: usize,
     pub(super) renewed: usize,
@@ -93,7 +93,7 @@ struct Round {
 struct Client {
     rate: u64,
     hint: u64,
-    /// Another one after it has stopped.
+    /// A new number after the client has stopped.
     life: u64,
     paused_until: u64,
 }
@@ -102,7 +102,7 @@ struct Attempt {
     client: usize,
     life: u64,
     tally: Votes,
-    /// In true time, and by the client's clock.
+    /// The beginning in true time, and by the client's clock.
     begun: u64,
     begun_us: u64,
     held: Option<Fence>,
@@ -110,14 +110,14 @@ struct Attempt {
     renewals: Vec<usize>,
     renewals_left: u64,
     over: bool,
-    /// By number of the step, per node.
+    /// The step of the end, and the steps of messages and answers per node.
     closed: u64,
     yes_heard: Vec<u64>,
     no_heard: Vec<bool>,
     released: Vec<u64>,
 }
 
-/// Some want one fence, some several.
+/// Some attempts want one fence, some several.
 fn passes_of(attempt: usize) -> NonZeroU32 {
     NonZeroU32::MIN.saturating_add(attempt as u32 % 3)
 }
@@ -130,10 +130,10 @@ struct Server {
     down: bool,
 }
 
-/// A grant as it was told.
+/// A grant as it was reported.
 struct ToldGrant {
     attempt: usize,
-    /// The first and the last fence of it.
+    /// Its first and its last fence.
     first: u64,
     fence: u64,
     at: u64,
@@ -230,7 +230,7 @@ impl World {
         self.at(when, event);
     }
 
-    /// Most messages are quick, some are late, and a few come after everything they were for.
+    /// Most messages are quick, some are late, and a few arrive when they no longer matter.
     fn delay(&mut self) -> u64 {
         let most = match self.random.below(100) {
             0..70 => 500,
@@ -263,7 +263,7 @@ impl World {
         self.servers[node].offset_us + self.now * self.servers[node].rate / 1_000_000
     }
 
-    /// The true time at which a client's clock has gone on by so much.
+    /// Returns the true time at which a client's clock has advanced by `us`.
     fn after(&self, client: usize, us: u64) -> u64 {
         self.now + us * 1_000_000 / self.clients[client].rate
     }
@@ -324,7 +324,7 @@ impl World {
         postponed
     }
 
-    /// A minority at a time is down or has forgotten.
+    /// Crashes a node, unless a minority is down or has forgotten already.
     fn crash(&mut self, node: usize) {
         let now_us: Vec<u64> = (0..self.setting.nodes).map(|node| self.node_us(node)).collect();
         let votes = |(server, now_us): (&mut Server, &u64)| {
@@ -486,7 +486,7 @@ impl World {
             Step::Lost { why, undo } => {
                 self.seen.too_late += usize::from(why == Lost::TooLate);
                 self.closed(attempt, undo);
-                // Those who come again just when the keys of others run out meet the edge of their validity.
+                // A client that comes again just when the keys of others run out meets the edge of their validity.
                 let lasts_us = if let Lost::Held { lasts_us } = why { lasts_us } else { 0 };
                 let pause = if self.random.in_100(50) { lasts_us } else { self.random.below(self.lease_us() / 3) };
                 let Attempt { client, life, .. } = self.attempts[attempt];
@@ -511,13 +511,13 @@ impl World {
         self.go_on(attempt, left_us);
     }
 
-    /// What the holder does next.
+    /// Chooses the holder's next step.
     fn go_on(&mut self, attempt: usize, left_us: u64) {
         let Attempt { client, renewals_left, .. } = self.attempts[attempt];
         let end = self.after(client, left_us);
         match self.random.below(100) {
             0..15 => {
-                // It stops, without a word; one that knows nothing takes its place.
+                // The client stops without a release. A client without any memory takes its place.
                 let revived = &mut self.clients[client];
                 (revived.life, revived.hint) = (revived.life + 1, 0);
                 let life = revived.life;
@@ -575,7 +575,7 @@ impl World {
         }
     }
 
-    /// The hold is over: its holder does nothing under it from now on.
+    /// Ends the hold: its holder does nothing under it from now on.
     fn over(&mut self, attempt: usize, releases: bool) {
         let Attempt { client, life, over, .. } = self.attempts[attempt];
         if self.clients[client].life != life || over {

@@ -1,4 +1,4 @@
-//! Each planted bug is found by the model, within as many schedules as find nothing without it.
+//! The model finds each planted bug, within as many schedules as find nothing without it.
 
 use super::model::Setting;
 use super::schedules::{CALM, all};

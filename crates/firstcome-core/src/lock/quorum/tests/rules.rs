@@ -5,7 +5,7 @@ use super::super::*;
 use std::num::NonZeroU32;
 
 const LEASE_MS: u32 = 10_000;
-/// Of a lease of which nothing has passed.
+/// The validity of a lease of which no time has passed.
 const WHOLE_US: u64 = 9_898_000;
 const LONGEST_MS: u32 = 60_000;
 const ONE: NonZeroU32 = NonZeroU32::MIN;
@@ -33,7 +33,7 @@ fn nodes(list: &[usize]) -> Nodes {
     list.iter().fold(Nodes::NONE, |sum, node| sum.and(Nodes::only(*node)))
 }
 
-/// All answers at once after the attempt began; what the last one leads to, the others must lead to nothing.
+/// Gives all answers at once after the attempt began. Only the last one may lead to a step.
 fn told(of: usize, answers: &[(usize, Answer)]) -> (Votes, Step) {
     let mut tally = Votes::new(quorum(of), LEASE_MS);
     let (last, first) = answers.split_last().unwrap();
@@ -91,7 +91,7 @@ fn a_fence_that_too_few_know_is_written_back_before_the_grant() {
     assert_eq!(tally.on_reply(3, granted(6), 5), Step::WriteBack { fence: fence(9), nodes: nodes(&[3]) });
     assert_eq!(tally.written(2, Written::Gone, 6), Step::Wait);
     assert_eq!(tally.written(3, Written::Yes, 1_000), Step::Granted { fence: fence(9), left_us: WHOLE_US - 1_000 });
-    // One that drew as much or more needs nothing written.
+    // A node that drew as much or more needs no write.
     let (mut tally, _) = told(3, &[(0, granted(7)), (1, granted(9))]);
     assert_eq!(tally.on_reply(2, granted(12), 5), Step::Granted { fence: fence(9), left_us: WHOLE_US - 5 });
 }
@@ -122,10 +122,10 @@ fn nothing_left_of_the_lease_is_no_grant() {
 fn an_attempt_is_lost_as_soon_as_no_majority_can_come() {
     let (_, step) = told(5, &[(0, granted(1)), (1, held(300)), (2, held(100)), (3, held(200))]);
     assert_eq!(step, Step::Lost { why: Lost::Held { lasts_us: 100 }, undo: nodes(&[0, 4]) });
-    // Two halves.
+    // Two halves are no majority.
     let (_, step) = told(4, &[(0, granted(1)), (1, granted(1)), (2, held(300)), (3, held(100))]);
     assert_eq!(step, Step::Lost { why: Lost::Held { lasts_us: 100 }, undo: nodes(&[0, 1]) });
-    // With two that do not vote one more is not enough: all three keys must go.
+    // With two nodes that do not vote, one key more is not enough: all three keys must go.
     let (_, step) = told(5, &[(0, YOUNG), (1, Answer::Silent), (2, held(300))]);
     assert_eq!(step, Step::Lost { why: Lost::Held { lasts_us: 300 }, undo: nodes(&[1, 3, 4]) });
     let (_, step) = told(3, &[(0, Answer::Silent), (2, YOUNG)]);
@@ -142,7 +142,7 @@ fn a_node_votes_once_and_may_do_so_after_its_silence() {
     assert_eq!(step, Step::Granted { fence: fence(1), left_us: WHOLE_US });
     let (_, step) = told(3, &[(0, Answer::Silent), (0, Answer::Silent), (1, granted(1)), (0, granted(1))]);
     assert_eq!(step, Step::Granted { fence: fence(1), left_us: WHOLE_US });
-    // A yes after a no is no vote, and has to be undone.
+    // A grant after a refusal is no vote, and needs a release.
     let (mut tally, step) = told(3, &[(0, held(1)), (0, granted(1)), (1, held(1))]);
     assert_eq!(step, Step::Lost { why: Lost::Held { lasts_us: 1 }, undo: nodes(&[0, 2]) });
     assert_eq!([tally.on_reply(0, granted(1), 1), tally.on_reply(2, held(1), 1)], [Step::Undo, Step::Wait]);
@@ -173,7 +173,7 @@ fn a_hold_goes_on_if_a_majority_says_so_while_it_lasts() {
     let said = [(0, Renewed::Yes), (0, Renewed::Other), (1, Renewed::Other)];
     assert_eq!(said.map(|(node, renewed)| twice.on_reply(node, renewed, 1)), [RenewalStep::Wait; 3]);
     assert_eq!(twice.on_reply(2, Renewed::Yes, 1), RenewalStep::Renewed { left_us: WHOLE_US - 1 });
-    // Too late: another process may have had it in between.
+    // Too late: another client may have had the lock in between.
     assert!(Renewal::new(quorum(3), LEASE_MS, 0).is_none());
     let mut late = renewal(5_000);
     assert_eq!(late.on_reply(0, Renewed::Yes, 4_999), RenewalStep::Wait);
@@ -223,7 +223,7 @@ fn a_node_joins_with_what_enough_of_the_others_know() {
     for (node, known, wanted) in rows {
         assert_eq!(joining.on_reply(node, known), wanted, "{node} {known:?}");
     }
-    // If too few vote every node must be heard.
+    // If too few nodes vote, every node must answer.
     let mut joining = Joining::of(quorum(3), 0);
     assert_eq!([joining.on_reply(1, known(5, false)), joining.on_reply(2, known(3, true))], [None, Some(5)]);
 }
@@ -287,7 +287,7 @@ fn a_node_that_has_forgotten_takes_renewals_and_votes_once_it_is_ripe_and_told()
     assert_eq!(ask(&mut node, NOW_US + 60_000_000), granted(NOW_US + 101));
 }
 
-/// The one case in which a fence may fall, as the docs say. If this fails they promise too little.
+/// The one case in which a fence may fall, as the module's docs say. If this test fails, they promise too little.
 #[test]
 fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     const HOUR_US: u64 = 3_600_000_000;
@@ -302,7 +302,7 @@ fn a_clock_that_jumps_while_its_node_waits_to_vote_lets_a_fence_fall() {
     else {
         panic!("they have counted differently")
     };
-    // It forgets, its clock jumps, and it hears what the others know before that fence is written back.
+    // The node forgets, its clock jumps, and it gets the others' counters before that fence is written back.
     (ahead, ahead_key) = (Node::default(), None);
     let Answer::Young { birth_us, .. } = ahead.take(&mut ahead_key, (9, LEASE_MS, 0, ONE), LONGEST_MS, NOW_US) else {
         panic!()

@@ -1,4 +1,4 @@
-//! What holds in every schedule, and what does not when a clock jumps.
+//! What holds in every schedule, and what does not hold when a clock jumps.
 
 use super::model::{ScheduleSummary, Setting, play};
 
@@ -6,7 +6,7 @@ pub(super) const SCHEDULES: u64 = 4_000;
 
 pub(super) const CALM: Setting = Setting { nodes: 3, crashes: false, jumps: false, joins_by_time: false };
 
-/// Plays so many schedules on 3, 4 and 5 nodes each.
+/// Plays so many schedules with 3, 4 and 5 nodes each.
 pub(super) fn all(setting: Setting) -> ScheduleSummary {
     let mut sum = ScheduleSummary::default();
     for nodes in 3..=5 {
@@ -55,7 +55,7 @@ fn fences_grow_and_no_holds_overlap_while_nodes_crash_and_forget() {
 fn fences_grow_across_a_clock_that_jumps_though_holds_overlap() {
     let seen = all(Setting { crashes: true, jumps: true, ..CALM });
     check(&seen);
-    // What guards itself by the fence refuses those that are behind; nothing else would.
+    // A store that checks the fence refuses the grants that are behind; nothing else would.
     assert!(0 < seen.overlaps && 0 < seen.behind, "{seen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Asking and waiting, as long as nothing goes wrong.
+//! Asking and waiting without failures.
 
 use super::*;
 

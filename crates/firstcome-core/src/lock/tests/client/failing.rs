@@ -1,4 +1,4 @@
-//! A store that refuses, is silent, or forgets.
+//! A store that refuses, does not answer, or forgets.
 
 use super::*;
 
@@ -64,7 +64,7 @@ fn what_was_asked_before_a_grant_is_not_asked_again_after_it() {
     let number = net.ask(1, wish("a"));
     net.run_ms(3);
     net.way = CallFate::Good;
-    // Another answer lets it know the store's clock.
+    // Another answer tells it the store's clock.
     net.ask(1, wish("b"));
     net.release(0, held);
     net.run_ms(5);
@@ -85,7 +85,7 @@ fn a_store_that_comes_back_empty_is_asked_again_by_everybody_in_the_old_order() 
     }
     net.checks_holds = false;
     net.tables.clear();
-    // A process is faster than all who waited.
+    // A new request gets the lock before all waiters.
     let fast = net.ask(0, wish("a"));
     net.run_ms(4_000);
     assert_eq!((net.last(0, fast).as_str(), net.last(0, held).as_str()), ("granted", "lost"));
@@ -163,7 +163,7 @@ fn a_process_that_slept_through_its_grant_waits_on_at_its_old_place() {
     net.run_ms(3_000);
     assert_eq!(net.last(2, second), "granted");
     net.clients[1] = asleep;
-    // What wakes it first is the push that it slept through.
+    // The push that it slept through wakes it first.
     let now = net.steady();
     net.client(1).pushed(&push, now);
     net.collect();

@@ -1,4 +1,4 @@
-//! Signs of life, and what they find.
+//! Heartbeats, and what they find.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn who_waits_beats_every_half_window_once_per_bucket_and_who_holds_does_not() {
     let since_ms = net.now_us / 1_000;
     net.run_ms(20_000);
     let beats = net.count(since_ms, "beat");
-    // One more at the end of the hold as it was known.
+    // One more at the known end of the hold.
     assert!((19..=24).contains(&beats), "{beats}");
     assert!(net.calls.iter().all(|(_, at, step)| describe_step(step) != "beat" || *at == 1));
     assert!(net.wake_ups < 80, "{}", net.wake_ups);
@@ -30,7 +30,7 @@ fn beats_that_failed_are_soon_made_up_for() {
     let (mut net, held) = Net::held(2);
     let number = net.ask(1, wish("a"));
     net.run_ms(990);
-    // One beat would be refused at each of its regular times, and the next one come when the process counts as dead.
+    // If every regular heartbeat were refused, the next one would come when the process counts as dead.
     net.way = CallFate::Refused;
     net.run_ms(1_020);
     net.way = CallFate::Good;

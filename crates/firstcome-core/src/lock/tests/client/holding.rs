@@ -1,4 +1,4 @@
-//! Renewals, deadlines, and how a holder learns that it holds no more.
+//! Renewals, deadlines, and how a holder learns that its hold is over.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn renewals_of_many_holds_spread() {
 #[test]
 fn ten_thousand_holds_cost_few_calls_each_third_of_a_lease() {
     let mut net = Net::new(1);
-    // Looking at each of them at each instant would take the test minutes.
+    // A check of each lock at each instant would take minutes.
     net.checks_holds = false;
     let mut buckets = BTreeSet::new();
     for at in 0..10_000 {
@@ -89,7 +89,7 @@ fn an_answer_to_some_renewals_does_not_send_the_others_again() {
     while net.count(0, "renew") == 0 {
         net.run_ms(1);
     }
-    // All six have arrived; their answers are told one by one.
+    // All six have arrived; their answers return one by one.
     let due_us = net.now_us + 2_000;
     let answers: Vec<(u64, u64)> = net.mail.keys().copied().collect();
     for (at, key) in answers.into_iter().enumerate() {
@@ -215,7 +215,7 @@ fn a_deadline_allows_for_clocks_that_differ_by_a_per_cent_however_old_the_last_a
         net.run_ms(10);
         let waits = net.ask(1, Ask { lease_ms: 300, ..wish("b") });
         net.run_ms(140);
-        // What the waiter hears until the push is as old as it gets.
+        // The last news of the waiter before the push is as old as it gets.
         net.release(0, held.1);
         net.run_ms(10);
         assert_eq!(net.last(1, waits), "granted");
@@ -234,7 +234,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     let request = net.client(0).hand_out(held, now).expect("it is held");
     net.held.clear();
     let waits = net.ask(0, wish("a"));
-    // Heartbeats say that this process has the lock, and a push about its grant comes late.
+    // Heartbeats report that this process has the lock, and a push of its grant comes late.
     net.run_ms(1_500);
     let hold = net.hold("a").expect("it is held");
     let push_until = |expires_us| {
@@ -245,7 +245,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     net.client(0).pushed(&push_until(hold.expires_us), now);
     net.collect();
     net.run_ms(60_000);
-    // One that was on its way for longer than the grant would have lasted, when this is remembered no more.
+    // A push that was under way for longer than the grant would have lasted, after the client forgot the request.
     let other = net.ask(0, wish("c"));
     net.run_ms(10);
     let now = net.steady();
@@ -257,7 +257,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
     net.run_ms(1_000);
     assert_eq!(net.hold("a").map(|hold| hold.waiter.request), Some(request));
     assert_eq!((net.last(0, waits).as_str(), net.count(0, "release")), ("", 0));
-    // The holder gives it up.
+    // The holder releases it.
     let now_us = net.server_us();
     net.tables.values_mut().for_each(|table| drop(release(table, &lock_name("a"), request, Copies::One, now_us)));
     net.run_ms(1_100);
@@ -268,7 +268,7 @@ fn what_was_handed_out_is_not_given_up_by_who_waits_for_it_here() {
 #[test]
 fn a_push_that_overtakes_the_answer_leaves_no_copy_to_guard_against() {
     let (mut net, held) = Net::held(2);
-    // By this answer it can tell when a grant ends.
+    // From this answer the client knows when a grant ends.
     let other = net.ask(1, wish("b"));
     net.run_ms(10);
     net.release(1, other);

@@ -121,7 +121,7 @@ fn what_was_granted_to_a_request_that_is_over_is_given_back() {
     let (mut net, held) = Net::held(2);
     let number = net.ask(1, wish("a"));
     net.run_ms(10);
-    // The process forgets: as if its withdrawal had failed for too long.
+    // The process forgets, as if its withdrawal had failed for too long.
     net.clients[1] = Some(Client::new(ClientId(1), Settings::default()));
     net.release(0, held);
     net.run_ms(10);

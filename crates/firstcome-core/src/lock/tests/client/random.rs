@@ -1,4 +1,4 @@
-//! Random wishes over a net that delays, loses and doubles at random. [`Net`] checks what must hold at every instant.
+//! Random requests over a network that delays, loses and doubles at random. [`Net`] checks the promises at every instant.
 
 use super::*;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ fn any_move() -> impl Strategy<Value = Move> {
     ]
 }
 
-/// A process that still waits is served, one after the other.
+/// Serves the waiting requests, one after the other.
 fn serve_all(net: &mut Net, waiting: &BTreeSet<(usize, u64)>) {
     (net.chance, net.way, net.lose_pushes, net.delay_ms) = (None, CallFate::Good, false, (1, 1));
     for _ in 0..400 {

@@ -1,10 +1,10 @@
-//! A loss, and who comes back: the model's side, and the steps that both take.
+//! A loss, and visitors who come back: the model's side, and the steps that both take.
 
 use super::*;
 
 impl Model {
-    /// A room from what would be known after a loss: of those in line only who has a user or a key. `more` numbers may
-    /// have been drawn of which no visitor knows.
+    /// Rebuilds the room from what would be known after a loss: of the tickets in line, only those with a user or a key. Another
+    /// `more` numbers may have been drawn.
     pub(super) fn lose(&mut self, more: u32, grace_ms: Option<u64>) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at) = (0, now);
@@ -91,7 +91,7 @@ impl Model {
         let ticket = &mut self.tickets[at];
         (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (ModelTicket::Waits, now, None, join.clone());
         self.changes.push(Change::Joined { number: number(at as u32 + 1), join, joined_at: self.now.wall });
-        // A visitor that stands behind was told a position that did not count this one.
+        // Visitors behind saw a position that did not count this ticket.
         self.tickets[at..].iter_mut().for_each(|behind| behind.position = u32::MAX);
         self.look(at);
         true
@@ -127,7 +127,7 @@ impl Both {
         assert_eq!(play.room.user(ticket), None);
     }
 
-    /// Mostly an unknown one, if there is any.
+    /// Chooses a ticket to readmit: mostly an unknown one, if there is any.
     pub(super) fn readmit(&mut self, pick: u32, user: Option<&UserId>) {
         let unknown: Vec<usize> = (0..self.model.tickets.len()).filter(|&at| self.is_unknown(at)).collect();
         let at = match unknown.len() {

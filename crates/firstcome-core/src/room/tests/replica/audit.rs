@@ -1,11 +1,11 @@
-//! Several processes with copies of their own, an append that is repeated now and then, one that writes down what must
-//! not be lost, and a loss of everything else. What was told before stays true.
+//! Several processes with their own replicas. Appends are repeated now and then, one process writes the durable records, and
+//! everything else is lost at times. Every reported reply stays true.
 
 use super::super::twins::nothing;
 use super::*;
 use std::collections::BTreeMap;
 
-/// What is written down: all that survives.
+/// The durable records: all that survives.
 struct StoredRoom {
     settings: RoomSettings,
     closed: bool,
@@ -71,7 +71,7 @@ impl StoredRoom {
     }
 }
 
-/// What a node was told.
+/// A reply that a visitor got.
 #[derive(Clone, Debug, PartialEq)]
 enum AuditedReply {
     Drawn(Option<UserId>),
@@ -88,10 +88,10 @@ struct World {
     now: Now,
     tag: u64,
     again: Vec<Entry>,
-    /// What may be told once that position is durable, and what was told. Number 0 is the room.
+    /// Replies that wait for their position to become durable, and reported replies. Number 0 is the room.
     held: Vec<(u64, u32, AuditedReply)>,
     told: Vec<(u32, AuditedReply)>,
-    /// Numbers by the order in which they were drawn; of whom; and the last position shown.
+    /// Numbers in the order of their draws; their users; and the last position that each visitor saw.
     drawn: Vec<u32>,
     users: BTreeMap<u32, Option<UserId>>,
     tickets: Vec<u32>,
@@ -155,7 +155,7 @@ impl World {
         self.log.push((self.now, entry));
     }
 
-    /// A copy reads on, up to so many entries. The first one to see an outcome is the one who asked.
+    /// Lets a replica apply up to so many entries. The first one to see an outcome reports it.
     fn read(&mut self, who: usize, most: usize) {
         let from = self.copies[who].position() as usize;
         let front = self.copies.iter().map(|copy| copy.position() as usize).max().unwrap_or(0);
@@ -175,7 +175,7 @@ impl World {
                     assert!(copy.room().view(copy.now()).active <= cap, "no more than may be inside");
                 }
                 if let (Change::Joined { number, .. }, Entry::Readmit { .. }) = (change, entry) {
-                    // A node that stands behind was told a position without them.
+                    // Visitors behind saw a position that did not count this ticket.
                     self.shown.retain(|known, _| *known < number.get());
                 }
             }
@@ -213,9 +213,9 @@ impl World {
         }
     }
 
-    /// A poll, answered by one copy alone.
+    /// Polls one replica alone.
     fn poll(&mut self, who: usize) {
-        // Only who was told a number has a ticket.
+        // Only a visitor with a reported number has a ticket.
         if self.tickets.is_empty() {
             return;
         }
@@ -253,7 +253,7 @@ impl World {
         self.tag
     }
 
-    /// One of them writes down what its copy says.
+    /// Lets one process write the records of its replica.
     fn write(&mut self, who: usize) {
         let copy = &self.copies[who];
         let Some((position, digest)) = copy.mark_up_to(u64::MAX).filter(|mark| self.truth.position < mark.0) else {
@@ -318,7 +318,7 @@ impl World {
         self.check_told();
     }
 
-    /// What was told is still true.
+    /// Checks that every reported reply is still true.
     fn check_told(&self) {
         let room = self.copies[0].room();
         for (ticket, told) in &self.told {
@@ -370,7 +370,7 @@ fn what_was_told_stays_true_across_losses_and_no_visitor_is_admitted_too_soon() 
         (0..3).for_each(|who| world.read(who, usize::MAX));
         let images: Vec<Vec<u8>> = world.copies.iter().map(Replica::image).collect();
         assert!(images.windows(2).all(|two| two[0] == two[1]), "seed {seed}: copies differ");
-        // Four in a second, and one slice.
+        // Four per second, and one slice.
         let times = &world.admitted_at;
         for (from, first) in times.iter().enumerate() {
             for (to, last) in times.iter().enumerate().skip(from) {

@@ -1,4 +1,4 @@
-//! Entries as bytes: short, whole, and refused where they are anything else.
+//! Entries as bytes: short and complete. All other bytes are refused.
 
 use super::super::model_steps::{any_settings, any_user};
 use super::*;
@@ -119,13 +119,13 @@ fn what_is_no_entry_is_refused() {
     let rows: [(&[u8], ImageError); 10] = [
         (&[], ImageError::Short),
         (&other_version, ImageError::Version),
-        // Every kind is in use: this one lacks the settings that it changes.
+        // Every kind is in use: this one lacks its settings.
         (&[0x1f], ImageError::Short),
-        // A ticket without a number; numbers too long, and longer than they need be.
+        // A ticket without a number; numbers that are too long, or longer than necessary.
         (&[0x11, 0, 0, 0, 0, 0, 0, 0, 0, 0], ImageError::Value("ticket")),
         (&[0x1a, 0xff, 0xff, 0xff, 0xff, 0x1f], ImageError::Value("number")),
         (&[0x1a, 0x80, 0x00], ImageError::Value("number")),
-        // The same contact twice, number 0, more than there are bytes, and one past the last number.
+        // The same contact twice, number 0, more contacts than bytes, and a number past the last one.
         (&[0x15, 2, 7, 0], ImageError::Value("order")),
         (&[0x15, 1, 0], ImageError::Value("ticket")),
         (&[0x15, 0xff, 0xff, 0xff, 0xff, 0x0f, 1], ImageError::Short),

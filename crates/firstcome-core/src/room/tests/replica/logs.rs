@@ -1,4 +1,4 @@
-//! Copies that follow one log are one room: no matter what their seeds, from wherever they started, and that of the rules.
+//! Replicas of one log are one room: with any seeds, from any start, and equal to the room of the rules.
 
 use super::super::model_steps::*;
 use super::super::twins::{Twin, room};
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug)]
 enum Say {
     Step(Step),
-    /// All up to so many positions back is durable.
+    /// Everything up to so many positions back is durable.
     Durable(u64),
-    /// An earlier entry stands there again.
+    /// An earlier entry is appended again.
     Again(u32),
     /// The end of the log may be lost, and so many numbers with it.
     Lost(u32),
@@ -26,12 +26,12 @@ fn any_say() -> impl Strategy<Value = Say> {
     ]
 }
 
-/// The room of the rules, which knows no log, and what has stood in it.
+/// The room of the rules, which has no log, and the entries so far.
 struct Log {
     plain: Twin,
     entries: Vec<Entry>,
     tags: BTreeSet<u64>,
-    /// What can be said to be durable, or is.
+    /// The positions that can be marked durable, or are.
     marks: Vec<(u64, u64)>,
     ceiling: u32,
 }
@@ -86,7 +86,7 @@ impl Log {
         }
     }
 
-    /// What the rules say; a tag that was there before has no effect.
+    /// Returns the outcome by the rules; an entry with a known tag has no effect.
     fn judge(&mut self, entry: &Entry, now: Now, changes: &mut Vec<Change>) -> Option<String> {
         let room = &mut self.plain.room;
         let is_kept = matches!(entry, Entry::Join { .. } | Entry::Put { .. } | Entry::Close { .. });
@@ -141,7 +141,7 @@ proptest! {
                 Twin::pass(&mut log.plain.now, step);
             }
             let Some(entry) = log.said(say) else { continue };
-            // Now and then a node has set the clock of the node that stamps the entries back.
+            // Now and then the clock that stamps the entries is set back.
             let stamp = if *is_early { start() } else { log.plain.now };
             latest = Now { wall: latest.wall.max(stamp.wall), steady: latest.steady.max(stamp.steady) };
             let (mut wanted, position) = (Vec::new(), log.entries.len() as u64 + 1);
@@ -200,7 +200,7 @@ proptest! {
             let at = at as usize % harmed.len();
             harmed[at] ^= byte;
         }
-        // One that is false and sound goes on as some copy.
+        // A damaged image that is still consistent restores some replica.
         if let Ok(mut harmed) = Replica::from_image(&harmed, hasher()) {
             let next = harmed.position() + 1;
             for (position, entry) in (next..).zip(log.entries.iter().chain(&[Entry::Tick])) {

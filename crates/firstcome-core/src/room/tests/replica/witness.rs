@@ -1,4 +1,4 @@
-//! Which rows say that a database went back, and which do not.
+//! Which rows show that a database went back, and which do not.
 
 use crate::room::replica::{Lack, Stored, Witness};
 
@@ -13,12 +13,12 @@ fn check(known: &Witness, row: Stored, lack: Option<Lack>) {
 #[test]
 fn a_row_that_has_all_that_was_known_is_right_and_any_other_went_back() {
     let known = Witness::new(KNOWN);
-    // What came since, in the same generation and in a later one that begins where the one before ended.
+    // Later rows, in the same generation and in a later one that begins where the one before ended.
     check(&known, KNOWN, None);
     check(&known, Stored { position: 51, digest: Some(8), ceiling: 901, admissions: 41, ..KNOWN }, None);
     check(&known, Stored { generation: 4, ..KNOWN }, None);
     check(&known, Stored { digest: None, ..KNOWN }, None);
-    // What went back, in the order of the checks.
+    // Rows that went back, in the order of the checks.
     let old = Stored { generation: 2, position: 49, digest: Some(6), ceiling: 899, admissions: 39, loss_accepted: 0 };
     check(&known, old, Some(Lack::Generation { had: 3, has: 2 }));
     check(&known, Stored { generation: 3, ..old }, Some(Lack::Position { had: 50, has: 49 }));
@@ -38,14 +38,14 @@ fn an_accepted_loss_counts_once_and_never_for_numbers_and_admissions() {
         Stored { generation: 4, position: 20, digest: Some(1), ceiling: 900, admissions: 40, loss_accepted: 4 };
     check(&known, accepted, None);
     check(&known, Stored { generation: 9, ..accepted }, None);
-    // One that an operator accepted before this was known says nothing.
+    // A loss that an operator accepted before this state was known does not count.
     check(&known, Stored { loss_accepted: 3, ..accepted }, Some(Lack::Position { had: 50, has: 20 }));
     check(&known, Stored { ceiling: 899, ..accepted }, Some(Lack::Ceiling { had: 900, has: 899 }));
     check(&known, Stored { admissions: 39, ..accepted }, Some(Lack::Admissions { had: 40, has: 39 }));
     known.learn(&accepted);
     check(&known, accepted, None);
     check(&known, Stored { position: 19, ..accepted }, Some(Lack::Position { had: 20, has: 19 }));
-    // What the log of before had said of positions is over; of numbers it is not.
+    // Earlier positions of the log do not count any more; its numbers do.
     known.learn_log(3, 50, Some(7), 950);
     check(&known, accepted, Some(Lack::Ceiling { had: 950, has: 900 }));
     check(&known, Stored { ceiling: 950, ..accepted }, None);
@@ -59,7 +59,7 @@ fn what_is_learned_never_falls() {
     known.learn(&Stored { generation: 3, position: 10, digest: Some(1), ceiling: 1, admissions: 1, loss_accepted: 0 });
     known.learn_log(3, 50, None, 900);
     assert_eq!(known, Witness::new(KNOWN));
-    // A later position replaces the digest, also if its own is unknown.
+    // A later position replaces the digest, even if it has none.
     known.learn_log(3, 60, None, 900);
     check(&known, Stored { position: 60, digest: Some(99), ..KNOWN }, None);
     known.learn(&Stored { position: 60, digest: Some(99), ..KNOWN });

@@ -1,4 +1,4 @@
-//! What was acknowledged: it stays as it was told.
+//! Checks that acknowledged effects stay.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -7,11 +7,11 @@ use crate::drill::auction::record::{DrillReply, Instant, Kind, Order, ReceivedRe
 use crate::drill::facts::AuditCheck;
 use std::collections::BTreeMap;
 
-/// Every effect that a person was told is there at the end, as it was told, and happened while it was asked for.
+/// Checks that every acknowledged effect is there at the end, unchanged, and happened while it was requested.
 pub(super) fn acknowledged_stays(books: &Books<'_>) -> AuditCheck {
     let says = "every bid, purchase, charge and refund that was acknowledged is there at the end, as it was told, through every kill";
     let mut counter = CheckCounter::new("acknowledged_stays", says);
-    // A key's effect may be that of its first sending, long before the one that was answered.
+    // The effect may come from the first request with the key, long before the one that was answered.
     let mut first_sent: BTreeMap<u32, Instant> = BTreeMap::new();
     for on_reply in &books.history.on_reply {
         first_sent
@@ -37,12 +37,12 @@ pub(super) fn acknowledged_stays(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// When it was, if it is there as it was told.
+/// Returns the instant of the listed bid, if it equals the acknowledged one.
 fn bid(books: &Books<'_>, order: &Order, on_reply: &ReceivedReply) -> Option<Instant> {
     let DrillReply::Placed(placed) = on_reply.told else { return None };
     let listed = books.bids(order.listing).get((placed.bid.number as usize).checked_sub(1)?)?;
     let own = (listed.bidder, listed.price) == (order.member, order.amount);
-    // Nothing but bids changes a listing while it runs.
+    // Only bids change a running listing.
     let fence = placed.fence == u64::from(placed.bid.number) + 1;
     (*listed == placed.bid && own && fence).then_some(listed.at_us)
 }
@@ -63,7 +63,7 @@ fn moved(books: &Books<'_>, order: &Order, total: u64, available: u64) -> Option
         _ => (Kind::Refund, -i64::try_from(order.amount).ok()?),
     };
     let records = &books.history.records[order.member as usize];
-    // No two of a member are alike.
+    // All amounts of a member differ.
     let place = records.iter().position(|record| (record.kind, record.total_delta) == (kind, amount))?;
     let after = books.wallets(order.member)[place + 1];
     let as_told = (u64::try_from(after.total), u64::try_from(after.available)) == (Ok(total), Ok(available));

@@ -1,11 +1,11 @@
-//! The listed bids: numbered without a gap, rising, by whom they may be, in time.
+//! Checks the listed bids: numbered without gaps, rising, by members who may bid, in time.
 
 use super::super::CheckCounter;
 use super::books::Books;
 use super::{seconds, who};
 use crate::drill::facts::AuditCheck;
 
-/// Each bid is higher than the one before it, and by a person that may bid.
+/// Checks that each bid is higher than the one before it, and by a member who may bid.
 pub(super) fn bids_rise(books: &Books<'_>) -> AuditCheck {
     let says = "the bids of a listing are 1..N, each higher than the one before by the increment, never by the owner, nor twice in a row by one";
     let mut counter = CheckCounter::new("bids_rise", says);
@@ -26,7 +26,7 @@ pub(super) fn bids_rise(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// Bids count in the period alone, and their instants never fall.
+/// Checks that bids lie within the period, and that their instants never fall.
 pub(super) fn bids_in_period(books: &Books<'_>) -> AuditCheck {
     let says = "every accepted bid lies within the period as the bids before it have put off its end";
     let mut counter = CheckCounter::new("bids_in_period", says);

@@ -1,10 +1,10 @@
-//! What was true when, put together from what the service showed at the end: the states of every listing and wallet.
+//! Reconstructs the states of every listing and wallet from the final bids and records.
 
 use crate::drill::auction::record::{Bid, History, Instant, Kind, ListingRecord, Movement, ReceivedReply, STRANGER};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// What a member had from an instant on.
+/// The points of a member from an instant on.
 #[derive(Clone, Copy)]
 pub(super) struct Wallet {
     pub(super) at_us: Instant,
@@ -12,7 +12,7 @@ pub(super) struct Wallet {
     pub(super) available: i64,
 }
 
-/// A record and whose it is.
+/// A record and its member.
 #[derive(Clone, Copy)]
 pub(super) struct Owned<'a> {
     pub(super) member: u32,
@@ -21,11 +21,11 @@ pub(super) struct Owned<'a> {
 
 pub(super) struct Books<'a> {
     pub(super) history: &'a History,
-    /// Of each listing the end after each of its bids, the first being the one that was set.
+    /// For each listing the end after each number of bids; the first entry is the end that was set.
     ends: Vec<Vec<Instant>>,
-    /// Of each member the wallet after each record, the first being empty.
+    /// For each member the wallet after each number of records; the first entry is empty.
     wallets: Vec<Vec<Wallet>>,
-    /// The records about each listing, by the bid that they are about.
+    /// The records by listing and bid.
     about: BTreeMap<(u32, u32), Vec<Owned<'a>>>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Books<'a> {
         Self { history, ends, wallets, about }
     }
 
-    /// Every listing with its number, settings and bids.
+    /// Returns every listing with its number, settings and bids.
     pub(super) fn listings(&self) -> impl Iterator<Item = (u32, &'a ListingRecord, &'a [Bid])> {
         let (listings, bids) = (&self.history.listings, &self.history.bids);
         (0..).zip(listings).zip(bids).map(|((at, listing), bids)| (at, listing, bids.as_slice()))
@@ -55,12 +55,12 @@ impl<'a> Books<'a> {
         &self.history.bids[listing as usize]
     }
 
-    /// The end of a listing after so many bids.
+    /// Returns the end of a listing after so many bids.
     pub(super) fn end_after(&self, listing: u32, bids: usize) -> Option<Instant> {
         self.ends[listing as usize].get(bids).copied()
     }
 
-    /// The end that all accepted bids lead to; the end of time at a fixed price.
+    /// Returns the end that all accepted bids lead to, or the largest instant at a fixed price.
     pub(super) fn end(&self, listing: u32) -> Instant {
         self.ends[listing as usize].last().copied().unwrap_or(Instant::MAX)
     }
@@ -69,28 +69,28 @@ impl<'a> Books<'a> {
         &self.wallets[member as usize]
     }
 
-    /// The records about a listing; those about none that the drill knows have [`STRANGER`]'s.
+    /// Returns the records about a listing. Records about no known listing are under [`STRANGER`].
     pub(super) fn about(&self, listing: u32) -> impl Iterator<Item = &Owned<'a>> {
         self.about.range((listing, 0)..=(listing, u32::MAX)).flat_map(|(_, owned)| owned)
     }
 
-    /// Those about one bid of it.
+    /// Returns the records about one bid of a listing.
     pub(super) fn about_bid(&self, listing: u32, bid: u32) -> &[Owned<'a>] {
         self.about.get(&(listing, bid)).map_or(&[][..], Vec::as_slice)
     }
 
-    /// From when to when something can have been done, with what two readings of the clock may differ by.
+    /// Returns when the effect of a request can have happened, widened by the error of two clock readings.
     pub(super) const fn window(&self, on_reply: &ReceivedReply) -> (Instant, Instant) {
         (on_reply.sent_us - self.history.reading_us, on_reply.received_us + self.history.reading_us)
     }
 
-    /// After how many bids a listing can have stood in a window.
+    /// Returns the numbers of bids that a listing can have had in a window.
     pub(super) fn bid_states(&self, listing: u32, (from_us, to_us): (Instant, Instant)) -> RangeInclusive<usize> {
         let bids = self.bids(listing);
         bids.partition_point(|bid| bid.at_us < from_us)..=bids.partition_point(|bid| bid.at_us <= to_us)
     }
 
-    /// The part of a window in which a listing stood so after its bids; none if there is none.
+    /// Returns the part of a window in which a listing had so many bids, if there is one.
     pub(super) fn while_after(
         &self,
         listing: u32,
@@ -104,7 +104,7 @@ impl<'a> Books<'a> {
         (part.0 <= part.1).then_some(part)
     }
 
-    /// The part of a window in which an auction took bids after so many.
+    /// Returns the part of a window in which an auction with so many bids took further ones.
     pub(super) fn live(&self, listing: u32, count: usize, window: (Instant, Instant)) -> Option<(Instant, Instant)> {
         let (from_us, to_us) = self.while_after(listing, count, window)?;
         let part = (
@@ -114,7 +114,7 @@ impl<'a> Books<'a> {
         (part.0 <= part.1).then_some(part)
     }
 
-    /// Whether a member can have had just so much to spend at some time in a window.
+    /// Whether a member can have had exactly this much to spend at some time in a window.
     pub(super) fn had(&self, member: u32, available: u64, (from_us, to_us): (Instant, Instant)) -> bool {
         let wallets = self.wallets(member);
         let first = wallets.partition_point(|wallet| wallet.at_us < from_us).saturating_sub(1);
@@ -122,7 +122,7 @@ impl<'a> Books<'a> {
         wallets[first..last].iter().any(|wallet| u64::try_from(wallet.available) == Ok(available))
     }
 
-    /// The least price of the next bid after so many.
+    /// Returns the least price of the next bid after so many.
     pub(super) fn minimum_after(&self, listing: u32, count: usize) -> u64 {
         let settings = &self.history.listings[listing as usize];
         count.checked_sub(1).map_or(settings.price, |last| self.bids(listing)[last].price + settings.step())

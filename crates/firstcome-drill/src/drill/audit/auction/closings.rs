@@ -1,4 +1,4 @@
-//! How listings end: each once, with the right outcome.
+//! Checks that every listing ends once, with the right outcome.
 
 use super::super::CheckCounter;
 use super::books::{Books, Owned};
@@ -6,7 +6,7 @@ use super::{seconds, who};
 use crate::drill::auction::record::{DrillReply, Instant, Kind};
 use crate::drill::facts::AuditCheck;
 
-/// A listing changed exactly as often as something happened to it.
+/// Checks that a listing's version counts its changes exactly.
 pub(super) fn closed_once(books: &Books<'_>) -> AuditCheck {
     let says =
         "a listing's version counts what happened to it: each bid, one close, one default or sale, and nothing twice";
@@ -33,7 +33,7 @@ pub(super) fn closed_once(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// A listing is sold once: an auction to the person that had the highest bid at its end, in time, else to one who could pay.
+/// Checks that a listing is sold once: an auction in time to the highest bidder, else to a buyer who can pay.
 pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
     let says = "a listing is sold at most once: an auction to its highest bidder, after its end and in time; what the buyer pays the owner gets";
     let mut counter = CheckCounter::new("one_sale", says);
@@ -70,7 +70,7 @@ pub(super) fn one_sale(books: &Books<'_>) -> AuditCheck {
             )
         });
     }
-    // No person was told of another sale.
+    // No answer told of another sale.
     for on_reply in &books.history.on_reply {
         if let DrillReply::Sold(told) | DrillReply::AlreadySold(told) = on_reply.told {
             let at = books.history.order(on_reply).listing;

@@ -1,4 +1,4 @@
-//! The end of an auction: what the accepted bids lead to, and nothing else.
+//! Checks the end of an auction: only accepted bids put it off.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -6,7 +6,7 @@ use super::seconds;
 use crate::drill::auction::record::{DrillReply, Instant};
 use crate::drill::facts::AuditCheck;
 
-/// Every end that was told is the one that the accepted bids up to then lead to.
+/// Checks that every end in an answer is the one that the accepted bids so far lead to.
 pub(super) fn end_follows_bids(books: &Books<'_>) -> AuditCheck {
     let says = "an end that was told is the one that the accepted bids lead to: a refused bid puts nothing off";
     let mut counter = CheckCounter::new("end_follows_bids", says);
@@ -57,7 +57,7 @@ mod tests {
     fn only_accepted_late_bids_put_the_end_off() {
         let mut story = Story::new();
         story.extend(100, 50, 1);
-        // The first is early, the second is late, the third is late once too often.
+        // The first bid is early, the second is late, and the third exceeds the number of extensions.
         story.bid(1, 10, 500).bid(2, 15, 950).bid(1, 20, 1_020);
         story.accepted_bid(1, 490, 510).accepted_bid(2, 940, 960).accepted_bid(3, 1_010, 1_030);
         let ends: Vec<Instant> = (0..=3).filter_map(|bids| story.books().end_after(0, bids)).collect();

@@ -1,4 +1,4 @@
-//! Holds: one for each accepted bid, which ends once or goes on.
+//! Checks the holds: one for each accepted bid, which ends once or goes on.
 
 use super::super::CheckCounter;
 use super::books::{Books, Owned};
@@ -6,7 +6,7 @@ use super::who;
 use crate::drill::auction::record::{Bid, Instant, Kind, ListingRecord, STRANGER};
 use crate::drill::facts::AuditCheck;
 
-/// The hold of every bid: of its price, and ended as often as it must be.
+/// Checks that the hold of every bid has its price, and ended as often as it must.
 pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
     let says = "each accepted bid holds its price once; the hold of who was outbid, has settled or has defaulted ends exactly once, and no other ends";
     let mut counter = CheckCounter::new("hold_ends_once", says);
@@ -43,7 +43,7 @@ pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
                 )
             });
         }
-        // A hold, or its end, that belongs to no bid.
+        // A hold, or its end, without a listed bid.
         let loose = |owned: &&Owned<'_>| {
             let of_hold = matches!(owned.record.kind, Kind::Hold | Kind::Release | Kind::Capture);
             of_hold && (owned.record.bid == 0 || bids.len() < owned.record.bid as usize)
@@ -65,9 +65,9 @@ pub(super) fn hold_ends_once(books: &Books<'_>) -> AuditCheck {
 /// How a hold must have ended.
 #[derive(Debug)]
 enum Ending {
-    /// It goes on.
+    /// The hold goes on.
     Goes,
-    /// So, and not before then.
+    /// The hold ended with a record of this kind, not before this instant.
     Once(Kind, Instant),
 }
 
@@ -80,7 +80,7 @@ fn ending(books: &Books<'_>, at: u32, listing: &ListingRecord, bids: &[Bid], cou
     let until_us = listing.terms.and_then(|terms| terms.settle_us).map(|settle_us| end_us + settle_us);
     match (last.sale, until_us) {
         (Some(_), _) => Ending::Once(Kind::Capture, end_us + 1),
-        // The last look waited until time had done what it does.
+        // The last read waited until all deadlines were handled.
         (None, Some(until_us)) if until_us < last.sent_us - books.history.reading_us => {
             Ending::Once(Kind::Release, until_us + 1)
         }

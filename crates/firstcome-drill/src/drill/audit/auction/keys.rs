@@ -1,4 +1,4 @@
-//! Idempotency keys: one effect each, and the same answer to every repeat.
+//! Checks the idempotency keys: one effect each, and the same answer to every repeat.
 
 use super::super::CheckCounter;
 use super::{seconds, who};
@@ -6,8 +6,8 @@ use crate::drill::auction::record::{DrillReply, History, ReceivedReply, RequestK
 use crate::drill::facts::AuditCheck;
 use std::collections::BTreeMap;
 
-/// All answers under a key that tell an effect tell the same; once it was told the same request gets it again, and another
-/// body is sent away; and only then.
+/// Checks that all effects told under a key are equal. After the first such answer, a repeat gets the same answer, and
+/// another body gets `idempotency_key_reused`. Another body never gets that refusal without an effect under the key.
 pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
     let says = "a key has one effect: every repeat is answered alike, through every kill, and another body under it is refused";
     let mut counter = CheckCounter::new("one_effect_per_key", says);
@@ -23,7 +23,7 @@ pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
         };
         let effects: Vec<&ReceivedReply> =
             on_reply.iter().copied().filter(|on_reply| on_reply.told.is_effect()).collect();
-        // An effect is known once it was told for the first time.
+        // An effect is known from its first answer on.
         let first = effects.iter().min_by_key(|on_reply| on_reply.received_us).copied();
         for one in &on_reply {
             let Some(effect) = first else { break };
@@ -32,7 +32,8 @@ pub(super) fn one_effect_per_key(history: &History) -> AuditCheck {
                 told if told.is_undecided() => continue,
                 _ if one.sent_us <= effect.received_us && one.order == effect.order => continue,
                 DrillReply::KeyReused => one.order != effect.order,
-                // It was refused before the other body had its effect, or it should have been sent away.
+                // A refused request was sent before the other body had its effect; later it must get
+                // `idempotency_key_reused`.
                 _ => one.sent_us <= effect.received_us,
             };
             counter.check(told, || {

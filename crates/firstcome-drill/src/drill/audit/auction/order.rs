@@ -1,4 +1,4 @@
-//! The order of bids: as they came.
+//! Checks the order of bids.
 
 use super::super::CheckCounter;
 use super::super::numbers::in_order;
@@ -8,11 +8,11 @@ use crate::drill::auction::record::{DrillReply, RequestKind};
 use crate::drill::facts::AuditCheck;
 use std::collections::BTreeMap;
 
-/// Who was told before another bid has the lower number.
+/// Checks that a bid that was answered before another was sent has the lower number.
 pub(super) fn bids_in_order(books: &Books<'_>) -> AuditCheck {
     let says = "a bid that was answered before another was sent has the lower number";
     let mut counter = CheckCounter::new("bids_in_order", says);
-    // Per listing and bid: when a request with its key was sent first, and when it was told first.
+    // Per listing and bid: when its key was first sent, and when it was first answered.
     let mut first_sent: BTreeMap<u32, u64> = BTreeMap::new();
     let mut told: BTreeMap<(u32, u32), (u32, u64)> = BTreeMap::new();
     for on_reply in &books.history.on_reply {

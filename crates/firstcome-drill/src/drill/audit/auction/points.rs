@@ -1,4 +1,4 @@
-//! Points: never more held than there are, and none made or lost.
+//! Checks the points: never more held than there are, and none created or lost.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -6,7 +6,7 @@ use super::{seconds, who};
 use crate::drill::auction::record::Kind;
 use crate::drill::facts::AuditCheck;
 
-/// At no time is anything owed, or more held than there is.
+/// Checks that no member ever owes points, or has more held than in total.
 pub(super) fn never_overdrawn(books: &Books<'_>) -> AuditCheck {
     let says = "at no time has a member less than nothing, or more held than there is, and the points held back the bids that stand";
     let mut counter = CheckCounter::new("never_overdrawn", says);
@@ -42,7 +42,7 @@ pub(super) fn never_overdrawn(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// A balance is the sum of its records.
+/// Checks that each balance is the sum of its records.
 pub(super) fn balance_is_sum(books: &Books<'_>) -> AuditCheck {
     let mut counter =
         CheckCounter::new("balance_is_sum", "every balance at the end is the sum of the member's records");
@@ -55,7 +55,7 @@ pub(super) fn balance_is_sum(books: &Books<'_>) -> AuditCheck {
     counter.done()
 }
 
-/// Over all members there is what was charged less what was refunded; what one pays another gets.
+/// Checks that the totals of all members are the charges less the refunds: a sale moves points between members.
 pub(super) fn points_conserved(books: &Books<'_>) -> AuditCheck {
     let says =
         "all totals together are what was charged less what was refunded: a sale moves points from one to another";

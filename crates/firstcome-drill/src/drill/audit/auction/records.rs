@@ -1,4 +1,4 @@
-//! The records of a member: a chain that anybody can compute again.
+//! Checks the records of members: a hash chain that the audit recomputes.
 
 use super::super::CheckCounter;
 use super::who;
@@ -6,7 +6,7 @@ use crate::drill::auction::record::{History, Kind, Movement, STRANGER};
 use crate::drill::facts::AuditCheck;
 use sha2::{Digest, Sha256};
 
-/// Numbers without a gap, instants that do not fall, deltas of their kind, and hashes that come out.
+/// Checks that records have numbers without gaps, rising instants, deltas of their kind, and correct hashes.
 pub(super) fn records_chained(history: &History) -> AuditCheck {
     let says =
         "the records of a member are 1..N, each with the deltas of its kind and the hash of itself and all before it";
@@ -20,7 +20,7 @@ pub(super) fn records_chained(history: &History) -> AuditCheck {
                 let hash = if chain == record.hash { "right" } else { "wrong" };
                 format!("{}: record {} where {number} belongs, hash {hash}: {record:?}", who(member), record.number)
             });
-            // One that is wrong must not make all later ones wrong.
+            // A wrong record must not make all later ones wrong.
             (chain, last_us) = (record.hash, record.at_us);
         }
     }
@@ -33,7 +33,7 @@ fn deltas_fit(record: &Movement) -> bool {
     0 < amount && record.total_delta == total * amount
 }
 
-/// The chain with this record at its end, as the store says that it computes it.
+/// Returns the chain's hash after this record, as the documentation of the store defines it.
 pub(super) fn chained(history: &History, member: u32, record: &Movement, before: [u8; 32]) -> [u8; 32] {
     let kind = Kind::ALL.iter().find(|(kind, ..)| *kind == record.kind).map_or(0, |(_, _, number)| *number);
     let listing = if record.listing == STRANGER { String::new() } else { history.names.listing(record.listing) };

@@ -1,4 +1,4 @@
-//! Refusals: each true of some moment between sent and received.
+//! Checks the refusals: each was true at some moment between sent and received.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -6,17 +6,17 @@ use super::{seconds, who};
 use crate::drill::auction::record::{DrillReply, Instant, ListingRecord, Order, ReceivedReply, RequestKind, Sale};
 use crate::drill::facts::AuditCheck;
 
-/// Every refusal has its reason, which held at some time while the request was under way.
+/// Checks that every refusal has a reason that held at some time while the request was under way.
 pub(super) fn refusals_true(books: &Books<'_>) -> AuditCheck {
     let says = "every refusal was true at some moment between sent and received, and the first that applied in the order of checks";
     let mut counter = CheckCounter::new("refusals_true", says);
     for on_reply in &books.history.on_reply {
         let order = books.history.order(on_reply);
-        // What keys refuse is looked at with the keys.
+        // Another check judges the refusals of keys.
         if on_reply.told.is_undecided() || matches!(on_reply.told, DrillReply::KeyReused | DrillReply::Unexpected) {
             continue;
         }
-        // No person except the owner is told so, and the owner is told nothing else, but of an auction that must be settled.
+        // Only the owner gets `own_listing`, and the owner gets no other answer, except when settling an auction.
         let own = order.what == RequestKind::Bid
             || order.what == RequestKind::Purchase && books.history.listings[order.listing as usize].terms.is_none();
         let is_owner = own && books.history.listings[order.listing as usize].owner == order.member;

@@ -1,4 +1,4 @@
-//! Effects: none that no person asked for, and none of what was refused.
+//! Checks the effects: each was requested, and none was refused.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -7,10 +7,10 @@ use crate::drill::auction::record::{Instant, Kind, ReceivedReply, RequestKind};
 use crate::drill::facts::AuditCheck;
 use std::collections::BTreeMap;
 
-/// Who asked for what: call, member, listing, amount.
+/// The content of a request: call, member, listing, amount.
 type Wish = (RequestKind, u32, u32, u64);
 
-/// Every bid, purchase, charge and refund has an order of its member, once, that was sent before it and not only refused.
+/// Checks that every bid, purchase, charge and refund has its own order, sent before it and not only refused.
 pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
     let says =
         "every bid, purchase, charge and refund was asked for before it happened, happened once, and was not refused";
@@ -19,7 +19,7 @@ pub(super) fn nothing_unasked(books: &Books<'_>) -> AuditCheck {
     let mut earliest: BTreeMap<Wish, Instant> = BTreeMap::new();
     for (at, on_reply) in history.by_order() {
         let order = history.orders[at as usize];
-        // A refused order has no effect; one that got no answer may have had.
+        // A refused order has no effect; an order without an answer may have had one.
         let effect = |on_reply: &&&ReceivedReply| on_reply.told.is_effect() || on_reply.told.is_undecided();
         let Some(sent_us) = on_reply.iter().filter(effect).map(|on_reply| on_reply.sent_us).min() else { continue };
         let wish = (order.what, order.member, order.listing, order.amount);

@@ -1,5 +1,5 @@
-//! Small histories for the tests of the audit: one auction of member 0 from 0 to 1000, at 10, with 200 to settle, or the same thing
-//! at a fixed price. Its bids and wallets are what the test says, right or wrong.
+//! Small histories for the tests of the audit. Member 0 sells one listing: by auction from 0 to 1000, at 10, with 200
+//! to settle, or at a fixed price. The tests choose its bids and wallets, right or wrong.
 
 use super::books::Books;
 use super::records::chained;
@@ -42,7 +42,7 @@ impl Story {
         Self { history }
     }
 
-    /// The thing is sold at 10 from instant 0 on.
+    /// Sells the listing at the fixed price 10 from instant 0 on.
     pub(super) fn fixed_price() -> Self {
         let mut story = Self::new();
         story.history.listings[0].terms = None;
@@ -58,7 +58,7 @@ impl Story {
         self.history.listings[0].terms.as_mut().unwrap().extend = Some(Extend { window_us, by_us, max_count });
     }
 
-    /// A record of a member about the listing and a bid of it.
+    /// Adds a record of a member about the listing and one of its bids.
     pub(super) fn record(&mut self, member: u32, kind: Kind, amount: i64, at_us: Instant, bid: u32) -> &mut Self {
         let (total, available) = kind.signs();
         let listing = if matches!(kind, Kind::Charge | Kind::Refund) { STRANGER } else { 0 };
@@ -73,7 +73,7 @@ impl Story {
         self.record(member, Kind::Charge, amount, at_us, 0)
     }
 
-    /// A bid that is listed, with what it does to the wallets.
+    /// Adds a listed bid, with its records.
     pub(super) fn bid(&mut self, bidder: u32, price: u64, at_us: Instant) -> &mut Self {
         let before = self.history.bids[0].last().copied();
         let number = before.map_or(0, |bid| bid.number) + 1;
@@ -85,7 +85,7 @@ impl Story {
         self
     }
 
-    /// An order of its own, and what was heard of it.
+    /// Adds a new order, and the answer to it.
     fn hears(&mut self, order: Order, sent_us: Instant, received_us: Instant, told: DrillReply) -> &mut Self {
         let number = self.history.orders.len() as u32;
         self.history.orders.push(Order { key: number, ..order });
@@ -97,7 +97,7 @@ impl Story {
         self.history.on_reply.push(ReceivedReply { order, sent_us, received_us, told });
     }
 
-    /// It is sold: both records, and the last look at it. The winner's hold ends before.
+    /// Sells the listing: adds both records, and updates the last read. The winner's hold ends before.
     pub(super) fn sold(&mut self, buyer: u32, price: u64, at_us: Instant) -> Sale {
         let amount = price.cast_signed();
         if let Some(bid) = self.history.bids[0].last().copied() {
@@ -112,7 +112,7 @@ impl Story {
         sale
     }
 
-    /// The bidder of a listed bid is told so.
+    /// Acknowledges a listed bid to its bidder.
     pub(super) fn accepted_bid(&mut self, number: u32, sent_us: Instant, received_us: Instant) -> &mut Self {
         let bid = self.history.bids[0][number as usize - 1];
         let ends_us = self.books().end_after(0, number as usize).unwrap();
@@ -121,7 +121,7 @@ impl Story {
         self.hears(order, sent_us, received_us, told)
     }
 
-    /// A person asks for something with an order of its own, and is told so.
+    /// Adds a request with an order of its own, and its answer.
     pub(super) fn asks(
         &mut self,
         what: RequestKind,
@@ -134,7 +134,7 @@ impl Story {
         self.hears(Order { what, member, listing, amount, key: 0 }, sent_us, received_us, told);
     }
 
-    /// The last look at the listing was then, and shows its bids.
+    /// Sets the instant of the last read, which shows all bids.
     pub(super) fn looked(&mut self, at_us: Instant) -> &mut Self {
         let ends_us = Some(self.books().end(0));
         let (bids, last) = (&self.history.bids[0], &mut self.history.last[0]);
@@ -143,13 +143,13 @@ impl Story {
         self
     }
 
-    /// The last look was while it ran.
+    /// Sets the last read to the instant of the last bid, while the auction runs.
     pub(super) fn ends_here(&mut self) {
         let at_us = self.history.bids[0].last().map_or(0, |bid| bid.at_us);
         self.looked(at_us);
     }
 
-    /// The balances that the records come to.
+    /// Sets the balances to the sums of the records.
     pub(super) fn balances(&mut self) {
         for (records, balance) in self.history.records.iter().zip(&mut self.history.balances) {
             balance.total = records.iter().map(|record| record.total_delta).sum();
@@ -157,7 +157,7 @@ impl Story {
         }
     }
 
-    /// The hashes that the records come to.
+    /// Computes the hashes of the records.
     pub(super) fn chain(&mut self) {
         for member in 0..MEMBERS {
             let mut chain = [0; 32];

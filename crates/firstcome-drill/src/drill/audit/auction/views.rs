@@ -1,4 +1,4 @@
-//! What a listing said about itself: true at some moment of the look.
+//! Checks the reads of listings: each was true at some moment while it was under way.
 
 use super::super::CheckCounter;
 use super::books::Books;
@@ -6,11 +6,11 @@ use super::seconds;
 use crate::drill::auction::record::{DrillReply, Instant, ListingObservation, State};
 use crate::drill::facts::AuditCheck;
 
-/// From when on everybody must see what happened to a listing: since a person was told of it.
+/// When each change of a listing was first acknowledged: from then on every read must show it.
 ///
-/// The instant of a bid is that of its judgement; a look may miss it until it is durable and told.
+/// The instant of a bid is that of its judgement. A read may miss the bid until it is durable and acknowledged.
 struct News {
-    /// Of each bid, the first being bid 1.
+    /// For each bid; the first entry is bid 1.
     bids_us: Vec<Instant>,
     sale_us: Instant,
 }
@@ -34,7 +34,7 @@ impl News {
             }
         }
         for one in &mut news {
-            // Who sees a bid sees all before it.
+            // An answer that shows a bid acknowledges all bids before it.
             let mut first_us = Instant::MAX;
             for bid_us in one.bids_us.iter_mut().rev() {
                 first_us = first_us.min(*bid_us);
@@ -56,7 +56,8 @@ impl News {
     }
 }
 
-/// Every look at a listing shows what was told before it and nothing of what was still to come, and the state that time had brought.
+/// Checks that a read shows every change acknowledged before it, none that came later, and a state that the time
+/// allows.
 pub(super) fn listing_true(books: &Books<'_>) -> AuditCheck {
     let says = "a look at a listing shows every bid and sale that was told before it, and a state that was true while it was under way";
     let mut counter = CheckCounter::new("listing_true", says);
@@ -83,7 +84,7 @@ fn can_be(books: &Books<'_>, news: &News, look: &ListingObservation) -> bool {
     let first_us = look.highest.map_or(Instant::MIN, |bid| bid.at_us);
     let (from_us, to_us) = ((look.sent_us - history.reading_us).max(first_us), look.received_us + history.reading_us);
     let missed = news.bids_us.get(count).is_some_and(|told_us| *told_us < look.sent_us);
-    // A sale is shown once it was told, and for good.
+    // A sale is shown once it is acknowledged, and never disappears.
     let shown = match look.sale {
         Some(shown) => history.last[look.listing as usize].sale == Some(shown) && shown.at_us <= to_us,
         None => look.sent_us <= news.sale_us,
@@ -91,7 +92,7 @@ fn can_be(books: &Books<'_>, news: &News, look: &ListingObservation) -> bool {
     let end_us = books.end_after(look.listing, count).unwrap_or(Instant::MAX);
     let settle_us = listing.terms.and_then(|terms| terms.settle_us);
     let until_us = settle_us.map_or(Instant::MAX, |settle_us| end_us + settle_us);
-    // Who is told that it is over is told who has won: no bid may come out afterwards.
+    // A read that shows the end shows the winner: no bid may appear afterwards.
     let over = listing.terms.is_some() && end_us < to_us && count == bids.len();
     let state = match look.state {
         State::Scheduled => from_us < listing.starts_us,

@@ -1,4 +1,4 @@
-//! What must hold of what was told, sent and heard.
+//! Checks the reported grants, and the messages and answers, against the promises.
 
 use super::{ToldGrant, World, passes_of};
 
@@ -8,7 +8,7 @@ impl World {
         let first = fence + 1 - u64::from(passes_of(attempt).get());
         self.seen.grants += 1;
         for told in &self.told {
-            // No matter what clocks do: above all that was told before this attempt began. While they run alike: above all.
+            // A fence is above all that were reported before its attempt began. If clocks run alike, it is above all.
             let meet = first <= told.fence && told.first <= fence;
             if meet || fence < told.fence && (told.at < begun || !self.setting.jumps) {
                 self.seen.broken.push(format!("fence {fence} after {}", told.fence));
@@ -21,7 +21,7 @@ impl World {
         self.told.push(ToldGrant { attempt, first, fence, at: now, until });
     }
 
-    /// Of an attempt that was closed, every node was told so that may have the lock for it, after what it said last.
+    /// Checks that each closed attempt was released on every node that may have its key, after that node's last answer.
     pub(super) fn check_undone(&mut self) {
         for (word, attempt) in self.attempts.iter().enumerate() {
             if attempt.closed == 0 || self.clients[attempt.client].life != attempt.life {

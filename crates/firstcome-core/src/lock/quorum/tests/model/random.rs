@@ -1,4 +1,4 @@
-//! Chance from a seed.
+//! Random numbers from a seed.
 
 pub(super) struct Random(pub(super) u64);
 
