@@ -1,4 +1,4 @@
-//! Data out of a directory and into another one, row by row, with nothing lost and every rule kept.
+//! Exports the data of a directory, and imports it into another one, row by row. Loses nothing, and keeps every rule.
 
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::Path;
 
-/// Rows that are written with one call.
+/// Rows that one call writes.
 const CHANGES_PER_WRITE: usize = 1_024;
 
-/// A consistent look at what is stored, also beside a running service.
+/// A consistent snapshot of a store. Works beside a running service.
 pub struct Archive {
     pub(super) connection: Connection,
 }
@@ -31,7 +31,7 @@ impl Archive {
         Ok(Self { connection })
     }
 
-    /// All coupons in the order in which they were made, each with the number of its claims.
+    /// Returns all coupons in the order of their creation, each with the number of its claims.
     pub fn coupons(&self) -> Result<Vec<(ArchivedCoupon, u64)>, Fault> {
         let rows = coupons(&self.connection)?;
         let count = |id: CouponId| {
@@ -49,8 +49,8 @@ impl Archive {
             .collect()
     }
 
-    /// Walks over all claims: coupons in the order of [`Self::coupons`], claims in serial order. Stops at the first
-    /// error of the visitor.
+    /// Visits all claims: coupons in the order of [`Self::coupons`], claims in serial order. Stops at the first error of
+    /// `visit`.
     pub fn for_each_claim<E: From<Fault>>(
         &self,
         mut visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
@@ -80,7 +80,7 @@ impl Archive {
     }
 }
 
-/// Walks over rows for a visitor whose errors are its own, and stop the walk.
+/// Visits rows with a closure that has its own error type. Its first error stops the walk.
 pub(super) fn stoppable<T, E: From<Fault>>(
     visit: &mut impl FnMut(T) -> Result<(), E>,
     walk: impl FnOnce(&mut dyn FnMut(T) -> Result<(), Fault>) -> Result<(), Fault>,
@@ -98,7 +98,7 @@ pub(super) fn stoppable<T, E: From<Fault>>(
     }
 }
 
-/// Takes data into a directory in one transaction: all of it, or nothing.
+/// Imports data into a directory in one transaction: all of it, or nothing.
 pub struct Importer {
     connection: Connection,
     intake: Intake,
@@ -118,7 +118,7 @@ impl Importer {
         let query = "SELECT EXISTS (SELECT 1 FROM member) OR EXISTS (SELECT 1 FROM listing)";
         let has_auctions = connection.query_row(query, [], |row| row.get::<_, bool>(0));
         let has_auctions = has_auctions.map_err(|error| fault(&error, "cannot read"))?;
-        // Ends that come in are on the clock of the directory; a new one's begins at the wall's.
+        // Imported ends use the steady clock of the directory. A new directory's steady clock begins at the wall clock.
         let clock =
             room::clock(&connection)?.unwrap_or_else(|| Now { wall: now, steady: Steady::from_us(now.as_us()) });
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| fault(&error, "cannot write"))?;
@@ -127,30 +127,30 @@ impl Importer {
         Ok(Self { connection, intake, _lock: lock })
     }
 
-    /// Takes a row. What it names must have come before, or be there.
+    /// Imports a row. Everything that it refers to must exist or must have come before.
     pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
         self.intake.take(row)?;
         if CHANGES_PER_WRITE <= self.intake.pending() { self.flush() } else { Ok(()) }
     }
 
-    /// Makes a coupon with a secret of its own, for claims that come without one.
+    /// Creates a coupon with a new secret, for claims that come without a coupon.
     pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
         self.intake.new_coupon(name, settings)
     }
 
-    /// The secrets of the service that came, by their names. They are kept elsewhere, by the caller that imports.
+    /// Returns the imported secrets of the service, by name. The caller stores them.
     pub const fn secrets(&self) -> &BTreeMap<String, [u8; 32]> {
         self.intake.secrets()
     }
 
-    /// Checks what can be said only of all of it, before it is kept: [`Self::finish`] makes it durable.
+    /// Runs the checks that need all of the data, before [`Self::finish`] makes it durable.
     pub fn check(&mut self) -> Result<(), ImportError> {
         self.intake.finish()?;
         self.flush()?;
         self.check_auctions()
     }
 
-    /// Makes all of it durable, after [`Self::check`].
+    /// Commits the import, after [`Self::check`].
     pub fn finish(self) -> Result<(), ImportError> {
         self.connection.execute_batch("COMMIT").map_err(|error| fault(&error, "cannot commit the import"))?;
         Ok(())
@@ -162,13 +162,13 @@ impl Importer {
         Ok(())
     }
 
-    /// Checks all auctions, as a start does and as `verify` does.
+    /// Checks all auctions, both like a start of the store and like `verify`.
     fn check_auctions(&self) -> Result<(), ImportError> {
         if self.intake.auctions().is_empty() {
             return Ok(());
         }
         let end_of_time = Now { wall: Timestamp::MAX, steady: Steady::from_us(Timestamp::MAX.as_us()) };
-        // First, since what `verify` takes time for is only what a start lets through.
+        // The load comes first: `verify` needs data that a start accepts.
         auction::load(&self.connection, end_of_time).map_err(|fault| match fault.kind {
             FaultKind::Damaged => {
                 ImportError::AuctionsBroken { invariant: "what comes in can be opened again", example: fault.detail }

@@ -1,4 +1,4 @@
-//! Members, listings and bids out of a directory.
+//! Exports the members, listings and bids of a directory.
 
 use super::archive::{Archive, stoppable};
 use super::auction;
@@ -9,13 +9,13 @@ use firstcome_store::embedded::journal::ListingId;
 use std::collections::HashMap;
 
 impl Archive {
-    /// All listings, in the order in which they were made.
+    /// Returns all listings, in the order of their creation.
     pub fn listings(&self) -> Result<Vec<ArchivedListing>, Fault> {
         let rows = auction::listings(&self.connection)?.into_iter();
         Ok(rows.map(|row| ArchivedListing { standing: row.standing, sale_request: row.sale_request }).collect())
     }
 
-    /// Walks over all records, member by member in the order in which they came. Stops at the first error of the visitor.
+    /// Visits all records in order, member by member in the order of their creation. Stops at the first error of `visit`.
     pub fn for_each_record<E: From<Fault>>(
         &self,
         mut visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
@@ -30,7 +30,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Walks over all bids, listing by listing, in their order. Stops at the first error of the visitor.
+    /// Visits all bids in order, listing by listing. Stops at the first error of `visit`.
     pub fn for_each_bid<E: From<Fault>>(&self, mut visit: impl FnMut(ArchivedBid) -> Result<(), E>) -> Result<(), E> {
         let names: HashMap<ListingId, ListingName> =
             auction::listings(&self.connection)?.into_iter().map(|row| (row.id, row.standing.name)).collect();

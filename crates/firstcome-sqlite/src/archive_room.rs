@@ -1,4 +1,4 @@
-//! Rooms out of a directory.
+//! Exports the rooms of a directory.
 
 use super::archive::{Archive, stoppable};
 use super::room::{self, for_each_slot, for_each_ticket_of};
@@ -11,13 +11,13 @@ use firstcome_store::embedded::journal::{PassSecret, RoomId};
 use std::collections::{BTreeMap, HashMap};
 
 impl Archive {
-    /// The secrets that sign passes, the newest last.
+    /// Returns the secrets that sign passes, the newest last.
     pub fn pass_secrets(&self) -> Result<Vec<PassSecret>, Fault> {
         room::secrets(&self.connection)
     }
 
-    /// Walks over all rooms in the order in which they were made, each followed by its tickets in the order of their numbers.
-    /// Stops at the first error of a visitor. Memory: what the slots take.
+    /// Visits all rooms in the order of their creation, each followed by its tickets in the order of their numbers. Stops at the
+    /// first error of `visit`. Memory: the slots of all rooms.
     pub fn for_each_ticket<E: From<Fault>>(
         &self,
         mut visit: impl FnMut(ArchivedLine) -> Result<(), E>,
@@ -63,7 +63,7 @@ impl Archive {
     }
 }
 
-/// A slot with its end by the wall clock.
+/// Converts a slot, with its end on the wall clock.
 fn archived(slot: &Slot, clock: Option<Now>) -> ArchivedSlot {
     let (Hold::Offered { until } | Hold::Taken { until }) = slot.hold;
     let until = clock.map_or(slot.admitted_at, |clock| clock.wall_at(until));

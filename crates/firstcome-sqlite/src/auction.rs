@@ -1,4 +1,4 @@
-//! Rows of members, listings and bids: written in the order in which they were decided, read back through the rules.
+//! Rows of members, listings and bids: written in the order of the decisions, restored through the rules.
 
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
@@ -42,7 +42,7 @@ SELECT record.id, record.kind, record.amount, listing.name, record.bid, record.a
     record.chain, record.request_key, record.request_body
 FROM record LEFT JOIN listing ON listing.id = record.listing";
 
-/// Writes one change of auctions within the transaction that is open.
+/// Writes one change of auctions within the open transaction.
 pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
     match change {
         Change::Bid { id, member, placed, request } => {
@@ -87,7 +87,7 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
             ])?;
         }
         Change::Listing { id, standing, sale_request } => put_listing(connection, *id, standing, *sale_request)?,
-        // The others are not of auctions.
+        // `coupon::write` handles all other changes.
         _ => {}
     }
     Ok(())
@@ -142,7 +142,7 @@ pub(super) struct BidRow {
     pub(super) request: Option<RequestId>,
 }
 
-/// A listing's row: its highest bid is that of its last bid, which it does not repeat.
+/// A listing's row. It does not repeat its highest bid, which is the last row among its bids.
 pub(super) struct ListingRow {
     pub(super) id: ListingId,
     pub(super) standing: ListingStanding,
@@ -163,7 +163,7 @@ fn member_name(text: &str) -> Result<MemberName, Fault> {
     MemberName::parse(text).map_err(|error| damaged(format!("member {text:?}: {error}")))
 }
 
-/// Walks over rows. Errors of the file and what no rule could have written end it.
+/// Visits rows. An error of the file, or a value that no rule could have written, ends the walk.
 fn for_each(
     connection: &Connection,
     query: &str,
@@ -181,7 +181,7 @@ fn for_each(
     Ok(())
 }
 
-/// All members, in the order in which they came.
+/// Reads all members, in the order of their creation.
 pub(super) fn members(connection: &Connection) -> Result<Vec<StoredMember>, Fault> {
     let query = "SELECT id, name, total, held, records, last_at, chain FROM member ORDER BY id";
     let mut members = Vec::new();
@@ -201,7 +201,7 @@ pub(super) fn members(connection: &Connection) -> Result<Vec<StoredMember>, Faul
     Ok(members)
 }
 
-/// All listings, in the order in which they came, without their highest bids.
+/// Reads all listings, in the order of their creation, without their highest bids.
 pub(super) fn listings(connection: &Connection) -> Result<Vec<ListingRow>, Fault> {
     let mut listings = Vec::new();
     for_each(connection, SELECT_LISTING, [0; 2], "listings", |row| {
@@ -305,7 +305,7 @@ fn record_row(row: &Row<'_>, member: &MemberName) -> rusqlite::Result<Result<Rec
     Ok(read())
 }
 
-/// Walks over the bids of all listings, in the order of their keys.
+/// Visits the bids of all listings, in key order.
 pub(super) fn for_each_bid(
     connection: &Connection,
     mut visit: impl FnMut(BidRow) -> Result<(), Fault>,
@@ -314,7 +314,7 @@ pub(super) fn for_each_bid(
     for_each(connection, &query, [0; 2], "bids", |row| Ok(bid_row(row)?.and_then(&mut visit)))
 }
 
-/// Walks over the records of one member, in their order, each with its request if that carried a key.
+/// Visits the records of one member in order, each with its request if that had a key.
 pub(super) fn for_each_record(
     connection: &Connection,
     id: MemberId,
@@ -329,7 +329,7 @@ pub(super) fn for_each_record(
     })
 }
 
-/// The bids of a listing after `after`, at most `count`, in their order.
+/// Reads at most `count` bids of a listing in order, from the one after number `after`.
 pub(super) fn bids(connection: &Connection, id: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, Fault> {
     let query = format!("{SELECT_BID} WHERE bid.id > ?1 AND bid.id <= ?2 ORDER BY bid.id LIMIT {count}");
     let mut bids = Vec::new();
@@ -339,7 +339,7 @@ pub(super) fn bids(connection: &Connection, id: ListingId, after: u32, count: us
     Ok(bids)
 }
 
-/// The records of a member after `after`, at most `count`, in their order.
+/// Reads at most `count` records of a member in order, from the one after number `after`.
 pub(super) fn records(connection: &Connection, id: MemberId, after: u64, count: usize) -> Result<Vec<Record>, Fault> {
     let last = MemberId(id.0 + 1).row(0) - 1;
     let Some(after) = i64::try_from(after).ok().and_then(|after| id.row(0).checked_add(after)) else {
@@ -357,7 +357,7 @@ pub(super) fn records(connection: &Connection, id: MemberId, after: u64, count: 
     Ok(records)
 }
 
-/// A key of this table that is not in `first..end`, if there is one. Costs two look-ups.
+/// Finds a key of the table that is not in `first..end`. Costs two look-ups.
 fn outside(connection: &Connection, table: &str, [first, end]: [i64; 2]) -> Result<Option<i64>, Fault> {
     let query = format!("SELECT id FROM {table} WHERE id < ?1 UNION ALL SELECT id FROM {table} WHERE id >= ?2 LIMIT 1");
     let mut found = None;
@@ -368,7 +368,7 @@ fn outside(connection: &Connection, table: &str, [first, end]: [i64; 2]) -> Resu
     Ok(found)
 }
 
-/// The records of members who do not exist, by their keys: for `verify`, since it reads all records.
+/// Visits the keys of records whose member does not exist. Only `verify` calls it, since it reads all records.
 pub(super) fn for_each_stray_record(connection: &Connection, mut visit: impl FnMut(i64)) -> Result<(), Fault> {
     let query = "SELECT record.id FROM record LEFT JOIN member ON member.id = record.id >> 36 WHERE member.id IS NULL";
     for_each(connection, query, [0; 2], "records", |row| {
@@ -377,9 +377,9 @@ pub(super) fn for_each_stray_record(connection: &Connection, mut visit: impl FnM
     })
 }
 
-/// Everything that is stored but the history, taken back through the rules: what contradicts them is
-/// [`crate::FaultKind::Damaged`]. Each member's last record and each listing's last bid are compared with it, and none
-/// may be of a member or a listing that does not exist; the whole history is for `verify`.
+/// Loads everything except the history and restores it through the rules: a contradiction is [`crate::FaultKind::Damaged`].
+/// Compares each member's last record and each listing's last bid with it. No record or bid may belong to a member or a
+/// listing that does not exist. `verify` checks the whole history.
 pub(super) fn load(connection: &Connection, now: Now) -> Result<StoredAuctions, Fault> {
     let members = members(connection)?;
     let end = MemberId(members.last().map_or(1, |member| member.id.0 + 1)).row(0);

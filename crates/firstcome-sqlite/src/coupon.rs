@@ -1,4 +1,4 @@
-//! Rows of coupons: written in the order in which they were decided, read back through the rules.
+//! Rows of coupons: written in the order of the decisions, restored through the rules.
 
 use super::faults::fault;
 use super::{auction, room};
@@ -28,7 +28,7 @@ pub(super) const INSERT_CLAIM: &str =
 const INSERT_REDEMPTION: &str =
     "INSERT INTO redemption (id, redeemed_at, request_key, request_body) VALUES (?1, ?2, ?3, ?4)";
 
-/// Writes changes within the transaction that is open.
+/// Writes changes within the open transaction.
 pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Result<()> {
     let mut insert_claim = connection.prepare_cached(INSERT_CLAIM)?;
     for change in changes {
@@ -95,7 +95,7 @@ pub(super) fn request_columns(request: Option<RequestId>) -> (Option<[u8; 16]>, 
     (request.map(|request| request.key.to_be_bytes()), request.map(|request| request.body.cast_signed()))
 }
 
-/// A stored value that no rule could have written.
+/// Makes a fault for a stored value that no rule could have written.
 pub(super) fn damaged(what: impl Into<String>) -> Fault {
     Fault::new(FaultKind::Damaged, what)
 }
@@ -115,7 +115,7 @@ pub(super) struct CouponRow {
     pub(super) deleted_at: Option<Timestamp>,
 }
 
-/// A claim's row, still as text: a caller that wants a [`UserId`] parses it.
+/// A claim's row. The user is still text, which the visitor parses if it needs a [`UserId`].
 pub(super) struct ClaimRow<'a> {
     pub(super) coupon: CouponId,
     pub(super) issued: Issued,
@@ -141,13 +141,13 @@ fn key_of(row: i64) -> Result<(CouponId, Serial), Fault> {
     coupon.map(CouponId).zip(serial).ok_or_else(|| damaged(format!("{row} is not the key of a claim")))
 }
 
-/// The keys that the claims of a coupon can have.
+/// Returns the range of the keys of a coupon's claims.
 pub(super) fn range(id: CouponId) -> [i64; 2] {
     let first = i64::from(id.0) << 32;
     [first, first | i64::from(u32::MAX)]
 }
 
-/// All coupons, in the order in which they were made.
+/// Reads all coupons, in the order of their creation.
 pub(super) fn coupons(connection: &Connection) -> Result<Vec<CouponRow>, Fault> {
     let query =
         "SELECT id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, deleted_at,
@@ -188,7 +188,7 @@ fn coupon_row(row: &Row<'_>) -> rusqlite::Result<Result<CouponRow, Fault>> {
     Ok(read())
 }
 
-/// Walks over claims in key order: by coupon, then by serial. `only` restricts to one coupon.
+/// Visits claims in key order: by coupon, then by serial. `only` restricts the walk to one coupon.
 pub(super) fn for_each_claim(
     connection: &Connection,
     only: Option<CouponId>,
@@ -213,7 +213,7 @@ pub(super) fn for_each_claim(
     Ok(())
 }
 
-/// Walks over redemptions in key order.
+/// Visits redemptions in key order.
 pub(super) fn for_each_redemption(
     connection: &Connection,
     mut visit: impl FnMut(RedemptionRow) -> Result<(), Fault>,
@@ -231,7 +231,7 @@ pub(super) fn for_each_redemption(
     Ok(())
 }
 
-/// Everything that is stored, taken back through the rules: what contradicts them is [`FaultKind::Damaged`].
+/// Loads all coupons and restores them through the rules: a contradiction is [`FaultKind::Damaged`].
 pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<StoredCoupon>, Fault> {
     let mut deleted = Vec::new();
     let mut loaded: Vec<StoredCoupon> = Vec::new();
@@ -271,7 +271,7 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
     Ok(loaded)
 }
 
-/// The attributes of the claims `first..=last` that have some.
+/// Reads the attributes of the claims `first..=last` that have any.
 pub(super) fn attributes(
     connection: &Connection,
     coupon: CouponId,

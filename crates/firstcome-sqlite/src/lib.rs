@@ -1,19 +1,19 @@
 //! The embedded store in one SQLite file.
 //!
 //! # Promises
-//! - Durable before told: WAL with `synchronous=FULL`, one transaction and so one sync per batch; an answer leaves
-//!   after `COMMIT` has returned. What was acknowledged survives `kill -9` and, as far as the disk keeps what it says
-//!   it has synced, a power cut.
-//! - One process: a lock on `firstcome.lock` for as long as the store is open. Reading beside it ([`mod@verify`],
-//!   [`Archive`]) is allowed.
-//! - Goes on by itself after a fault before the commit that may pass: another process that holds the file, a full disk.
+//! - Durable before reported: WAL with `synchronous=FULL`, and one transaction with one sync per batch. A caller gets its
+//!   answer after `COMMIT` has returned. An acknowledged write survives `kill -9`. It survives a power cut if the disk keeps
+//!   what it reports as synced.
+//! - One process: it locks `firstcome.lock` for as long as the store is open. Other processes may read beside it
+//!   ([`mod@verify`], [`Archive`]).
+//! - Recovers by itself from a fault before the commit that may pass: another process that holds the file, or a full disk.
 //!   Nothing of that batch is stored, and none of it is kept in memory.
-//! - Fails closed: after any other error of the file nothing more is written. A sync that failed is never tried again,
-//!   since the kernel may have dropped the pages.
+//! - Fails closed: after any other error of the file it writes nothing more. It never repeats a failed sync, because the
+//!   kernel may have dropped the pages.
 //!
 //! # Not promised
-//! Nothing against a disk that lies about its sync, nor against a caller that edits the file (but [`mod@verify`] and every
-//! start re-check the invariants).
+//! No protection against a disk that lies about its sync, or against a user who edits the file. [`mod@verify`] and every
+//! start check the invariants again.
 
 mod archive;
 mod archive_auction;
@@ -55,28 +55,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The store's file in its directory.
+/// The name of the store's file in its directory.
 pub const DATABASE_FILE: &str = "firstcome.db";
-/// Locked by the process that has the directory open.
+/// The name of the file that the process with the open store locks.
 pub const LOCK_FILE: &str = "firstcome.lock";
 
 /// SQLite versions before this one can lose committed pages when a checkpoint meets a write.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// Pages in the write-ahead log after which they are moved to the file: 4 MB, moved in a few milliseconds.
+/// The length of the write-ahead log, in pages, after which the writer moves it to the file: 4 MB, a few milliseconds.
 const CHECKPOINT_PAGES: i64 = 1_000;
 
-/// How long opening and reading wait for another process that holds the file for a moment.
+/// How long an open or a read waits for another process that holds the file for a moment.
 const BUSY_MAX: Duration = Duration::from_secs(5);
 
-/// How long a batch waits for another process that writes. Its callers wait as long, and are then told that nothing was done.
+/// How long a batch waits for another process that writes. Its callers wait as long, and then get an error: nothing was done.
 const WRITE_BUSY_MAX: Duration = Duration::from_secs(1);
 
-/// Opens the store in a directory, which is made if it is absent, and loads it.
+/// Opens the store in a directory and loads it. Creates the directory if it is absent.
 ///
-/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. Refused with a
-/// [`Fault`] that says what to do: another process has it, the file is of a later version, of another program, damaged,
-/// or cannot be written.
+/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. The [`Fault`] says
+/// what to do: another process has the store open, the file has a later version, belongs to another program, is damaged, or
+/// cannot be written.
 pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> {
     let lock = lock(directory)?;
     let connection = connect(directory)?;
@@ -103,12 +103,12 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))
 }
 
-/// So long a directory may stay taken by what is about to leave it: a process that ends, or a child that another thread of this
-/// process has just begun. A child has all files of its parent open until it becomes its own program.
+/// How long the directory may stay locked by a process that is about to end, or by a child that another thread of this
+/// process has just started. A child keeps all files of its parent open until it executes its own program.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
-/// Takes the directory for this process, until the file is dropped. Blocks for [`LEAVES_WITHIN`] at most.
+/// Locks the directory for this process, until the file is dropped. Blocks for [`LEAVES_WITHIN`] at most.
 #[expect(clippy::disallowed_methods, reason = "no event tells that a lock of a file is left; there is a deadline")]
 fn lock(directory: &Path) -> Result<File, Fault> {
     let shown = directory.display();
@@ -133,7 +133,7 @@ fn lock(directory: &Path) -> Result<File, Fault> {
     }
 }
 
-/// Makes a directory that only its owner can read: what lies in it are secrets and other people's names.
+/// Creates a directory that only its owner can read: it holds secrets, and names of users.
 fn make_private(directory: &Path) -> std::io::Result<()> {
     let absent = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let made: Vec<&Path> = directory.ancestors().take_while(absent).collect();
@@ -142,7 +142,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)?;
-    // The name of a new directory is durable only once the one above it is synced.
+    // The name of a new directory is durable only once its parent is synced.
     for above in made.iter().filter_map(|path| path.parent()) {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         File::open(above)?.sync_all()?;
@@ -162,7 +162,7 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
         if connection.is_readonly("main")? {
             return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
         }
-        // Before anything is set: a file that is not ours stays as it is.
+        // Before any pragma: another program's file stays unchanged.
         if let Err(fault) = schema::STORE.admit(&connection)? {
             return Ok(Err(fault));
         }
@@ -187,7 +187,7 @@ fn check_linked_version() -> Result<(), Fault> {
     Ok(())
 }
 
-/// Makes the file if it is absent, readable by its owner only; what SQLite puts beside it gets the same mode.
+/// Creates the file if it is absent, readable by its owner only. SQLite gives its other files the same mode.
 fn make_private_file(path: &Path) -> std::io::Result<()> {
     let mut options = File::options();
     // An existing file is not opened: closing it would drop the locks that SQLite may hold on it in this process.
@@ -200,9 +200,9 @@ fn make_private_file(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Moves what an earlier process left in the log into the file, and syncs it. After a sync that failed the kernel may
-/// hold the log's pages as clean though they never reached the disk; copied they are written again, and no caller is told
-/// anything that rests on them before.
+/// Moves the log of an earlier process into the file, and syncs it. After a failed sync the kernel may treat the log's pages
+/// as clean though they never reached the disk. This copy writes them again before any caller gets an answer that rests on
+/// them.
 fn settle(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
@@ -218,7 +218,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
-/// Makes the names of new files durable; their contents are SQLite's business.
+/// Makes the names of new files durable. SQLite syncs their contents.
 fn sync_directory(directory: &Path) -> Result<(), Fault> {
     let sync = || File::open(directory)?.sync_all();
     sync().map_err(|error| io_fault(&error, format!("cannot sync {}", directory.display())))
@@ -238,7 +238,7 @@ fn open_reader(path: &Path, schema: &schema::Schema) -> Result<Connection, Fault
 /// The writing side. Owned by the writer thread.
 struct Sqlite {
     connection: Connection,
-    /// Pages that the log holds, by the last count.
+    /// Pages in the log, by estimate since the last checkpoint.
     pages: i64,
     _lock: File,
 }
@@ -249,18 +249,18 @@ impl Sqlite {
         coupon::write(&self.connection, changes)
     }
 
-    /// Moves the log's pages into the file, so that the log can begin anew.
+    /// Moves the log's pages into the file, so that SQLite can reuse the log from its start.
     fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        // Busy only means that a reader still needs the log: the rest is moved next time.
+        // Busy only means that a reader still needs the log: the next checkpoint moves the rest.
         self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         self.pages = 0;
         Ok(())
     }
 
-    /// Ends the transaction of which this became.
+    /// Rolls back the transaction that failed with this error.
     fn rolled_back(&self, error: &rusqlite::Error, doing: &str, is_before_commit: bool) -> JournalError {
         if !self.connection.is_autocommit() {
-            // If this fails too the transaction dies with the connection: nothing more is written.
+            // If this fails too, the transaction ends with the connection, and nothing more is written.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let fault = fault(error, doing);
@@ -281,11 +281,11 @@ impl Journal for Sqlite {
         }
         self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", true))?;
         self.connection.execute_batch("COMMIT").map_err(|error| {
-            // A full disk shows before the frame that seals the transaction; a failed sync shows after it.
+            // A full disk fails before the frame that seals the transaction; a failed sync comes after it.
             let is_full = error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull);
             self.rolled_back(&error, "commit failed", is_full)
         })?;
-        // Rows lie densely, 40 to 100 to a page, and each commit rewrites the last page of each tree.
+        // Rows are dense, 40 to 100 per page, and each commit rewrites the last page of each tree.
         self.pages += 3 + changes.len() as i64 / 40;
         Ok(())
     }
@@ -295,12 +295,12 @@ impl Journal for Sqlite {
     }
 
     fn close(&mut self) {
-        // Only saves the next start some work: what is in the log is durable already.
+        // This only saves work at the next start: the log is durable already.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }
 }
 
-/// The reading side, for pages of claims, bids and records.
+/// The reading side: pages of claims, bids and records.
 struct Reader {
     connection: Mutex<Connection>,
 }
@@ -327,7 +327,7 @@ impl Rows for Reader {
     }
 }
 
-/// Where the store's file is.
+/// Returns the path of the store's file.
 pub fn database_path(directory: &Path) -> PathBuf {
     directory.join(DATABASE_FILE)
 }

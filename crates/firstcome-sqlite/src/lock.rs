@@ -1,19 +1,19 @@
 //! Locks between the processes of one machine, in one SQLite file that all of them open.
 //!
 //! # Promises
-//! - The rules of the core, step by step: a batch of steps is one `BEGIN IMMEDIATE`, and is answered after its commit.
-//! - Durable before told ([`LockDurability::Durable`]): WAL with `synchronous=FULL`, one sync per batch that wrote.
-//! - Killed at any point, a process leaves a sound file: its holds end with their leases, its places in line when it has
-//!   missed a claim window.
-//! - Nothing is left of a lock that no process has: no hold, no line. What stays is a counter per bucket, and for a minute
-//!   who was heard of and what was given up.
-//! - Fails closed: after a fault of the file, or when the file was moved away, this process takes no step any more, and
-//!   its holds are over with their leases.
+//! - The rules of the core, step by step: a batch of steps is one `BEGIN IMMEDIATE`. A step is answered after its commit.
+//! - Durable before reported ([`LockDurability::Durable`]): WAL with `synchronous=FULL`, one sync per batch that wrote.
+//! - A process that is killed at any point leaves a sound file. Its holds end with their leases, and its places in line once
+//!   it has missed a claim window.
+//! - A free lock leaves nothing behind: no hold, no line. A counter per bucket stays, and for a minute the heartbeats of
+//!   processes and the requests that were released before they arrived.
+//! - Fails closed: after a fault of the file, or when the file was moved away, this process takes no more steps, and its
+//!   holds end with their leases.
 //!
 //! # Not promised
-//! - Progress while a process is stopped in the middle of a transaction: steps then fail as unavailable, nothing done.
-//! - That a push arrives: it is a datagram, and no process waits for it. A heartbeat finds what it missed.
-//! - Anything on file systems without the locks that SQLite needs, such as most network mounts.
+//! - Progress while a process is stopped in the middle of a transaction: steps then fail as unavailable, and do nothing.
+//! - Arrival of a push: it is a datagram without a confirmation. The next heartbeat finds a lost grant.
+//! - Operation on file systems without the locks that SQLite needs, such as most network mounts.
 
 mod notify;
 mod standing;
@@ -43,35 +43,35 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 use writer::{Identity, Job, Queued, Writer};
 
-/// The file of locks in its directory.
+/// The name of the file of locks in its directory.
 pub const LOCKS_FILE: &str = "locks.db";
 
-/// Steps that wait for the writer at most; more are refused as overloaded.
+/// Steps that may wait for the writer; it refuses more as overloaded.
 const QUEUE_LENGTH: usize = 4_096;
 
-/// Acquires and looks among them at most. Room is left for who holds a lock already: a lease does not wait, and what is
-/// given back makes room.
+/// Acquires and views among the waiting steps at most. The rest is for heartbeats, renewals and releases: a lease does not
+/// wait, and a release makes room.
 const NEWCOMERS_MAX: usize = QUEUE_LENGTH / 4 * 3;
 
-/// How long opening is tried again while another process opens, recovers or closes the file.
+/// How long an open is tried again while another process opens, recovers or closes the file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(5);
 
-/// What a grant survives.
+/// Which failures a grant survives.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub enum LockDurability {
-    /// The process killed, the machine without power: it was synced to disk before it was told. A hand-over costs about
-    /// one sync.
+    /// A killed process, and a power cut: the grant was synced to disk before it was reported. A hand-over costs about one
+    /// sync.
     #[default]
     Durable,
-    /// The process killed. A machine without power may forget the last grants, whose holders it took along; the file
-    /// stays sound, and fences grow on as long as the clock is not set back.
+    /// A killed process. A power cut may lose the last grants, but it also ends their holders. The file stays sound, and fences
+    /// keep growing as long as the clock is not set back.
     Memory,
 }
 
 /// Locks in one file of a directory, for any number of processes on one machine.
 ///
-/// Dropped, it finishes in the background what was asked of it.
+/// After a drop, the writer finishes the steps that wait, in the background.
 pub struct SqliteLocks {
     jobs: SyncSender<Queued>,
     newcomers: Arc<Semaphore>,
@@ -81,19 +81,19 @@ pub struct SqliteLocks {
 }
 
 impl SqliteLocks {
-    /// Opens the locks of a directory, which is made if it is absent. Blocks: a few syncs for a new file.
+    /// Opens the locks of a directory. Creates the directory if it is absent. Blocks: a few syncs for a new file.
     ///
-    /// Refused with a [`Fault`] that says what to do: the file is of a later version, of another program, damaged, or
-    /// cannot be written.
+    /// The [`Fault`] says what to do: the file has a later version, belongs to another program, is damaged, or cannot be
+    /// written.
     pub fn open(directory: &Path, durability: LockDurability) -> Result<Self, Fault> {
         Self::with_clock(directory, durability, Arc::new(SharedClock::default()))
     }
 
-    /// With a clock of one's own, which all processes that open the directory must share.
+    /// Opens the locks with another clock, which all processes that open the directory must share.
     pub fn with_clock(directory: &Path, durability: LockDurability, clock: Arc<dyn Clock>) -> Result<Self, Fault> {
         let shown = directory.display();
         make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {shown}")))?;
-        // A process that changes the working directory must not change what is opened.
+        // The path must stay valid when this process changes its working directory.
         let directory = directory.canonicalize();
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
         let (connection, identity) = connect(&directory, durability)?;
@@ -106,7 +106,7 @@ impl SqliteLocks {
         Ok(Self { jobs, newcomers: Arc::new(Semaphore::new(NEWCOMERS_MAX)), post, clock, secret })
     }
 
-    /// 32 random bytes that are kept with the locks, the same in every process: for handles of holds.
+    /// Returns 32 random bytes that are stored with the locks, the same in every process. They sign the handles of holds.
     pub const fn secret(&self) -> &[u8; 32] {
         &self.secret
     }
@@ -166,7 +166,7 @@ fn connect(directory: &Path, durability: LockDurability) -> Result<(Connection, 
     let tried = Stopwatch::start();
     let mut connection = loop {
         match try_connect(&path, durability) {
-            // Not every step of opening asks the busy handler.
+            // Some steps of opening fail without calling the busy handler.
             Err(error) if is_busy(&error) && tried.elapsed() < OPEN_BUSY_MAX => {
                 thread::park_timeout(Duration::from_millis(1));
             }
@@ -185,18 +185,18 @@ fn connect(directory: &Path, durability: LockDurability) -> Result<(Connection, 
     Ok((connection, before))
 }
 
-/// Draws the secret when the file is new.
+/// Reads the secret, and draws it first if the file is new.
 fn secret(connection: &Connection) -> rusqlite::Result<Result<[u8; 32], Fault>> {
     let drawn = match draw_secret() {
         Ok(drawn) => drawn,
         Err(fault) => return Ok(Err(fault)),
     };
-    // Two processes that open a new file at once have the same one: the first.
+    // If two processes open a new file at once, both get the secret that was written first.
     connection.execute("INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING", [&drawn[..]])?;
     connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0)).map(Ok)
 }
 
-/// The secret that is kept with the locks of a directory; `None` if there are no locks yet. Makes nothing.
+/// Reads the secret that is stored with the locks of a directory; `None` without a file of locks. Creates nothing.
 pub fn handle_secret(directory: &Path) -> Result<Option<[u8; 32]>, Fault> {
     let path = directory.join(LOCKS_FILE);
     if !path.exists() {
@@ -207,7 +207,7 @@ pub fn handle_secret(directory: &Path) -> Result<Option<[u8; 32]>, Fault> {
     read.map_err(|error| fault(&error, format!("cannot read {}", path.display())))
 }
 
-/// Keeps a secret with the locks of a directory, unless there is one.
+/// Stores a secret with the locks of a directory, unless it has one.
 pub fn keep_handle_secret(directory: &Path, secret: &[u8; 32]) -> Result<(), Fault> {
     make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {}", directory.display())))?;
     let (connection, _) = connect(directory, LockDurability::Durable)?;
@@ -223,8 +223,8 @@ fn try_connect(path: &Path, durability: LockDurability) -> rusqlite::Result<Resu
     if connection.is_readonly("main")? {
         return Ok(Err(Fault::new(FaultKind::ReadOnly, format!("{} cannot be written", path.display()))));
     }
-    // Before anything is set: a file that is not ours stays as it is.
-    // In one transaction: another process may be making the file at this moment.
+    // Before any pragma: another program's file stays unchanged.
+    // In one transaction: another process may be creating the file at this moment.
     let look = connection.unchecked_transaction()?;
     let admitted = schema::LOCKS.admit(&look)?;
     look.finish()?;
@@ -232,13 +232,13 @@ fn try_connect(path: &Path, durability: LockDurability) -> rusqlite::Result<Resu
         return Ok(Err(fault));
     }
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // NORMAL syncs when pages are moved from the log to the file: less would let a power cut damage the file.
+    // NORMAL syncs when SQLite moves pages from the log to the file. With less, a power cut could damage the file.
     let synchronous = match durability {
         LockDurability::Durable => "FULL",
         LockDurability::Memory => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
-    // A process that has made the log long moves its pages: there is no one process that always lives.
+    // The process that makes the log too long moves its pages: no single process lives all the time.
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -250,9 +250,9 @@ fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// How long to wait for another process that has the file: a transaction takes less than a millisecond, so the first
-/// looks are close together. SQLite's own handler sleeps for up to 100 ms, and a hand-over would wait for that. Gives up
-/// after about 3 s, more than a claim window.
+/// Pauses while another process has the file. A transaction takes less than a millisecond, so the first pauses are short.
+/// SQLite's own handler sleeps for up to 100 ms, which would delay a hand-over. Gives up after about 3 s, which is more than
+/// a claim window.
 fn wait_while_busy(looked_before: i32) -> bool {
     let pause_us = match looked_before {
         ..40 => 50,

@@ -1,4 +1,4 @@
-//! Rows of rooms: written in the order in which they were decided, read back through the rules.
+//! Rows of rooms: written in the order of the decisions, restored through the rules.
 
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
@@ -30,7 +30,7 @@ const INSERT_SLOT: &str =
 const LEFT: i64 = 1;
 const EXPIRED: i64 = 2;
 
-/// The keys that the tickets of a room can have.
+/// Returns the range of the keys of a room's tickets.
 fn range(id: RoomId) -> [i64; 2] {
     let first = i64::from(id.0) << 32;
     [first, first | i64::from(u32::MAX)]
@@ -59,7 +59,7 @@ pub(super) fn put_room(connection: &Connection, put: &RoomPut) -> rusqlite::Resu
     Ok(())
 }
 
-/// Closes a room. Its tickets are void, so their rows go.
+/// Closes a room. Deletes the rows of its tickets, which are void.
 pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Timestamp) -> rusqlite::Result<()> {
     let mut close = connection
         .prepare_cached("UPDATE room SET first = ?2, reached = ?2, closed_at = ?3, changed_at = ?3 WHERE id = ?1")?;
@@ -132,7 +132,7 @@ pub(super) fn put_secret(connection: &Connection, fresh: PassSecret, oldest_kept
     put.execute(params![fresh.id, fresh.bytes, fresh.created_at.as_us()]).map(drop)
 }
 
-/// What both clocks showed when something was last stored.
+/// Reads what both clocks showed at the last write.
 pub(super) fn clock(connection: &Connection) -> Result<Option<Now>, Fault> {
     let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
     let found = connection.query_row("SELECT wall, steady FROM clock", [], read).optional();
@@ -141,7 +141,7 @@ pub(super) fn clock(connection: &Connection) -> Result<Option<Now>, Fault> {
     found.map(now).transpose()
 }
 
-/// The secrets of passes, the newest last.
+/// Reads the secrets of passes, the newest last.
 pub(super) fn secrets(connection: &Connection) -> Result<Vec<PassSecret>, Fault> {
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the secrets of passes");
     let query = "SELECT id, secret, created_at FROM pass_secret ORDER BY id";
@@ -166,10 +166,10 @@ pub(super) struct RoomRow {
     pub(super) standing: RoomPhase,
 }
 
-/// The keys of the tickets and slots of all rooms.
+/// The range of the keys of all rooms' tickets and slots.
 const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
 
-/// All rooms, in the order in which they were made.
+/// Reads all rooms, in the order of their creation.
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
     let query = "SELECT id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
         claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, closed_at
@@ -219,7 +219,7 @@ fn key_of(row: i64) -> Result<(RoomId, TicketNumber), Fault> {
     room.zip(TicketNumber::new(row as u32)).ok_or_else(|| damaged(format!("{row} is not the key of a ticket")))
 }
 
-/// A ticket's row, still as text: a visitor that wants a [`UserId`] parses it.
+/// A ticket's row. The user is still text, which the visitor parses if it needs a [`UserId`].
 pub(super) struct TicketRow<'a> {
     pub(super) room: RoomId,
     pub(super) number: TicketNumber,
@@ -228,7 +228,7 @@ pub(super) struct TicketRow<'a> {
     pub(super) request: Option<RequestId>,
 }
 
-/// Walks over tickets in key order: by room, then by number.
+/// Visits tickets in key order: by room, then by number.
 pub(super) fn for_each_ticket(
     connection: &Connection,
     mut visit: impl FnMut(TicketRow<'_>) -> Result<(), Fault>,
@@ -236,7 +236,7 @@ pub(super) fn for_each_ticket(
     walk_tickets(connection, EVERY_ROOM, |row, _| visit(row))
 }
 
-/// Walks over the tickets of one room, by their numbers, each with when it was drawn.
+/// Visits the tickets of one room in the order of their numbers, each with the time of its join.
 pub(super) fn for_each_ticket_of(
     connection: &Connection,
     id: RoomId,
@@ -273,7 +273,7 @@ fn walk_tickets(
     Ok(())
 }
 
-/// The last number that a room has drawn, if its tickets are not void.
+/// Returns the last number that a room has drawn, if it has tickets that are not void.
 pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<u32>, Fault> {
     let query = "SELECT max(id) FROM ticket WHERE id BETWEEN ?1 AND ?2";
     let last = connection.query_row(query, range(id), |row| row.get::<_, Option<i64>>(0));
@@ -281,7 +281,7 @@ pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<
     Ok(last.map(key_of).transpose()?.map(|(_, number)| number.get()))
 }
 
-/// Walks over slots in key order.
+/// Visits slots in key order.
 pub(super) fn for_each_slot(
     connection: &Connection,
     visit: impl FnMut(RoomId, TicketNumber, Slot) -> Result<(), Fault>,
@@ -312,7 +312,7 @@ fn walk_slots(
     Ok(())
 }
 
-/// Everything that is stored of rooms, taken back through the rules.
+/// Loads all rooms and restores them through the rules.
 pub(super) fn load(connection: &Connection, hasher: &RandomState, now: Now) -> Result<Vec<StoredRoom>, Fault> {
     load_of(connection, (rooms(connection)?, EVERY_ROOM), hasher, now)
 }
@@ -329,7 +329,7 @@ pub(super) fn load_one(
     loaded.into_iter().next().ok_or_else(|| damaged(format!("room {} is gone", id.0)))
 }
 
-/// Loads these rooms, whose tickets and slots have their keys in the range.
+/// Loads these rooms. `range` covers the keys of their tickets and slots.
 fn load_of(
     connection: &Connection,
     (rows, range): (Vec<RoomRow>, [i64; 2]),

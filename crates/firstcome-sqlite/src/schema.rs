@@ -3,7 +3,7 @@
 use firstcome_store::{Fault, FaultKind};
 use rusqlite::{Connection, TransactionBehavior};
 
-/// What a kind of file is recognised by, and how it came to be.
+/// The identification of a kind of file, and the steps of its schema.
 pub(super) struct Schema {
     /// Marks the file as ours.
     application_id: i32,
@@ -32,12 +32,12 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
 }
 
 impl Schema {
-    /// The version that this program writes.
+    /// Returns the version that this program writes.
     const fn version(&self) -> i32 {
         self.steps.len() as i32
     }
 
-    /// Lets a file through that is empty, or ours and not of a later version. Changes nothing.
+    /// Accepts an empty file, or one of ours that is not of a later version. Changes nothing.
     pub(super) fn admit(&self, connection: &Connection) -> Checked<()> {
         let version = number(connection, "user_version")?;
         let application = number(connection, "application_id")?;
@@ -46,10 +46,10 @@ impl Schema {
         Ok(if fresh { Ok(()) } else { self.judge(application, version) })
     }
 
-    /// Brings the file to this version, in one transaction.
+    /// Upgrades the file to this version, in one transaction.
     pub(super) fn prepare(&self, connection: &mut Connection) -> Checked<()> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Once more: it may have changed before the transaction began.
+        // Checks again: another process may have changed the file before the transaction began.
         if let Err(fault) = self.admit(&transaction)? {
             return Ok(Err(fault));
         }
@@ -66,7 +66,7 @@ impl Schema {
         Ok(Ok(()))
     }
 
-    /// Lets a connection through whose file has exactly this version.
+    /// Accepts a connection whose file has exactly this version.
     pub(super) fn check(&self, connection: Connection) -> Checked<Connection> {
         let look = connection.unchecked_transaction()?;
         let (version, application) = (number(&look, "user_version")?, number(&look, "application_id")?);

@@ -1,4 +1,4 @@
-//! Re-checks every stored invariant from the rows alone, without the rules that wrote them.
+//! Checks every stored invariant from the rows alone, without the rules that wrote them.
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// What is known of a coupon while its claims go by.
+/// A coupon while the check reads its claims.
 #[derive(Default)]
 struct CouponCheck {
     name: String,
@@ -27,8 +27,8 @@ struct CouponCheck {
     redemption_keys: HashSet<u128>,
 }
 
-/// Re-checks every invariant of the store in a directory, also beside a running service: it reads one consistent
-/// snapshot. Memory: about 100 bytes per claim. Each entry names its invariant and counts what was checked.
+/// Checks every invariant of the store in a directory. Works beside a running service: it reads one consistent snapshot.
+/// Memory: about 100 bytes per claim. Each entry names its invariant and counts the checks.
 pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     let connection = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let snapshot = connection.unchecked_transaction().map_err(|error| fault(&error, "cannot read"))?;

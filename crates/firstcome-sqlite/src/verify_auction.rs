@@ -1,4 +1,4 @@
-//! Re-checks every stored invariant of members, listings and bids from the rows alone: the history is played again.
+//! Checks every stored invariant of members, listings and bids from the rows alone, by a replay of the history.
 
 use super::auction::{for_each_bid, for_each_record, for_each_stray_record, listings, members};
 use firstcome_core::points::Wallet;

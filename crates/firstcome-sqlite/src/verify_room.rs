@@ -1,4 +1,4 @@
-//! Re-checks every stored invariant of rooms from the rows alone.
+//! Checks every stored invariant of rooms from the rows alone.
 
 use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
 use firstcome_core::id::UserId;
@@ -9,7 +9,7 @@ use firstcome_store::embedded::journal::RoomId;
 use rusqlite::Connection;
 use std::collections::{HashMap, HashSet};
 
-/// What is known of a room while its tickets go by.
+/// A room while the check reads its tickets.
 struct RoomCheck {
     name: String,
     reached: u32,

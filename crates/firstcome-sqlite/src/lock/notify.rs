@@ -1,7 +1,7 @@
-//! Telling the clients whose turn it is: within the process directly, else by a datagram to a socket in the directory.
+//! Pushes grants to clients: within the process directly, else by a datagram to a socket in the directory.
 //!
-//! Each client has one socket, named by its id, in a directory that only its owner can enter: a process that could send to it
-//! could make it believe in a grant. A name in the abstract space of Linux would be open to everybody on the machine.
+//! Each client has one socket, named by its id, in a directory that only its owner can enter: a process that can write to the
+//! socket can forge a grant. A name in Linux's abstract socket space would be open to every process on the machine.
 
 use firstcome_core::lock::{ClientId, Push};
 use firstcome_core::time::Timestamp;
@@ -16,8 +16,8 @@ use sockets::{Listener, Sockets};
 
 struct Attached {
     inbox: LockInbox,
-    /// Dropped, no process listens any more. `None` if there are no sockets here: then only heartbeats find what other
-    /// processes grant.
+    /// Its drop stops the client's listener. `None` if sockets do not work here: then only heartbeats find grants from other
+    /// processes.
     #[cfg(unix)]
     _listener: Option<Listener>,
 }
@@ -29,7 +29,7 @@ pub(super) struct LockNotifier {
 }
 
 impl LockNotifier {
-    /// Refused if the sockets' directory is open to others and cannot be closed to them.
+    /// Fails if the sockets' directory is open to other users and cannot be closed to them.
     pub(super) fn new(directory: &Path) -> Result<Self, Fault> {
         #[cfg(not(unix))]
         let _ = directory;
@@ -41,7 +41,7 @@ impl LockNotifier {
     }
 
     pub(super) fn attach(&self, client: ClientId, inbox: LockInbox, now: Timestamp) {
-        // First the old socket goes, then a new one can take its name.
+        // Removes the old socket first, so that a new one can take its name.
         self.detach(client);
         #[cfg(not(unix))]
         let _ = now;
@@ -57,7 +57,7 @@ impl LockNotifier {
     }
 
     pub(super) fn detach(&self, client: ClientId) {
-        // Dropped outside the lock: an inbox may hold any value.
+        // Dropped outside the lock: the drop of an inbox may run any code.
         let gone = self.attached.write().remove(&client);
         drop(gone);
     }
@@ -67,7 +67,7 @@ impl LockNotifier {
         drop(gone);
     }
 
-    /// Tells what was granted. Never waits: a push that finds no room is lost.
+    /// Sends the pushes. Never waits: a push that finds no room is lost.
     pub(super) fn send(&self, pushes: Vec<Push>) {
         let mut others: BTreeMap<ClientId, Vec<Push>> = BTreeMap::new();
         for push in pushes {
@@ -109,35 +109,35 @@ mod sockets {
     /// The sockets' directory, beside the file.
     const SOCKETS_DIRECTORY: &str = "locks.d";
 
-    /// Bytes that the path of a socket has at most, by `sockaddr_un` (104 on some systems).
+    /// The longest path of a socket, in bytes, by `sockaddr_un` (104 on some systems).
     const PATH_BYTES_MAX: usize = 103;
 
     /// Hexadecimal digits of a client's id.
     const ID_DIGITS: usize = 16;
 
-    /// Pushes in one datagram at most: 100 of at most 170 bytes are far below what a socket takes.
+    /// Pushes in one datagram at most: 100 pushes of at most 170 bytes are far below the limit of a socket.
     const DATAGRAM_PUSHES_MAX: usize = 100;
 
-    /// More than the longest datagram.
+    /// The size of the receive buffer: more than the longest datagram.
     const BUFFER_BYTES: usize = 32_768;
 
-    /// How old a socket without a listener is before it is removed: none is so slow between being named and being bound.
+    /// The age at which a socket without a listener is removed. The step from its creation to its bind is never that slow.
     const DEAD_AFTER: Duration = Duration::from_secs(60);
 
-    /// Names that one clean-up looks at, at most.
+    /// Entries that one clean-up examines at most.
     const DEAD_LOOKED_AT_MAX: usize = 256;
 
     /// The sockets of all clients of a directory.
     pub(super) struct Sockets {
-        /// Short enough for the names in it.
+        /// A path that is short enough for the names in it.
         directory: PathBuf,
-        /// What a short path goes through, if there is one.
+        /// The open directory behind a `/proc` path, if the path is one.
         _opened: Option<File>,
         sender: UnixDatagram,
     }
 
     impl Sockets {
-        /// `None` where there can be no sockets.
+        /// Opens the sockets of a directory; `None` where sockets do not work.
         pub(super) fn in_directory(directory: &Path) -> Result<Option<Self>, Fault> {
             let sockets = directory.join(SOCKETS_DIRECTORY);
             let made = make_private(&sockets);
@@ -151,8 +151,7 @@ mod sockets {
             if directory.as_os_str().as_bytes().len() + 1 + ID_DIGITS <= PATH_BYTES_MAX {
                 return Ok(Self { directory, _opened: None, sender });
             }
-            // Linux leads a short path through the opened directory. Where there is no such path nothing can be bound,
-            // and heartbeats do without.
+            // On Linux, a short path leads through the opened directory. Elsewhere the bind fails, and heartbeats suffice.
             let opened = File::open(directory)?;
             let directory = PathBuf::from(format!("/proc/self/fd/{}", opened.as_raw_fd()));
             Ok(Self { directory, _opened: Some(opened), sender })
@@ -164,7 +163,7 @@ mod sockets {
 
         pub(super) fn listen(&self, client: ClientId, inbox: LockInbox) -> io::Result<Listener> {
             let path = self.path(client);
-            // Ids are drawn: a process that had this one before is dead.
+            // Ids are random, so an earlier socket of this name belongs to a dead process.
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -179,12 +178,12 @@ mod sockets {
         pub(super) fn send(&self, client: ClientId, pushes: &[Push]) {
             let path = self.path(client);
             for some in pushes.chunks(DATAGRAM_PUSHES_MAX) {
-                // No process there, or no room: a heartbeat finds it.
+                // A failure means no listener, or no room: a heartbeat finds the grant.
                 let _ = self.sender.send_to(&encode(some), &path);
             }
         }
 
-        /// Removes what killed processes have left.
+        /// Removes the sockets of killed processes.
         pub(super) fn remove_dead(&self, now: Timestamp) {
             let Ok(entries) = fs::read_dir(&self.directory) else { return };
             for entry in entries.flatten().take(DEAD_LOOKED_AT_MAX) {
@@ -193,15 +192,15 @@ mod sockets {
                 let age_us = now.as_us() - i64::try_from(made.as_micros()).unwrap_or(i64::MAX);
                 let is_old = DEAD_AFTER.as_micros().cast_signed() < i128::from(age_us);
                 if is_old && is_dead(&entry.path()) {
-                    // If it is gone already, so much the better.
+                    // An error means that it is already gone.
                     let _ = fs::remove_file(entry.path());
                 }
             }
         }
     }
 
-    /// Closes a directory that was there before to everybody but its owner, who must be able to change the
-    /// locks themselves.
+    /// Closes an existing directory to all users except its owner. The owner must be the owner of the locks' file, or the
+    /// superuser.
     fn keep_private(sockets: &Path, locks: &Path) -> Result<(), Fault> {
         let shown = sockets.display();
         let refused = |what: &str| {
@@ -209,17 +208,17 @@ mod sockets {
                 format!("{shown} {what}: others could forge grants; remove it, and the next start makes it again");
             Err(Fault::new(FaultKind::Foreign, detail))
         };
-        // Not of what a link leads to: that may be anybody's, and have a mode for a reason.
+        // Does not follow a link: its target may belong to another user, and have its mode for a reason.
         let found = match fs::symlink_metadata(sockets) {
             Ok(found) => found,
-            // Why it could not be made is told there.
+            // The directory is absent: `make_private` failed, and its caller handles that.
             Err(_) => return Ok(()),
         };
         if !found.is_dir() {
             return refused("is no directory");
         }
         let owner = fs::metadata(locks).map_err(|error| io_fault(&error, format!("{} is gone", locks.display())))?;
-        // The superuser needs no directory for that.
+        // The superuser can change the locks anyway.
         if ![owner.uid(), 0].contains(&found.uid()) {
             return refused("belongs to another user");
         }
@@ -235,7 +234,7 @@ mod sockets {
         connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 
-    /// A client's socket, which is heard by a thread of its own.
+    /// A client's socket, with a thread that receives from it.
     pub(super) struct Listener {
         socket: UnixDatagram,
         path: PathBuf,
@@ -243,9 +242,9 @@ mod sockets {
 
     impl Drop for Listener {
         fn drop(&mut self) {
-            // What fails here is cleaned up by another process later.
+            // After a failure, another process removes the socket later.
             let _ = fs::remove_file(&self.path);
-            // Ends the thread. It is not awaited: it may be the one that runs this.
+            // Ends the thread. Does not wait for it: this may run on that thread.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
     }
@@ -254,7 +253,7 @@ mod sockets {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             match socket.recv(&mut buffer) {
-                // No process sends nothing: it was shut down.
+                // No process sends an empty datagram: the socket was shut down.
                 Ok(0) => return,
                 Ok(length) => {
                     for push in decode(&buffer[..length]).unwrap_or_default() {
@@ -269,7 +268,7 @@ mod sockets {
         }
     }
 
-    /// The form of what follows. A process of another version says so here, and is not understood.
+    /// The version of the encoding. A process ignores datagrams of other versions.
     const FORM: u8 = 1;
 
     pub(super) fn encode(pushes: &[Push]) -> Vec<u8> {
@@ -287,7 +286,7 @@ mod sockets {
         bytes
     }
 
-    /// `None` for anything that [`encode`] does not write.
+    /// Reads a datagram; `None` for anything that [`encode`] does not write.
     pub(super) fn decode(bytes: &[u8]) -> Option<Vec<Push>> {
         let (&form, mut rest) = bytes.split_first()?;
         let mut pushes = Vec::new();

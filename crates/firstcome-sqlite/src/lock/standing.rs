@@ -17,8 +17,8 @@ const HOLDS: &str = "
     SELECT client, request, owner, lease_ms, passes, lock, fence, expires_us, waiters FROM hold
     WHERE ?1 < expires_us ORDER BY lock";
 
-/// The locks of a directory that are held now, in the order of their names, in one snapshot. None if the directory has no
-/// locks. Makes and changes nothing, and does not wait for processes that use the locks.
+/// Lists the locks of a directory that are held now, by name, in one snapshot. The list is empty if the directory has no
+/// locks. Creates and changes nothing, and does not wait for processes that use the locks.
 pub fn standing_locks(directory: &Path) -> Result<Vec<HeldLockView>, Fault> {
     let path = directory.join(LOCKS_FILE);
     let is_there = path.try_exists();

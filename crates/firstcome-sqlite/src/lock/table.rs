@@ -1,4 +1,4 @@
-//! The state of one bucket in tables.
+//! The state of one bucket in SQL tables.
 
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{ClientId, Fence, Hold, LockTable, Request, Session, Taken, Waiter};
@@ -6,7 +6,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::cell::{Cell, RefCell};
 
-/// After this silence a process is forgotten.
+/// The silence after which the table forgets a process.
 const FORGET_US: i64 = 60_000_000;
 
 const LAST: &str = "SELECT last FROM bucket WHERE id = ?1";
@@ -42,8 +42,8 @@ const PUT_VOID: &str = "
     ON CONFLICT (bucket, client, request) DO UPDATE SET until_us = excluded.until_us";
 const FORGET_VOIDS: &str = "DELETE FROM void WHERE until_us <= ?1";
 
-/// One bucket in the open transaction. The rules know no errors: the first one is kept, from then on nothing more is
-/// read or written, and [`Self::finish`] tells it, so that the transaction is rolled back.
+/// One bucket in the open transaction. The rules have no errors, so this type keeps the first one. From then on it reads and
+/// writes nothing more. [`Self::finish`] returns the error, so that the caller rolls the transaction back.
 pub(super) struct SqliteLockTable<'a> {
     connection: &'a Connection,
     bucket: u8,
@@ -56,7 +56,7 @@ impl<'a> SqliteLockTable<'a> {
         Self { connection, bucket, last: Cell::new(None), failed: RefCell::new(None) }
     }
 
-    /// What went wrong, if anything did: then nothing that the rules said holds.
+    /// Returns the first error, if there was one: then no result of the rules is valid.
     pub(super) fn finish(self) -> rusqlite::Result<()> {
         self.failed.into_inner().map_or(Ok(()), Err)
     }
@@ -79,7 +79,7 @@ impl<'a> SqliteLockTable<'a> {
         self.note(asked).flatten()
     }
 
-    /// Returns how many rows it changed.
+    /// Runs a statement, and returns how many rows it changed.
     fn run(&self, sql: &str, params: impl Params) -> usize {
         if self.failed.borrow().is_some() {
             return 0;
@@ -157,7 +157,7 @@ impl LockTable for SqliteLockTable<'_> {
         self.ask(WAITERS, [name.as_str()], |row| row.get(0)).unwrap_or(0)
     }
 
-    // Linear in the place, except for the last one: who gives up in the middle of a line is rare.
+    // Linear in the place, except for the last one: a request seldom leaves from the middle of a line.
     fn ahead(&self, name: &LockName, number: u64) -> u32 {
         let wanted = number.cast_signed();
         match self.ask(GREATEST, [name.as_str()], |row| row.get::<_, i64>(0)) {
@@ -175,7 +175,7 @@ impl LockTable for SqliteLockTable<'_> {
         let (number, seen_us) = (life.number.cast_signed(), life.seen_us.cast_signed());
         let row = (self.bucket, client.0.cast_signed(), number, seen_us);
         if self.run(RENEW_LIFE, row) == 0 {
-            // One comes, so the others are looked through: there are never many more than live.
+            // Each new process searches for old ones, so there are never many more rows than living processes.
             self.run(FORGET_LIVES, (self.bucket, seen_us.saturating_sub(FORGET_US), seen_us.saturating_add(FORGET_US)));
             self.run(NEW_LIFE, row);
         }
@@ -197,7 +197,7 @@ const fn signed(request: Request) -> (i64, i64) {
     (request.client.0.cast_signed(), request.number.cast_signed())
 }
 
-/// The first five columns of a hold or of a process in line.
+/// Reads the first five columns of a hold or of a waiter.
 pub(super) fn waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     let client = ClientId(row.get::<_, i64>(0)?.cast_unsigned());
     let request = Request { client, number: row.get::<_, i64>(1)?.cast_unsigned() };
@@ -207,7 +207,7 @@ pub(super) fn waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     Ok(Waiter { request, owner, lease_ms: row.get(3)?, passes: row.get(4)? })
 }
 
-/// A number that was drawn. One out of range would stop the rules: the file is damaged.
+/// Reads a drawn number. A number out of range means a damaged file, and would stop the rules.
 pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number = positive(row, column)?;
     if Fence::new(number).is_some() { Ok(number) } else { Err(out_of_range(column)) }

@@ -1,4 +1,4 @@
-//! Re-checks every invariant of stored locks from the rows alone, without the rules that wrote them.
+//! Checks every invariant of stored locks from the rows alone, without the rules that wrote them.
 
 use super::table::{number, waiter};
 use super::{LOCKS_FILE, fault, schema};
@@ -13,15 +13,15 @@ use rusqlite::{Connection, Row};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
-/// What is known of a hold while the line goes by.
+/// The hold of a lock while the check reads its line.
 struct LockCheck {
     request: Request,
     said: u64,
     found: u64,
 }
 
-/// Re-checks every invariant of the locks in a directory, also beside processes that use them: it reads one consistent
-/// snapshot. Memory: about 200 bytes for everybody who holds or waits.
+/// Checks every invariant of the locks in a directory. Works beside processes that use them: it reads one consistent
+/// snapshot. Memory: about 200 bytes for each holder and waiter.
 pub fn verify_locks(directory: &Path) -> Result<Vec<Check>, Fault> {
     let connection = open_reader(&directory.join(LOCKS_FILE), &schema::LOCKS)?;
     let snapshot = connection.unchecked_transaction().map_err(|error| fault(&error, "cannot read"))?;

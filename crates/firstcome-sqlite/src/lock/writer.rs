@@ -1,4 +1,4 @@
-//! The one thread of a process that writes: it takes what has arrived, and commits it in one transaction.
+//! The writer thread of a process: it takes the steps that have arrived, and commits them in one transaction.
 
 use super::notify::LockNotifier;
 use super::table::SqliteLockTable;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// Steps in one transaction at most: other processes wait as long as it takes.
+/// Steps in one transaction at most: other processes wait for its end.
 const BATCH_MAX: usize = 256;
 
-/// What is asked of the writer. A process that asked may have gone: the step is taken all the same.
+/// A request to the writer. The writer serves it even if its caller has gone.
 pub(super) enum Job {
     Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
     View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
@@ -25,7 +25,7 @@ pub(super) enum Job {
 /// A job in the queue.
 pub(super) struct Queued {
     pub(super) job: Job,
-    /// Free again when the job is taken out, whether or not a process still waits for its answer.
+    /// The permit of an acquire or a view. Dropped when the writer takes the job, whether or not the caller still waits.
     pub(super) _place: Option<OwnedSemaphorePermit>,
 }
 
@@ -35,7 +35,7 @@ enum Outcome {
 }
 
 impl Job {
-    /// A process that asked may have gone: then no process is told.
+    /// Sends the outcome to the caller. Does nothing if the caller has gone.
     fn tell(self, outcome: Result<Outcome, StoreError>) {
         match (self, outcome) {
             (Self::Take(_, told), Ok(Outcome::Taken(answer))) => drop(told.send(Ok(answer))),
@@ -47,7 +47,7 @@ impl Job {
     }
 }
 
-/// Which file a path names. A process may move it away: a process that opens the path then has other locks.
+/// The identity of the file behind a path. If a user moves the file away, processes that open the path later use other locks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     path: PathBuf,
@@ -79,20 +79,20 @@ impl Identity {
     }
 }
 
-/// Why nothing came of a batch.
+/// Why a batch failed.
 enum Failure {
-    /// Nothing was done; the next batch may do better.
+    /// The batch did nothing; the next one may succeed.
     Passing(Fault),
-    /// Nothing was done, and nothing will be.
+    /// The batch did nothing, and later batches cannot succeed.
     Lasting(Fault),
-    /// It may have been done, and nothing more will be.
+    /// The batch may have been committed; later batches cannot succeed.
     Unknown(Fault),
 }
 
 impl Failure {
     fn of(error: &rusqlite::Error, doing: &str) -> Self {
         let fault = fault(error, doing);
-        // Others give the file free, and space is made. After any other error nothing is known of the file.
+        // Another process releases the file, or an operator frees space. After any other error the state of the file is unknown.
         if is_busy(error) || fault.kind == FaultKind::Full { Self::Passing(fault) } else { Self::Lasting(fault) }
     }
 }
@@ -102,15 +102,15 @@ pub(super) struct Writer {
     identity: Identity,
     clock: Arc<dyn Clock>,
     post: Arc<LockNotifier>,
-    /// Why no step is taken any more.
+    /// The fault that stopped all steps.
     broken: Option<Arc<Fault>>,
-    /// The open fault, logged once.
+    /// Logs each fault once, until it is over.
     faults: Faults,
     /// Whether the last batch failed.
     is_faulty: bool,
 }
 
-/// Under what name a fault of the file is logged.
+/// The name under which a fault of the file is logged.
 const FAULTY_FILE: &str = "locks";
 
 impl Writer {
@@ -123,7 +123,7 @@ impl Writer {
         Self { connection, identity, clock, post, broken: None, faults: Faults::default(), is_faulty: false }
     }
 
-    /// Serves until no process can ask any more.
+    /// Serves until all senders of jobs are gone.
     pub(super) fn run(mut self, queue: &Receiver<Queued>) {
         while let Ok(first) = queue.recv() {
             let queued = std::iter::once(first).chain(queue.try_iter()).take(BATCH_MAX);
@@ -166,22 +166,22 @@ impl Writer {
         self.connection.prepare_cached(sql)?.execute([]).map(drop)
     }
 
-    /// Takes all steps, or none.
+    /// Takes all steps in one transaction, or none.
     fn transact(&self, batch: &[Job]) -> Result<(Vec<Outcome>, Vec<Push>), Failure> {
         self.execute("BEGIN IMMEDIATE").map_err(|error| Failure::of(&error, "cannot begin a step"))?;
         let taken = self.take_all(batch).map_err(|error| Failure::of(&error, "a step failed"));
-        // In here, so that no process is told what only this process can see.
+        // Checked inside the transaction, so that no caller learns of a grant in a file that other processes cannot see.
         let taken = taken.and_then(|taken| self.identity.check().map(|()| taken).map_err(Failure::Lasting));
         let committed = taken.and_then(|taken| match self.execute("COMMIT") {
             Ok(()) => Ok(taken),
-            // A full disk shows before the frame that seals the transaction; a failed sync shows after it.
+            // A full disk fails before the frame that seals the transaction; a failed sync comes after it.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                 Err(Failure::of(&error, "commit failed"))
             }
             Err(error) => Err(Failure::Unknown(fault(&error, "commit failed"))),
         });
         if committed.is_err() && !self.connection.is_autocommit() {
-            // If this fails too the next batch cannot begin, and nothing more is written.
+            // If this fails too, the next batch cannot begin, and nothing more is written.
             let _ = self.execute("ROLLBACK");
         }
         committed
@@ -197,7 +197,7 @@ impl Writer {
                 Job::Take(Step::Renew { bucket, .. } | Step::Beat { bucket, .. }, _) => *bucket,
             };
             let mut table = SqliteLockTable::new(&self.connection, bucket);
-            // Read in the transaction: no later step of any process reads an earlier clock, unless it is set back.
+            // Read inside the transaction, so that no later step of any process reads an earlier clock, unless it is set back.
             let now_us = u64::try_from(self.clock.now().as_us()).unwrap_or(0);
             outcomes.push(match job {
                 Job::Take(step, _) => {
