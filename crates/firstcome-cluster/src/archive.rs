@@ -11,10 +11,10 @@ pub use out::ClusterArchive;
 
 use super::database::archive as rows;
 use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
-use super::database::{ClaimDatabase, CouponRow, kind};
+use super::database::{CouponRow, kind};
 use super::node::Node;
 use super::outbox::Tag;
-use super::{Cluster, ClusterError, Kind};
+use super::{Cluster, ClusterError};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
 use firstcome_core::id::{CouponName, RequestId};
@@ -23,10 +23,9 @@ use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Session;
 use firstcome_sql::reader::{Reader, wrong};
-use firstcome_sql::schema;
+use firstcome_sql::{auction_part, schema};
 use firstcome_store::archive::{ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore};
 use firstcome_store::embedded::journal::{Change, CouponPut};
-use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,72 +65,53 @@ pub enum TransferError {
 /// It may go in beside nodes that serve: names that are there are refused, and what comes in is seen at once when it is
 /// committed. Memory: about 50 bytes a claim or ticket and 200 a record or bid.
 pub struct ClusterImporter {
-    kind: Filling,
-}
-
-enum Filling {
-    Postgres(Box<Import<Postgres>>),
-    MySql(Box<Import<MySql>>),
-}
-
-/// The same on both kinds.
-macro_rules! on {
-    ($filling:expr, $import:ident => $what:expr) => {
-        match $filling {
-            Filling::Postgres($import) => $what,
-            Filling::MySql($import) => $what,
-        }
-    };
+    import: Box<Import>,
 }
 
 impl Cluster {
     /// Begins an import. The tables of all parts must be there, and of this version.
     pub async fn import(&self) -> Result<ClusterImporter, TransferError> {
-        let kind = match &self.kind {
-            Kind::Postgres(node) => Filling::Postgres(Box::new(Import::begin(Arc::clone(node)).await?)),
-            Kind::MySql(node) => Filling::MySql(Box::new(Import::begin(Arc::clone(node)).await?)),
-        };
-        Ok(ClusterImporter { kind })
+        Ok(ClusterImporter { import: Box::new(Import::begin(Arc::clone(&self.node)).await?) })
     }
 }
 
 impl ClusterImporter {
     /// Takes a row. What it names must have come before. After an error nothing comes in.
     pub async fn take(&mut self, row: Incoming) -> Result<(), TransferError> {
-        on!(&mut self.kind, import => import.take(row).await)
+        self.import.take(row).await
     }
 
     /// Makes a coupon with a secret of its own, for claims that come without one.
     pub async fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), TransferError> {
-        on!(&mut self.kind, import => import.new_coupon(name, settings).await)
+        self.import.new_coupon(name, settings).await
     }
 
     /// Checks what can be said only of all of it, and makes it durable. After [`SqlError::Unknown`] it may be there: the same
     /// import again is refused then.
     pub async fn finish(self) -> Result<(), TransferError> {
-        on!(self.kind, import => import.finish().await)
+        self.import.finish().await
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Refuses tables of members and listings that are not there, or not of this version.
     async fn auctions_are_ready(&self) -> Result<(), SqlError> {
-        schema::prepare(&self.database.base, D::AUCTIONS).await
+        schema::prepare(&self.database.base, auction_part(self.database.dialect())).await
     }
 }
 
 /// A connection for all of an import or an export. A server that no longer answers ends it much sooner than the longest may
 /// take.
-async fn session<D: ClaimDatabase>(node: &Node<D>) -> Result<Session<D>, SqlError> {
+async fn session(node: &Node) -> Result<Session, SqlError> {
     let (now, answer_max) = (Instant::now(), node.database.base.options.connections.answer_timeout * ANSWER_TIMES);
     let session = node.database.base.session(now + answer_max).await?;
     Ok(session.lasting(now + LASTS_MAX, answer_max))
 }
 
 /// One import on one kind of database.
-struct Import<D: ClaimDatabase> {
-    node: Arc<Node<D>>,
-    session: Session<D>,
+struct Import {
+    node: Arc<Node>,
+    session: Session,
     intake: Intake,
     /// By the numbers of the import, those of the database.
     coupons: BTreeMap<u32, i64>,
@@ -150,11 +130,12 @@ struct Rows {
     auctions: Vec<Change>,
 }
 
-impl<D: ClaimDatabase> Import<D> {
-    async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
+impl Import {
+    async fn begin(node: Arc<Node>) -> Result<Self, TransferError> {
         node.auctions_are_ready().await?;
         let mut session = session(&node).await?;
-        let text = format!("{}SELECT {};", D::BEGIN, D::CLOCK);
+        let words = session.dialect().words();
+        let text = format!("{}SELECT {};", words.begin, words.clock);
         let rows = session.ask(text).await?;
         let wall = rows.first().map(|row| Reader::at(row, 0).instant()).transpose()?;
         let wall = wall.ok_or_else(|| SqlError::broken("it has no clock"))?;
@@ -361,10 +342,11 @@ impl<D: ClaimDatabase> Import<D> {
             tag: Tag(0),
         });
         let claims: Vec<_> = claims.collect();
-        self.run_all(claims.chunks(ROWS_MAX).map(|rows| write_claims::<D>(rows.iter().copied()))).await?;
+        let dialect = self.session.dialect();
+        self.run_all(claims.chunks(ROWS_MAX).map(|rows| write_claims(dialect, rows.iter().copied()))).await?;
         self.run_all(redemptions.chunks(ROWS_MAX).map(rows::write_redemptions)).await?;
-        self.run_all(requests.chunks(ROWS_MAX).map(|rows| write_requests::<D>(rows.iter().copied()))).await?;
-        self.run_all(tickets.chunks(ROWS_MAX).map(rows::write_tickets::<D>)).await?;
+        self.run_all(requests.chunks(ROWS_MAX).map(|rows| write_requests(dialect, rows.iter().copied()))).await?;
+        self.run_all(tickets.chunks(ROWS_MAX).map(|rows| rows::write_tickets(dialect, rows))).await?;
         self.run_all(slots.chunks(ROWS_MAX).map(rows::write_slots)).await?;
         self.run_all(gone.chunks(ROWS_MAX).map(rows::write_gone)).await?;
         self.auctions(auctions).await

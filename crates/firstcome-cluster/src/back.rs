@@ -5,7 +5,7 @@
 //! the coupon, refuses nothing for want of a row, leaves the sequencer as it is, and raises a fault.
 
 use super::coupon_state::{CouponState, Stop};
-use super::database::{ClaimDatabase, CouponRow};
+use super::database::CouponRow;
 use super::outbox_writer;
 use super::sequencer::Probe;
 use crate::node::Node;
@@ -53,7 +53,7 @@ fn object(row: &CouponRow) -> String {
     format!("coupon {}", row.name)
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// How sequencer and SQL stand to each other. Two round trips, one more if they do not agree.
     ///
     /// [`FaultKind::WentBack`]: SQL lacks what it had acknowledged. The coupon stands still in this node from now on, until this
@@ -147,7 +147,7 @@ impl<D: ClaimDatabase> Node<D> {
 
 /// Looks at the coupons that this node remembers, while the node is there: a quiet node notices too, and goes on by itself when the
 /// newer data are back or an operator accepted the loss.
-pub(super) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(super) async fn watch(node: Weak<Node>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };

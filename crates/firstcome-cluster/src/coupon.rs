@@ -1,16 +1,17 @@
 //! Implements the port for coupons on a cluster.
 
 use super::coupon_state::{Asking, CouponState, StoredCoupon};
-use super::database::{ClaimDatabase, ClaimRow, CouponRow, Used};
+use super::database::{ClaimRow, CouponRow, Used};
 use super::node::Node;
 use super::outbox::{Entrant, Tag, Verdict};
 use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
-use super::{Cluster, boxed_on, outbox_writer};
+use super::{Cluster, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use firstcome_redis::LinkError;
+use firstcome_sql::boxed::boxed;
 use firstcome_store::ShownCode;
 use firstcome_store::StoreError;
 use firstcome_store::batcher::Service;
@@ -38,8 +39,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const MENDS_MAX: u32 = 3;
 
 /// One claim under way.
-struct Attempt<'a, D: ClaimDatabase> {
-    node: &'a Arc<Node<D>>,
+struct Attempt<'a> {
+    node: &'a Arc<Node>,
     cell: &'a Arc<CouponState>,
     claim: &'a Claim,
     tag: Tag,
@@ -71,7 +72,7 @@ fn no_claim(rejection: Rejection) -> Step {
     Step::Told(Outcome::Issued(Err(rejection)))
 }
 
-impl<D: ClaimDatabase> Attempt<'_, D> {
+impl Attempt<'_> {
     async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
             let step = timeout_at(self.until, self.step()).await;
@@ -251,7 +252,7 @@ const fn late() -> StoreError {
     StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow")
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// A coupon by its name, if there is one.
     async fn cell(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
         if let Some(cell) = self.kept(name) {
@@ -433,7 +434,7 @@ fn record(cell: &CouponState, claim: ClaimRow) -> ClaimRecord {
     ClaimRecord { user, claimed, attributes, redeemed }
 }
 
-async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
+async fn serve(node: Arc<Node>, cell: Arc<CouponState>) {
     for mut batch in cell.asking.serve() {
         // A caller that has gone away finds nothing changed.
         batch.retain(|asking| !asking.tell.is_closed());
@@ -461,65 +462,48 @@ impl CouponStore for Cluster {
         Durability::Database
     }
 
-    fn put_coupon(
+    async fn put_coupon(
         &self,
         coupon: &CouponName,
         revision: impl Into<Revision<CouponSettings>> + Send,
-    ) -> impl Future<Output = Answer<Put>> + Send {
+    ) -> Answer<Put> {
         let revision = revision.into();
-        boxed_on!(self, node => node.put(coupon, &revision).await)
+        boxed(self.node.put(coupon, &revision)).await
     }
 
-    fn delete_coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<()>> + Send {
-        boxed_on!(self, node => node.delete(coupon).await)
+    async fn delete_coupon(&self, coupon: &CouponName) -> Answer<()> {
+        boxed(self.node.delete(coupon)).await
     }
 
-    fn coupon(&self, coupon: &CouponName) -> impl Future<Output = Answer<CouponView>> + Send {
-        boxed_on!(self, node => node.view(coupon).await)
+    async fn coupon(&self, coupon: &CouponName) -> Answer<CouponView> {
+        boxed(self.node.view(coupon)).await
     }
 
-    fn claim(&self, coupon: &CouponName, claim: Claim) -> impl Future<Output = Answer<Effect<Claimed>>> + Send {
-        boxed_on!(self, node => {
-            let told = node.claim(coupon, claim, Acknowledge::Stored).await?;
-            let stored = |given| match given {
-                ClaimReply::Stored(claimed) => Ok(claimed),
-                ClaimReply::Placed(_) => Err(StoreError::Unknown),
-            };
-            Ok(match told {
-                Ok(Effect::New(given)) => Ok(Effect::New(stored(given)?)),
-                Ok(Effect::Again(given)) => Ok(Effect::Again(stored(given)?)),
-                Err(refused) => Err(refused),
-            })
+    async fn claim(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<Claimed>> {
+        let stored = |reply| match reply {
+            ClaimReply::Stored(claimed) => Ok(claimed),
+            ClaimReply::Placed(_) => Err(StoreError::Unknown),
+        };
+        Ok(match boxed(self.node.claim(coupon, claim, Acknowledge::Stored)).await? {
+            Ok(Effect::New(reply)) => Ok(Effect::New(stored(reply)?)),
+            Ok(Effect::Again(reply)) => Ok(Effect::Again(stored(reply)?)),
+            Err(refused) => Err(refused),
         })
     }
 
-    fn claim_early(
-        &self,
-        coupon: &CouponName,
-        claim: Claim,
-    ) -> impl Future<Output = Answer<Effect<ClaimReply>>> + Send {
-        boxed_on!(self, node => node.claim(coupon, claim, Acknowledge::Placed).await)
+    async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<ClaimReply>> {
+        boxed(self.node.claim(coupon, claim, Acknowledge::Placed)).await
     }
 
-    fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send {
-        let user = user.to_owned();
-        boxed_on!(self, node => node.claim_of(coupon, &user).await)
+    async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+        boxed(self.node.claim_of(coupon, user)).await
     }
 
-    fn claims(
-        &self,
-        coupon: &CouponName,
-        after: Option<Serial>,
-        count: usize,
-    ) -> impl Future<Output = Answer<Page<ClaimRecord>>> + Send {
-        boxed_on!(self, node => node.claims(coupon, after, count).await)
+    async fn claims(&self, coupon: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
+        boxed(self.node.claims(coupon, after, count)).await
     }
 
-    fn redeem(
-        &self,
-        coupon: &CouponName,
-        redeem: RedeemRequest,
-    ) -> impl Future<Output = Answer<Effect<ClaimRecord>>> + Send {
-        boxed_on!(self, node => node.redeem(coupon, redeem).await)
+    async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
+        boxed(self.node.redeem(coupon, redeem)).await
     }
 }

@@ -27,14 +27,12 @@ pub(super) use voided::Voided;
 use super::wrap::DeploymentSecret;
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
-use firstcome_sql::auction::archive::HasAuctions;
 use firstcome_sql::base::{Base, Pause, Session, is_passing};
-use firstcome_sql::dialect::Dialect as _;
+use firstcome_sql::dialect::Dialect;
 use firstcome_sql::schema::Part;
 use firstcome_sql::{Address, DatabaseOptions, schema};
 #[cfg(feature = "conformance")]
 use firstcome_store::edge::Clock;
-use sqlx::{MySql, Postgres};
 #[cfg(feature = "conformance")]
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -53,11 +51,19 @@ pub(super) mod kind {
     pub(crate) const REDEMPTION: i64 = 2;
 }
 
+/// The part of the tables that all nodes share.
+pub(super) const PART_NAME: &str = "coupons";
+
 /// The tables that all nodes share.
-const fn part(steps: &'static [&'static str]) -> Part {
+pub(super) const fn cluster_part(dialect: Dialect) -> Part {
     Part {
-        name: "coupons",
-        steps,
+        name: PART_NAME,
+        steps: match dialect {
+            Dialect::Postgres => {
+                &[include_str!("database/postgres_0001.sql"), include_str!("database/postgres_0002.sql")]
+            }
+            Dialect::MySql => &[include_str!("database/mysql_0001.sql"), include_str!("database/mysql_0002.sql")],
+        },
         written: &[
             ("firstcome_deployment", "number"),
             ("firstcome_secret", "name"),
@@ -75,42 +81,25 @@ const fn part(steps: &'static [&'static str]) -> Part {
     }
 }
 
-/// A kind of database that can hold it.
-pub(super) trait ClaimDatabase: HasAuctions {
-    /// Its tables.
-    const PART: Part;
-    /// The type of a whole number of eight bytes, to cast to.
-    const WHOLE: &'static str;
-    /// As `Dialect::UNLESS_THERE`, of secrets, which go by their names.
-    const SECRET_UNLESS_THERE: &'static str;
-
-    /// Says whether a server with these settings takes statements as long as ours.
-    fn judge_texts(settings: &[(String, String)]) -> Result<(), String>;
-}
-
-impl ClaimDatabase for Postgres {
-    const PART: Part = part(&[include_str!("database/postgres_0001.sql"), include_str!("database/postgres_0002.sql")]);
-    const WHOLE: &'static str = "bigint";
-    const SECRET_UNLESS_THERE: &'static str = Self::UNLESS_THERE;
-
-    fn judge_texts(_: &[(String, String)]) -> Result<(), String> {
-        Ok(())
+/// The type of a whole number of eight bytes, to cast to.
+pub(super) const fn whole(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Postgres => "bigint",
+        Dialect::MySql => "SIGNED",
     }
 }
 
-impl ClaimDatabase for MySql {
-    const PART: Part = part(&[include_str!("database/mysql_0001.sql"), include_str!("database/mysql_0002.sql")]);
-    const WHOLE: &'static str = "SIGNED";
-    const SECRET_UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE name=name";
-
-    fn judge_texts(settings: &[(String, String)]) -> Result<(), String> {
-        let set = settings.iter().find(|(name, _)| name == "max_allowed_packet");
-        match set.and_then(|(_, value)| value.parse::<usize>().ok()) {
-            Some(bytes) if bytes < TEXT_BYTES_MAX => Err(format!(
-                "max_allowed_packet is {bytes}, and a batch of claims may have {TEXT_BYTES_MAX} bytes: set max_allowed_packet=16M"
-            )),
-            _ => Ok(()),
-        }
+/// Refuses a server with these settings if it does not take statements as long as ours.
+pub(super) fn judge_texts(dialect: Dialect, settings: &[(String, String)]) -> Result<(), String> {
+    if dialect == Dialect::Postgres {
+        return Ok(());
+    }
+    let set = settings.iter().find(|(name, _)| name == "max_allowed_packet");
+    match set.and_then(|(_, value)| value.parse::<usize>().ok()) {
+        Some(bytes) if bytes < TEXT_BYTES_MAX => Err(format!(
+            "max_allowed_packet is {bytes}, and a batch of claims may have {TEXT_BYTES_MAX} bytes: set max_allowed_packet=16M"
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -145,13 +134,13 @@ impl Time {
 }
 
 /// The tables of a deployment.
-pub(super) struct Database<D: ClaimDatabase> {
-    pub(super) base: Base<D>,
+pub(super) struct Database {
+    pub(super) base: Base,
     secret: DeploymentSecret,
     pub(super) time: Time,
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// Connects, makes sure that the server keeps its promises, and brings the tables to this version or refuses others, as
     /// the options say.
     pub(super) async fn open(
@@ -161,21 +150,26 @@ impl<D: ClaimDatabase> Database<D> {
         time: Time,
     ) -> Result<Self, SqlError> {
         let database = Self { base: Base::open(address, options).await?, secret, time };
-        D::judge_texts(&schema::settings(&database.base).await?).map_err(SqlError::broken)?;
-        schema::prepare(&database.base, D::PART).await?;
+        judge_texts(database.dialect(), &schema::settings(&database.base).await?).map_err(SqlError::broken)?;
+        schema::prepare(&database.base, cluster_part(database.dialect())).await?;
         Ok(database)
+    }
+
+    /// What its server speaks.
+    pub(super) const fn dialect(&self) -> Dialect {
+        self.base.dialect
     }
 
     /// The time as a value in a statement.
     fn clock(&self) -> String {
-        self.time.given().map_or_else(|| D::CLOCK.to_owned(), |given| given.as_us().to_string())
+        self.time.given().map_or_else(|| self.dialect().words().clock.to_owned(), |given| given.as_us().to_string())
     }
 
     fn attempts(&self) -> Attempts {
         Attempts { until: Instant::now() + self.base.options.patience, pause: Pause::new() }
     }
 
-    async fn commit(&self, session: Session<D>) -> Result<(), SqlError> {
+    async fn commit(&self, session: Session) -> Result<(), SqlError> {
         session.commit(self.base.options.connections.answer_timeout).await
     }
 }

@@ -1,8 +1,8 @@
 //! Serves what a cluster has beside coupons: shared secrets, readiness of its servers, dead letters.
 
-use super::database::{ClaimDatabase, dead_letter_counts, early_coupon};
+use super::database::{cluster_part, dead_letter_counts, early_coupon};
 use super::node::Node;
-use super::{Cluster, ClusterError, on};
+use super::{Cluster, ClusterError};
 use firstcome_core::coupon::Rejection;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
@@ -13,7 +13,6 @@ use firstcome_store::Numbered;
 use firstcome_store::edge::draw_secret;
 use firstcome_store::{Answer, Refused};
 use firstcome_store::{Fault, FaultKind, StoreError};
-use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 
 /// An entry of a sequencer's stream that no caller could read. A caller that waited for it was let in anew; a caller that was told
@@ -46,12 +45,12 @@ impl Cluster {
     /// under that name. Returns what is kept, in the same order: of several calls with the same new names at once, all find
     /// the values of one. The database sees them only wrapped. One round trip; it is told once they are stored.
     pub async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, ClusterError> {
-        Ok(on!(self, node => node.database.keep(values).await)?)
+        Ok(self.node.database.keep(values).await?)
     }
 
     /// Whether both servers answer, and are those of one deployment. One round trip to each.
     pub async fn answers(&self) -> Result<(), StoreError> {
-        on!(self, node => node.answers().await)
+        self.node.answers().await
     }
 
     /// Why the server that decides the order may lose claims that it has acknowledged; `None` if it syncs each write.
@@ -61,7 +60,7 @@ impl Cluster {
 
     /// Refuses a deployment with a coupon that acknowledges claims at the sequencer, on a server that may lose them.
     pub async fn check_gates(&self) -> Result<(), ClusterError> {
-        let Some(coupon) = on!(self, node => early_coupon(&node.database.base).await)? else { return Ok(()) };
+        let Some(coupon) = early_coupon(&self.node.database.base).await? else { return Ok(()) };
         match self.redis_forgets().await? {
             Some(why) => Err(ClusterError::Forgets { coupon, why }),
             None => Ok(()),
@@ -75,16 +74,16 @@ impl Cluster {
         after: Option<u64>,
         count: usize,
     ) -> Answer<Numbered<DeadLetter>> {
-        on!(self, node => node.dead_letters(coupon, after, count).await)
+        self.node.dead_letters(coupon, after, count).await
     }
 
     /// How many such entries there are of each coupon that has any.
     pub async fn dead_letter_counts(&self) -> Result<Vec<(CouponName, u64)>, StoreError> {
-        Ok(on!(self, node => dead_letter_counts(&node.database.base).await)?)
+        Ok(dead_letter_counts(&self.node.database.base).await?)
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     async fn answers(&self) -> Result<(), StoreError> {
         let (belongs, answers) = tokio::join!(self.sequencer.belongs(self.deployment), self.database.answers());
         answers?;
@@ -131,15 +130,8 @@ async fn redis_forgets(link: &Link) -> Result<Option<String>, LinkError> {
 /// second time has no effect; several at once wait for each other. Needs the right to create tables.
 pub async fn migrate(sql: &str, options: DatabaseOptions) -> Result<Vec<Migrated>, SqlError> {
     let auctions = migrate_auction(sql, options.clone()).await?;
-    let coupons = match Address::parse(sql)? {
-        address @ Address::Postgres(_) => coupons::<Postgres>(address, options).await?,
-        address @ Address::MySql(_) => coupons::<MySql>(address, options).await?,
-    };
-    Ok(vec![auctions, coupons])
-}
-
-async fn coupons<D: ClaimDatabase>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
-    schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
+    let base = Base::open(Address::parse(sql)?, options).await?;
+    Ok(vec![auctions, schema::migrate(&base, cluster_part(base.dialect)).await?])
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! Reads how safe a database is, for `firstcome doctor`. Writes nothing.
 
-use super::database::{ClaimDatabase, deployed};
+use super::database::{cluster_part, deployed, judge_texts};
 use super::wrap::DeploymentSecret;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
 use firstcome_sql::base::Base;
 use firstcome_sql::schema::{self, Part};
 use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, auction_part};
-use sqlx::{MySql, Postgres};
 
 /// What a database says of itself, and what it has of a deployment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,28 +42,22 @@ pub struct Deployment {
 
 /// Looks at a database. A handful of round trips. Fails if it cannot be reached, or gives no answer.
 pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
-    match Address::parse(sql)? {
-        address @ Address::Postgres(_) => look::<Postgres>(address, secret).await,
-        address @ Address::MySql(_) => look::<MySql>(address, secret).await,
-    }
-}
-
-async fn look<D: ClaimDatabase>(address: Address, secret: Option<DeploymentSecret>) -> Result<Examined, SqlError> {
-    let auctions = auction_part(&address);
-    let base = Base::<D>::unchecked(address, DatabaseOptions::default())?;
+    let base = Base::unchecked(Address::parse(sql)?, DatabaseOptions::default());
+    let dialect = base.dialect;
     let settings = match schema::settings(&base).await {
         Ok(settings) => settings,
         Err(error) => return Err(base.explained(error).await),
     };
-    let unfit = [D::judge(&settings, &base.options).err(), D::judge_texts(&settings).err()];
+    let unfit = [dialect.judge(&settings, &base.options).err(), judge_texts(dialect, &settings).err()];
     let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
     let replication = schema::replication(&base).await?;
     let now = schema::now(&base).await?;
-    let (auctions, coupons) = (versions(&base, auctions).await?, versions(&base, D::PART).await?);
+    let (auctions, coupons) =
+        (versions(&base, auction_part(dialect)).await?, versions(&base, cluster_part(dialect)).await?);
     let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
     Ok(Examined { settings, unfit, replication, now, tables: vec![auctions, coupons], deployment })
 }
 
-async fn versions<D: ClaimDatabase>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+async fn versions(base: &Base, part: Part) -> Result<Migrated, SqlError> {
     Ok(Migrated { part: part.name, from: schema::version(base, part.name).await?, to: part.steps.len() as i64 })
 }

@@ -11,7 +11,7 @@
 //! # Invariants
 //! - An early answer rests on a check that found every server fit, at most [`FRESH_MAX`] ago and over the connection that is up.
 
-use super::database::{ClaimDatabase, early_coupon};
+use super::database::early_coupon;
 use super::deployment::forgets;
 use crate::node::Node;
 use firstcome_core::coupon::stream::{Keeps, may_acknowledge_early};
@@ -86,7 +86,7 @@ impl Fitness {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Whether a claim may be told before SQL has it: Redis keeps what it acknowledges. Does no I/O.
     pub(super) fn redis_keeps(&self) -> bool {
         let is_kept = self.options.allow_forgetful || self.fitness.keeps(self.doubts());
@@ -125,7 +125,7 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 /// Checks while the node is there.
-pub(super) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(super) async fn watch(node: Weak<Node>) {
     loop {
         sleep(LOOK_EVERY).await;
         let Some(node) = node.upgrade() else { return };

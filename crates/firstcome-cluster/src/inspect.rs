@@ -18,7 +18,6 @@ mod log;
 mod lost;
 mod sequencer;
 
-use super::database::ClaimDatabase;
 use super::outbox::bytes_of;
 use super::room::log as room_log;
 use super::sequencer::{LEASE_MS, Sequencer, number, unreadable};
@@ -26,7 +25,7 @@ use super::{ClusterError, sequencer as sequencers};
 use firstcome_redis::{Eviction, Link, LinkError, LinkOptions, Script};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::{PAGE, Reading, Snapshot};
+use firstcome_sql::snapshot::{PAGE, Reading};
 use redis::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -138,8 +137,8 @@ enum Tried<T> {
 }
 
 /// Both sides of a deployment.
-pub(super) struct Inspection<D: ClaimDatabase + Snapshot> {
-    pub(super) reading: Reading<D>,
+pub(super) struct Inspection {
+    pub(super) reading: Reading,
     pub(super) sequencer: Sequencer,
 }
 
@@ -169,10 +168,7 @@ fn text_of(value: Value) -> Option<String> {
 }
 
 /// The names of all coupons or rooms, by their numbers.
-pub(super) async fn names<D: Snapshot>(
-    reading: &mut Reading<D>,
-    table: &str,
-) -> Result<BTreeMap<i64, String>, SqlError> {
+pub(super) async fn names(reading: &mut Reading, table: &str) -> Result<BTreeMap<i64, String>, SqlError> {
     let mut names = BTreeMap::new();
     reading
         .numbered(&format!("SELECT id,name FROM {table}"), |id, row| {
@@ -183,7 +179,7 @@ pub(super) async fn names<D: Snapshot>(
     Ok(names)
 }
 
-impl<D: ClaimDatabase + Snapshot> Inspection<D> {
+impl Inspection {
     /// How the sequencer of a coupon stands; `None` if there is no such coupon.
     pub(super) async fn sequencer(
         &mut self,

@@ -65,7 +65,6 @@ use firstcome_store::Faults;
 #[cfg(feature = "conformance")]
 use firstcome_store::edge::Clock;
 use node::{EventListener, Node, open_node};
-use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 
 /// Under which name the secret of lock handles is kept.
@@ -74,44 +73,10 @@ pub const HANDLES: &str = "lock_handles";
 /// A node of a cluster. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
-    kind: Kind,
+    node: Arc<Node>,
     /// Hears what other nodes have written; ends with the last clone.
     _listener: Arc<EventListener>,
 }
-
-#[derive(Clone)]
-enum Kind {
-    Postgres(Arc<Node<Postgres>>),
-    MySql(Arc<Node<MySql>>),
-}
-
-/// The same on both kinds.
-macro_rules! on {
-    ($fleet:expr, $node:ident => $what:expr) => {
-        match &$fleet.kind {
-            $crate::Kind::Postgres($node) => $what,
-            $crate::Kind::MySql($node) => $what,
-        }
-    };
-}
-pub(crate) use on;
-
-/// The same for what is awaited, as a future of its own that callers know no more of: see [`firstcome_sql::boxed`].
-macro_rules! boxed_on {
-    ($fleet:expr, $node:ident => $what:expr) => {
-        match &$fleet.kind {
-            $crate::Kind::Postgres($node) => {
-                let $node = ::std::sync::Arc::clone($node);
-                firstcome_sql::boxed::boxed(async move { $what })
-            }
-            $crate::Kind::MySql($node) => {
-                let $node = ::std::sync::Arc::clone($node);
-                firstcome_sql::boxed::boxed(async move { $what })
-            }
-        }
-    };
-}
-pub(crate) use boxed_on;
 
 impl Cluster {
     /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version or refuses others
@@ -145,40 +110,27 @@ impl Cluster {
         time: Time,
     ) -> impl Future<Output = Result<Self, ClusterError>> + Send + use<'a> {
         boxed(async move {
-            let (kind, listener) = match Address::parse(sql)? {
-                address @ Address::Postgres(_) => {
-                    let (node, listener) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
-                    tokio::spawn(room::voided::look(Arc::downgrade(&node)));
-                    tokio::spawn(back::watch(Arc::downgrade(&node)));
-                    tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
-                    (Kind::Postgres(node), listener)
-                }
-                address @ Address::MySql(_) => {
-                    let (node, listener) = open_node(redis, address, secret, options, time).await?;
-                    tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
-                    tokio::spawn(room::voided::look(Arc::downgrade(&node)));
-                    tokio::spawn(back::watch(Arc::downgrade(&node)));
-                    tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
-                    (Kind::MySql(node), listener)
-                }
-            };
-            Ok(Self { kind, _listener: Arc::new(listener) })
+            let (node, listener) = open_node(redis, Address::parse(sql)?, secret, options, time).await?;
+            tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
+            tokio::spawn(room::voided::look(Arc::downgrade(&node)));
+            tokio::spawn(back::watch(Arc::downgrade(&node)));
+            tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));
+            Ok(Self { node, _listener: Arc::new(listener) })
         })
     }
 
     /// What this node has done since it started.
     pub fn counts(&self) -> ClusterCounts {
-        on!(self, node => node.counts())
+        self.node.counts()
     }
 
     /// The faults that stop a coupon, a room or a server, and are open now.
     pub fn faults(&self) -> Faults {
-        on!(self, node => node.faults.clone())
+        self.node.faults.clone()
     }
 
     /// The link to Redis, for figures.
     pub fn link(&self) -> &Link {
-        on!(self, node => &node.sequencer.link)
+        &self.node.sequencer.link
     }
 }

@@ -1,7 +1,7 @@
 //! One node: its connections, and the coupons and rooms that it knows.
 
 use crate::coupon_state::CouponState;
-use crate::database::{ClaimDatabase, Database, Time};
+use crate::database::{Database, Time};
 use crate::fitness::Fitness;
 use crate::outbox::Notice;
 use crate::room::{RoomNode, Secrets};
@@ -60,9 +60,9 @@ pub struct ClusterCounts {
 }
 
 /// One node over one kind of database. The modules beside this one add what it does with coupons and rooms.
-pub(crate) struct Node<D: ClaimDatabase> {
+pub(crate) struct Node {
     pub(crate) sequencer: Sequencer,
-    pub(crate) database: Database<D>,
+    pub(crate) database: Database,
     pub(crate) options: ClusterOptions,
     /// The number of the deployment.
     pub(crate) deployment: i64,
@@ -87,13 +87,13 @@ pub(crate) struct Node<D: ClaimDatabase> {
 }
 
 /// A node over one kind of database, and what hears for it.
-pub(crate) async fn open_node<D: ClaimDatabase>(
+pub(crate) async fn open_node(
     redis: &str,
     address: Address,
     secret: DeploymentSecret,
     options: ClusterOptions,
     time: Time,
-) -> Result<(Arc<Node<D>>, EventListener), ClusterError> {
+) -> Result<(Arc<Node>, EventListener), ClusterError> {
     let number = draw_id().map_err(ClusterError::Chance)?;
     let name = format!("{number:016x}");
     let (link, inbox) = Link::open(redis, &sequencer::channel(&name), options.link.clone()).await?;
@@ -103,12 +103,8 @@ pub(crate) async fn open_node<D: ClaimDatabase>(
     Ok((node, EventListener(listener)))
 }
 
-impl<D: ClaimDatabase> Node<D> {
-    async fn new(
-        sequencer: Sequencer,
-        database: Database<D>,
-        options: ClusterOptions,
-    ) -> Result<Arc<Self>, ClusterError> {
+impl Node {
+    async fn new(sequencer: Sequencer, database: Database, options: ClusterOptions) -> Result<Arc<Self>, ClusterError> {
         sequencer.rights().await?;
         let number = database.deployment().await?;
         let belongs = sequencer.belongs(number).await.map_err(sequencer::denied)?;
@@ -180,7 +176,7 @@ impl<D: ClaimDatabase> Node<D> {
 }
 
 /// Hears what other nodes have written, while the node is there.
-async fn listen<D: ClaimDatabase>(mut inbox: Inbox, node: Weak<Node<D>>) {
+async fn listen(mut inbox: Inbox, node: Weak<Node>) {
     loop {
         let event = inbox.next().await;
         let Some(node) = node.upgrade() else { return };

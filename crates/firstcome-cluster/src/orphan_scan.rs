@@ -1,7 +1,6 @@
 //! Looks after claims that were told before SQL had them, when a caller that told them has gone: with all nodes, or alone and no caller
 //! else claims.
 
-use super::database::ClaimDatabase;
 use super::node::Node;
 use super::outbox_writer;
 use firstcome_store::StoreError;
@@ -15,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(10);
 const COUPONS_AT_ONCE: u32 = 256;
 
 /// Goes on while the node is there; at once for the first time.
-pub(super) async fn scan_orphans<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(super) async fn scan_orphans(node: Weak<Node>) {
     loop {
         let mut after = Some(0);
         while let Some(from) = after {
@@ -27,7 +26,7 @@ pub(super) async fn scan_orphans<D: ClaimDatabase>(node: Weak<Node<D>>) {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Begins to drain what waits of some coupons, those after this number; the last one that it looked at. One round trip, and
     /// one for each coupon.
     async fn scan_orphans_page(self: &Arc<Self>, after: i64) -> Result<Option<i64>, StoreError> {

@@ -1,7 +1,7 @@
 //! Writes the outbox of a coupon to SQL while it has entries.
 
 use super::coupon_state::CouponState;
-use super::database::{Batch, ClaimDatabase, CouponRow, Fresh, Written};
+use super::database::{Batch, CouponRow, Fresh, Written};
 use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
 use crate::node::Node;
@@ -58,27 +58,27 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// Begins to drain, in a task of its own, if no caller does in this node.
-pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
+pub(super) fn call(node: &Arc<Node>, cell: &Arc<CouponState>) {
     if cell.call() {
         tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
 /// Sees to it that SQL gets a ticket that a caller was told of before: by one task for each coupon, as long as this takes.
-pub(super) fn see_to<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>, generation: i64, ticket: u64) {
+pub(super) fn see_to(node: &Arc<Node>, cell: &Arc<CouponState>, generation: i64, ticket: u64) {
     if cell.place(generation, ticket) {
         tokio::spawn(follow(Arc::downgrade(node), Arc::clone(cell)));
     }
 }
 
 /// The same where no caller knows whether there is such a ticket.
-pub(super) fn ensure_writer<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<CouponState>) {
+pub(super) fn ensure_writer(node: &Arc<Node>, cell: &Arc<CouponState>) {
     if !cell.is_draining() {
         call(node, cell);
     }
 }
 
-async fn follow<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
+async fn follow(node: Weak<Node>, cell: Arc<CouponState>) {
     loop {
         sleep(FOLLOW_EVERY).await;
         let Some(node) = node.upgrade() else { return };
@@ -106,7 +106,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-async fn write_outbox<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponState>) {
+async fn write_outbox(node: Weak<Node>, cell: Arc<CouponState>) {
     let mut writing = Writing { cell: &cell, is_done: false };
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
@@ -130,7 +130,7 @@ async fn write_outbox<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<CouponSta
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
     /// node does so, or ever more are drawn.
     pub(super) async fn write_whole_outbox(&self, cell: &Arc<CouponState>) -> Result<bool, StoreError> {

@@ -1,7 +1,6 @@
 //! Reads a coupon from SQL: callers that ask at the same time share one query.
 
 use super::coupon_state::{CouponState, ReadRequest, StoredCoupon};
-use super::database::ClaimDatabase;
 use crate::node::Node;
 use firstcome_core::id::RequestId;
 use firstcome_store::StoreError;
@@ -12,7 +11,7 @@ use tokio::sync::oneshot;
 /// Questions in one query.
 pub(super) const LOOKS_MAX: usize = 512;
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// What SQL holds, not before this call. One round trip, shared with others.
     pub(super) async fn look(
         self: &Arc<Self>,
@@ -29,7 +28,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 }
 
-async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<CouponState>) {
+async fn serve(node: Arc<Node>, cell: Arc<CouponState>) {
     for mut batch in cell.looking.serve() {
         batch.retain(|looking| !looking.tell.is_closed());
         if batch.is_empty() {

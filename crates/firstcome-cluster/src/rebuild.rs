@@ -9,7 +9,7 @@
 
 use super::back::Judged;
 use super::coupon_state::CouponState;
-use super::database::{ClaimDatabase, CouponRow};
+use super::database::CouponRow;
 use super::sequencer::{FILL_PAIRS_MAX, Probe};
 use crate::node::Node;
 use firstcome_store::StoreError;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Users that are read at once.
 const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Returns when the sequencer of a coupon is whole, and judges by the settings of SQL or later ones.
     ///
     /// Four round trips if it is; if not, as long as it takes to bring in all claims (a million in a few seconds).

@@ -16,16 +16,17 @@
 mod repair;
 
 use super::ClusterError;
-use super::database::{ClaimDatabase, Time};
+use super::database::Time;
+use super::database::whole;
 use super::inspect::{self, Found, Inspection, Leftover, LogSnapshot, SequencerSnapshot, State, Users};
 use super::options::ClusterOptions;
 use super::verify::{is_ours, number};
 use super::wrap::DeploymentSecret;
+use firstcome_sql::dialect::Connection;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::{Reading, Snapshot};
-use firstcome_sql::{Address, SqlError, SqlOptions, connect};
+use firstcome_sql::snapshot::Reading;
+use firstcome_sql::{Address, SqlError, SqlOptions};
 use repair::RepairNode;
-use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -154,21 +155,7 @@ const WENT_BACK: &str = "bring the newer data back, or go on without what is gon
 
 async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, ClusterError> {
     let (times, address) = (SqlOptions::default(), Address::parse(sql)?);
-    match &address {
-        Address::Postgres(options) => {
-            of::<Postgres>(connect(options, &times).await?, redis, address.clone(), work).await
-        }
-        Address::MySql(options) => of::<MySql>(connect(options, &times).await?, redis, address.clone(), work).await,
-    }
-}
-
-async fn of<D: ClaimDatabase + Snapshot>(
-    connection: D::Connection,
-    redis: &str,
-    address: Address,
-    work: Work,
-) -> Result<Reconciled, ClusterError> {
-    let mut reading = Reading::<D>::new(connection);
+    let mut reading = Reading::new(Connection::open(&address, &times).await?);
     is_ours(&mut reading).await?;
     let deployment = number(&mut reading).await?;
     let sequencer = inspect::open(redis, deployment).await?.ok_or(ClusterError::OtherDeployment)?;
@@ -183,7 +170,7 @@ async fn of<D: ClaimDatabase + Snapshot>(
         Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
     };
     if let Some((mode, secret, options)) = with {
-        let (node, listener) = super::node::open_node::<D>(redis, address, secret, options, Time::Server).await?;
+        let (node, listener) = super::node::open_node(redis, address, secret, options, Time::Server).await?;
         all.hands = Some(RepairNode { node, _listener: listener });
         all.mode = mode;
     }
@@ -198,10 +185,7 @@ async fn of<D: ClaimDatabase + Snapshot>(
 }
 
 /// Throws away what is left of generations that are over, by the one that counts now: a repair may have begun another.
-async fn scan_orphans<D: ClaimDatabase + Snapshot>(
-    inspection: &mut Inspection<D>,
-    leftover: &Leftover,
-) -> Result<Repair, ClusterError> {
+async fn scan_orphans(inspection: &mut Inspection, leftover: &Leftover) -> Result<Repair, ClusterError> {
     let gone = match inspection.generation(leftover).await? {
         Some(generation) => inspection.sequencer.scan_orphans(leftover, generation, "UNLINK").await?,
         None => 0,
@@ -216,12 +200,12 @@ async fn scan_orphans<D: ClaimDatabase + Snapshot>(
 }
 
 /// Entries that were put aside, by the number of their coupon.
-async fn letters<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<BTreeMap<i64, u64>, SqlError> {
-    let count = format!("CAST(COUNT(*) AS {})", D::WHOLE);
+async fn letters(reading: &mut Reading) -> Result<BTreeMap<i64, u64>, SqlError> {
+    let count = format!("CAST(COUNT(*) AS {})", whole(reading.dialect()));
     let rows = reading.ask(format!("SELECT coupon,{count} FROM firstcome_dead_letter GROUP BY coupon;")).await?;
     let letter = |row| {
-        let mut coupons = Reader::at(row, 0);
-        Ok((coupons.integer()?, coupons.count()?))
+        let mut columns = Reader::at(row, 0);
+        Ok((columns.integer()?, columns.count()?))
     };
     rows.iter().map(letter).collect()
 }
@@ -249,16 +233,16 @@ impl Findings {
     }
 }
 
-struct Comparison<D: ClaimDatabase + Snapshot> {
-    inspection: Inspection<D>,
+struct Comparison {
+    inspection: Inspection,
     /// What repairs, if it is wanted.
-    hands: Option<RepairNode<D>>,
+    hands: Option<RepairNode>,
     mode: Mode,
     findings: Vec<Finding>,
     not_looked: Vec<String>,
 }
 
-impl<D: ClaimDatabase + Snapshot> Comparison<D> {
+impl Comparison {
     async fn look(&mut self) -> Result<Findings, ClusterError> {
         let (mut coupons, mut rooms) = (Vec::new(), Vec::new());
         for (id, _) in inspect::names(&mut self.inspection.reading, "firstcome_coupon").await? {

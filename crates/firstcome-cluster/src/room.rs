@@ -32,15 +32,16 @@ pub(super) use replica::RoomNode;
 pub(super) use secrets::Secrets;
 pub(super) use went_back::Floor;
 
-use super::database::{ClaimDatabase, RoomRow};
+use super::Cluster;
+use super::database::RoomRow;
 use super::node::Node;
-use super::{Cluster, boxed_on, on};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
 use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
+use firstcome_sql::boxed::boxed;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
@@ -88,7 +89,7 @@ fn answer(cell: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Option<&
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// A room by its name, if there is one.
     async fn room_node(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
         let kept = self.rooms.lock().get(name).map(Arc::clone);
@@ -438,7 +439,7 @@ fn is_idle(copy: &RoomReplica) -> bool {
 }
 
 /// Asks a room for what is new while there is anybody, so that time goes on in it.
-async fn beat<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
+async fn beat(node: Weak<Node>, cell: Arc<RoomNode>) {
     // It ends with the node.
     while let Some(node) = node.upgrade() {
         // An error is told to the node that asks for something; time goes on when there is a log again.
@@ -465,74 +466,56 @@ async fn beat<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
 impl Cluster {
     /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
-        on!(self, node => node.poll_settled(room, ticket))
+        self.node.poll_settled(room, ticket)
     }
 }
 
 impl RoomStore for Cluster {
-    fn put_room(
-        &self,
-        room: &RoomName,
-        revision: impl Into<Revision<RoomSettings>> + Send,
-    ) -> impl Future<Output = RoomAnswer<Put>> + Send {
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
         let revision = revision.into();
-        boxed_on!(self, node => node.put_room(room, revision).await)
+        boxed(self.node.put_room(room, revision)).await
     }
 
-    fn close_room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<()>> + Send {
-        boxed_on!(self, node => node.close_room(room).await)
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        boxed(self.node.close_room(room)).await
     }
 
-    fn room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<RoomSummary>> + Send {
-        boxed_on!(self, node => node.room(room).await)
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        boxed(self.node.room(room)).await
     }
 
-    fn join(&self, room: &RoomName, join: Join) -> impl Future<Output = RoomAnswer<(Joining, TicketAnswer)>> + Send {
-        boxed_on!(self, node => node.join(room, join).await)
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        boxed(self.node.join(room, join)).await
     }
 
-    fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send {
-        let ticket = ticket.to_owned();
-        boxed_on!(self, node => node.poll(room, &ticket).await)
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        boxed(self.node.poll(room, ticket)).await
     }
 
-    fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send {
-        let ticket = ticket.to_owned();
-        boxed_on!(self, node => node.leave(room, &ticket).await)
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        boxed(self.node.leave(room, ticket)).await
     }
 
-    fn release(
-        &self,
-        room: &RoomName,
-        number: TicketNumber,
-        admission: u64,
-    ) -> impl Future<Output = RoomAnswer<()>> + Send {
-        boxed_on!(self, node => node.release(room, number, admission).await)
+    async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
+        boxed(self.node.release(room, number, admission)).await
     }
 
-    fn check_pass(
-        &self,
-        room: &RoomName,
-        number: TicketNumber,
-        admission: u64,
-    ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send {
-        boxed_on!(self, node => node.check_pass(room, number, admission).await)
+    async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        boxed(self.node.check_pass(room, number, admission)).await
     }
 
-    fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
-        boxed_on!(self, node => node.tick().await)
+    async fn tick(&self) -> Result<(), StoreError> {
+        boxed(self.node.tick()).await
     }
 
     fn pass_secrets(&self) -> Vec<PassSecret> {
-        on!(self, node => node.secrets.known.read().clone())
+        self.node.secrets.known.read().clone()
     }
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         let alive_us = i64::try_from(ROOM_PERIOD_MS_MAX * 1_000).unwrap_or(i64::MAX);
-        on!(self, node => {
-            let fresh = node.database.rotate_pass_secret(alive_us).await?;
-            node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
-            Ok(fresh)
-        })
+        let fresh = self.node.database.rotate_pass_secret(alive_us).await?;
+        self.node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
+        Ok(fresh)
     }
 }

@@ -16,14 +16,14 @@ mod room;
 mod secrets;
 
 use super::ClusterError;
-use super::database::ClaimDatabase;
 use super::inspect::{self, Inspection, State, Users};
 use super::wrap::DeploymentSecret;
+use crate::database::{PART_NAME, cluster_part};
+use firstcome_sql::dialect::Connection;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::{Reading, Snapshot};
-use firstcome_sql::{Address, SqlError, SqlOptions, connect, verify_auctions};
+use firstcome_sql::snapshot::Reading;
+use firstcome_sql::{Address, SqlError, SqlOptions, verify_auctions};
 use firstcome_store::check::Check;
-use sqlx::{MySql, Postgres};
 
 /// What a re-check has found.
 #[derive(Clone, Debug)]
@@ -46,10 +46,8 @@ pub async fn verify(
     secret: Option<DeploymentSecret>,
 ) -> Result<Verified, ClusterError> {
     let times = SqlOptions::default();
-    let (mut verified, has_auctions) = match Address::parse(sql)? {
-        Address::Postgres(options) => of::<Postgres>(connect(&options, &times).await?, redis, secret).await?,
-        Address::MySql(options) => of::<MySql>(connect(&options, &times).await?, redis, secret).await?,
-    };
+    let connection = Connection::open(&Address::parse(sql)?, &times).await?;
+    let (mut verified, has_auctions) = of(connection, redis, secret).await?;
     // A caller that has neither hears what is missing.
     if has_auctions || verified.checks.is_empty() {
         verified.checks.extend(verify_auctions(sql).await?);
@@ -57,15 +55,15 @@ pub async fn verify(
     Ok(verified)
 }
 
-async fn of<D: ClaimDatabase + Snapshot>(
-    connection: D::Connection,
+async fn of(
+    connection: Connection,
     redis: Option<&str>,
     secret: Option<DeploymentSecret>,
 ) -> Result<(Verified, bool), ClusterError> {
-    let mut reading = Reading::<D>::new(connection);
+    let mut reading = Reading::new(connection);
     let mut verified = Verified { checks: Vec::new(), not_checked: Vec::new() };
     let has_auctions = version(&mut reading, "market").await? != 0;
-    if version(&mut reading, D::PART.name).await? == 0 && redis.is_none() {
+    if version(&mut reading, PART_NAME).await? == 0 && redis.is_none() {
         reading.close().await;
         return Ok((verified, has_auctions));
     }
@@ -95,8 +93,8 @@ async fn of<D: ClaimDatabase + Snapshot>(
 }
 
 /// The version of the tables of a part; 0 if there are none.
-async fn version<D: Snapshot>(reading: &mut Reading<D>, part: &str) -> Result<i64, SqlError> {
-    let rows = reading.ask(D::HAS_SCHEMA.to_owned()).await?;
+async fn version(reading: &mut Reading, part: &str) -> Result<i64, SqlError> {
+    let rows = reading.ask(reading.dialect().words().has_schema.to_owned()).await?;
     if rows.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
         return Ok(0);
     }
@@ -105,22 +103,22 @@ async fn version<D: Snapshot>(reading: &mut Reading<D>, part: &str) -> Result<i6
 }
 
 /// Refuses a database without the tables of a deployment, or with those of another version.
-pub(super) async fn is_ours<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<(), SqlError> {
-    let known = D::PART.steps.len() as i64;
-    let advice = match version(reading, D::PART.name).await? {
+pub(super) async fn is_ours(reading: &mut Reading) -> Result<(), SqlError> {
+    let known = cluster_part(reading.dialect()).steps.len() as i64;
+    let advice = match version(reading, PART_NAME).await? {
         0 => return Err(SqlError::broken("this database has no tables of a deployment of firstcome")),
         version if known < version => "use the version of firstcome that made them, or a later one",
         version if version < known => "run `firstcome migrate --sql URL` once",
         _ => return Ok(()),
     };
-    let part = D::PART.name;
+    let part = PART_NAME;
     Err(SqlError::broken(format!(
         "the tables of {part} are not of version {known}, which this program reads: {advice}"
     )))
 }
 
 /// The number of the deployment, if a node has ever started.
-pub(super) async fn number<D: Snapshot>(reading: &mut Reading<D>) -> Result<Option<i64>, SqlError> {
+pub(super) async fn number(reading: &mut Reading) -> Result<Option<i64>, SqlError> {
     let rows = reading.ask("SELECT number FROM firstcome_deployment WHERE id=1;".to_owned()).await?;
     rows.first().map(|row| Reader::at(row, 0).integer()).transpose()
 }
@@ -136,10 +134,7 @@ fn says(found: &[inspect::Found]) -> &str {
     found.first().map_or("", |found| found.says.as_str())
 }
 
-async fn sequencers<D: ClaimDatabase + Snapshot>(
-    inspection: &mut Inspection<D>,
-    verified: &mut Verified,
-) -> Result<(), ClusterError> {
+async fn sequencers(inspection: &mut Inspection, verified: &mut Verified) -> Result<(), ClusterError> {
     let mut generation = Check::new("an open sequencer is of the generation that the database names");
     let mut stream =
         Check::new("a sequencer goes on where the database is: its last entry, and after it one entry for each ticket");
@@ -175,10 +170,7 @@ async fn sequencers<D: ClaimDatabase + Snapshot>(
     Ok(())
 }
 
-async fn logs<D: ClaimDatabase + Snapshot>(
-    inspection: &mut Inspection<D>,
-    verified: &mut Verified,
-) -> Result<(), ClusterError> {
+async fn logs(inspection: &mut Inspection, verified: &mut Verified) -> Result<(), ClusterError> {
     let mut generation = Check::new("an open log is of the generation that the database names, and not behind it");
     let mut replayed = Check::new("the image of a log can be read, and its entries follow it without a gap");
     let mut same = Check::new("a log leads to the room in the database: its digest, tickets, slots, and who is gone");

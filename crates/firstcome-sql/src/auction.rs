@@ -34,6 +34,7 @@ mod proof;
 mod queues;
 mod verify;
 
+pub use dialect::auction_part;
 pub use verify::verify_auctions;
 
 use super::base::Base;
@@ -41,7 +42,6 @@ use super::reader::Reader;
 use super::{Address, DatabaseOptions, Migrated, SqlError, schema};
 use crate::boxed::boxed;
 use database::AuctionDatabase;
-use dialect::AuctionSql;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName};
@@ -53,7 +53,6 @@ use firstcome_store::StoreError;
 use firstcome_store::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
 use judge::{Answer, Command};
 use queues::Scope;
-use sqlx::{MySql, Postgres};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -62,39 +61,8 @@ use tokio::time::Instant;
 
 /// Auctions on a database. Dropping it ends its tasks; commands that are under way are finished.
 pub struct SqlAuctions {
-    kind: Kind,
+    database: Arc<AuctionDatabase>,
     tasks: [JoinHandle<()>; 2],
-}
-
-enum Kind {
-    Postgres(Arc<AuctionDatabase<Postgres>>),
-    MySql(Arc<AuctionDatabase<MySql>>),
-}
-
-/// The same on both kinds.
-macro_rules! on {
-    ($auctions:expr, $database:ident => $what:expr) => {
-        match &$auctions.kind {
-            Kind::Postgres($database) => $what,
-            Kind::MySql($database) => $what,
-        }
-    };
-}
-
-/// The same for what is awaited, as a future of its own that callers know no more of: see [`crate::boxed`].
-macro_rules! boxed_on {
-    ($auctions:expr, $database:ident => $what:expr) => {
-        match &$auctions.kind {
-            Kind::Postgres($database) => {
-                let $database = Arc::clone($database);
-                boxed(async move { $what })
-            }
-            Kind::MySql($database) => {
-                let $database = Arc::clone($database);
-                boxed(async move { $what })
-            }
-        }
-    };
 }
 
 impl SqlAuctions {
@@ -110,38 +78,26 @@ impl SqlAuctions {
     /// that it may), that does not give the isolation it is asked for, or that is too old; and tables of a later version.
     pub fn open_with(url: &str, options: DatabaseOptions) -> impl Future<Output = Result<Self, SqlError>> + Send {
         boxed(async move {
-            let address = Address::parse(url)?;
-            let (kind, tasks) = match &address {
-                Address::Postgres(_) => {
-                    let database = Arc::new(AuctionDatabase::open(address, options).await?);
-                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&database)));
-                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&database)));
-                    (Kind::Postgres(database), [closer, watch])
-                }
-                Address::MySql(_) => {
-                    let database = Arc::new(AuctionDatabase::open(address, options).await?);
-                    let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&database)));
-                    let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&database)));
-                    (Kind::MySql(database), [closer, watch])
-                }
-            };
-            Ok(Self { kind, tasks })
+            let database = Arc::new(AuctionDatabase::open(Address::parse(url)?, options).await?);
+            let closer = tokio::spawn(closer::keep_closing(Arc::downgrade(&database)));
+            let watch = tokio::spawn(closer::keep_looking_back(Arc::downgrade(&database)));
+            Ok(Self { database, tasks: [closer, watch] })
         })
     }
 
     /// Brings the tables to this version; opening does the same. A second time has no effect. Several at once wait for each
     /// other.
-    pub fn migrate(&self) -> impl Future<Output = Result<(), SqlError>> + Send {
-        boxed_on!(self, database => database.migrate().await)
+    pub async fn migrate(&self) -> Result<(), SqlError> {
+        boxed(self.database.migrate()).await
     }
 
     /// How many batches were done again since the start, because others were served first or a connection broke.
     pub fn repeated(&self) -> u64 {
-        on!(self, database => database.counts.repeated.load(Ordering::Relaxed))
+        self.database.counts.repeated.load(Ordering::Relaxed)
     }
 
-    fn command(&self, scope: Scope, command: Command) -> impl Future<Output = AuctionAnswer<Answer>> + Send {
-        boxed_on!(self, database => database.command(scope, command).await)
+    async fn command(&self, scope: Scope, command: Command) -> AuctionAnswer<Answer> {
+        boxed(self.database.command(scope, command)).await
     }
 }
 
@@ -165,17 +121,12 @@ impl AuctionStore for SqlAuctions {
         }
     }
 
-    fn listing(&self, listing: &ListingName) -> impl Future<Output = AuctionAnswer<ListingView>> + Send {
-        boxed_on!(self, database => database.listing(listing).await)
+    async fn listing(&self, listing: &ListingName) -> AuctionAnswer<ListingView> {
+        boxed(self.database.listing(listing)).await
     }
 
-    fn bids(
-        &self,
-        listing: &ListingName,
-        after: Option<u64>,
-        count: usize,
-    ) -> impl Future<Output = AuctionAnswer<Numbered<Bid>>> + Send {
-        boxed_on!(self, database => database.bids(listing, after, count).await)
+    async fn bids(&self, listing: &ListingName, after: Option<u64>, count: usize) -> AuctionAnswer<Numbered<Bid>> {
+        boxed(self.database.bids(listing, after, count)).await
     }
 
     async fn place_bid(&self, listing: &ListingName, bid: PlaceBid) -> AuctionAnswer<Effect<PlacedBid>> {
@@ -200,80 +151,59 @@ impl AuctionStore for SqlAuctions {
         }
     }
 
-    fn balance(&self, member: &MemberName) -> impl Future<Output = Result<Balance, StoreError>> + Send {
-        boxed_on!(self, database => database.balance(&written(member)).await)
+    async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
+        boxed(self.database.balance(&written(member))).await
     }
 
-    fn records(
+    async fn records(
         &self,
         member: &MemberName,
         after: Option<u64>,
         count: usize,
-    ) -> impl Future<Output = Result<Numbered<Record>, StoreError>> + Send {
-        boxed_on!(self, database => database.records(&written(member), after, count).await)
+    ) -> Result<Numbered<Record>, StoreError> {
+        boxed(self.database.records(&written(member), after, count)).await
     }
 
-    fn close_due(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
-        boxed_on!(self, database => {
-            database.close_due(Duration::MAX).await.map(drop)
-        })
+    async fn close_due(&self) -> Result<(), StoreError> {
+        boxed(self.database.close_due(Duration::MAX)).await.map(drop)
     }
 
     fn closings(&self) -> Closings {
-        on!(self, database => database.closings())
+        self.database.closings()
     }
 
     fn faults(&self) -> Faults {
-        on!(self, database => database.watch.faults.clone())
-    }
-}
-
-/// The tables of auctions at this kind of database.
-pub const fn auction_part(address: &Address) -> schema::Part {
-    match address {
-        Address::Postgres(_) => <Postgres as AuctionSql>::PART,
-        Address::MySql(_) => <MySql as AuctionSql>::PART,
+        self.database.watch.faults.clone()
     }
 }
 
 /// Brings the tables of auctions of a database to this version, as opening does unless it is told not to. A second time
 /// has no effect; several at once wait for each other.
 pub async fn migrate_auction(url: &str, options: DatabaseOptions) -> Result<Migrated, SqlError> {
-    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<Migrated, SqlError> {
-        schema::migrate(&Base::<D>::open(address, options).await?, D::PART).await
-    }
-    match Address::parse(url)? {
-        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
-        address @ Address::MySql(_) => of::<MySql>(address, options).await,
-    }
+    let base = Base::open(Address::parse(url)?, options).await?;
+    schema::migrate(&base, auction_part(base.dialect)).await
 }
 
 /// Accepts that a database went back, and that what its nodes were acknowledged since is gone: the nodes that stand still for it
 /// see the new generation, and go on with what is there. Returns that generation. Brings the tables to this version first, since
 /// a restored backup may have earlier ones.
 pub async fn accept_auction_loss(url: &str, options: DatabaseOptions) -> Result<i64, SqlError> {
-    async fn of<D: AuctionSql>(address: Address, options: DatabaseOptions) -> Result<i64, SqlError> {
-        let base = Base::<D>::open(address, options).await?;
-        schema::prepare(&base, D::PART).await?;
-        let (until, patience) = (Instant::now() + base.options.patience, base.options.connections.answer_timeout);
-        let mut session = base.session(until).await?;
-        // By the clock, so that it exceeds generations that are gone with the rest.
-        let raise = format!(
-            "{}UPDATE firstcome_market_state SET generation=GREATEST(generation+1,{}) WHERE id=1;\
-             SELECT generation FROM firstcome_market_state WHERE id=1;",
-            D::BEGIN,
-            D::CLOCK
-        );
-        let rows = session.ask(raise).await?;
-        let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
-        let generation = generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?;
-        session.commit(patience).await?;
-        Ok(generation)
-    }
-    match Address::parse(url)? {
-        address @ Address::Postgres(_) => of::<Postgres>(address, options).await,
-        address @ Address::MySql(_) => of::<MySql>(address, options).await,
-    }
+    let base = Base::open(Address::parse(url)?, options).await?;
+    schema::prepare(&base, auction_part(base.dialect)).await?;
+    let (until, patience) = (Instant::now() + base.options.patience, base.options.connections.answer_timeout);
+    let mut session = base.session(until).await?;
+    // By the clock, so that it exceeds generations that are gone with the rest.
+    let raise = format!(
+        "{}UPDATE firstcome_market_state SET generation=GREATEST(generation+1,{}) WHERE id=1;\
+         SELECT generation FROM firstcome_market_state WHERE id=1;",
+        base.dialect.words().begin,
+        base.dialect.words().clock
+    );
+    let rows = session.ask(raise).await?;
+    let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
+    let generation = generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?;
+    session.commit(patience).await?;
+    Ok(generation)
 }
 
 /// A refusal; anything else is the answer to another command, which cannot be.

@@ -1,13 +1,11 @@
 //! Connections to a database, and the operations that all tables need.
 
-use super::dialect::Dialect;
+use super::dialect::{self, Connection, Dialect, Pool, Row};
 use super::options::DatabaseOptions;
 use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
 use firstcome_store::FaultKind;
 use firstcome_store::edge::draw_pause;
-use sqlx::pool::PoolConnection;
-use sqlx::{ConnectOptions, Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -20,8 +18,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// One database, and the connections to it.
-pub struct Base<D: Dialect> {
-    pool: Pool<D>,
+pub struct Base {
+    pool: Pool,
+    /// What its server speaks.
+    pub dialect: Dialect,
     /// How connections behave.
     pub options: DatabaseOptions,
     flushes: Flushes,
@@ -42,8 +42,8 @@ pub struct Flushes {
 }
 
 /// A connection while something is done over it. One that was left in the middle of a transaction is closed.
-pub struct Session<D: Dialect> {
-    connection: PoolConnection<D>,
+pub struct Session {
+    connection: Connection,
     until: Instant,
     /// How long one answer may take, if not all the time that is left.
     answer_max: Option<Duration>,
@@ -53,7 +53,7 @@ pub struct Session<D: Dialect> {
     in_use: Arc<AtomicUsize>,
 }
 
-impl<D: Dialect> Drop for Session<D> {
+impl Drop for Session {
     fn drop(&mut self) {
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         if !self.clean {
@@ -62,11 +62,16 @@ impl<D: Dialect> Drop for Session<D> {
     }
 }
 
-impl<D: Dialect> Session<D> {
+impl Session {
     /// Goes on until then, while no answer takes longer than `answer_max`.
     pub const fn lasting(mut self, until: Instant, answer_max: Duration) -> Self {
         (self.until, self.answer_max) = (until, Some(answer_max));
         self
+    }
+
+    /// What its server speaks.
+    pub const fn dialect(&self) -> Dialect {
+        self.connection.dialect()
     }
 
     fn deadline(&self) -> Instant {
@@ -76,7 +81,7 @@ impl<D: Dialect> Session<D> {
     /// Holds what it shows against what was acknowledged.
     async fn look(&mut self, watch: &Watch) -> Result<Shown, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), watch.look::<D>(&mut self.connection)).await {
+        match timeout_at(self.deadline(), watch.look(self.connection.lent())).await {
             Ok(Ok(shown)) => {
                 self.clean = true;
                 Ok(shown)
@@ -87,9 +92,9 @@ impl<D: Dialect> Session<D> {
     }
 
     /// Runs statements before a commit, and gives their rows.
-    pub async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+    pub async fn ask(&mut self, text: String) -> Result<Vec<Row>, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), D::ask(&mut self.connection, text)).await {
+        match timeout_at(self.deadline(), self.connection.lent().ask(text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
@@ -98,7 +103,7 @@ impl<D: Dialect> Session<D> {
     /// Runs statements before a commit, and says how many rows they have written.
     pub async fn run(&mut self, text: String) -> Result<u64, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), D::run(&mut self.connection, text)).await {
+        match timeout_at(self.deadline(), self.connection.lent().run(text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
@@ -107,7 +112,7 @@ impl<D: Dialect> Session<D> {
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
     pub async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
         self.clean = false;
-        match timeout(patience, D::run(&mut self.connection, "COMMIT".to_owned())).await {
+        match timeout(patience, self.connection.lent().run("COMMIT".to_owned())).await {
             Ok(Ok(_)) => self.clean = true,
             Ok(Err(error)) => return Err(SqlError::at_commit(&error)),
             Err(_) => return Err(SqlError::late_at_commit()),
@@ -169,10 +174,10 @@ pub const fn is_passing(error: &SqlError) -> bool {
     )
 }
 
-impl<D: Dialect> Base<D> {
+impl Base {
     /// Connects, and makes sure that the server keeps its promises.
     pub async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
-        let base = Self::unchecked(address, options)?;
+        let base = Self::unchecked(address, options);
         match schema::check(&base).await {
             Ok(()) => Ok(base),
             Err(error) => Err(base.explained(error).await),
@@ -184,22 +189,23 @@ impl<D: Dialect> Base<D> {
         if !matches!(error, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) {
             return error;
         }
-        match timeout(self.options.connections.connect_timeout, self.pool.connect_options().connect()).await {
+        match timeout(self.options.connections.connect_timeout, self.pool.try_connect()).await {
             Ok(Err(cause)) => SqlError::in_transaction(&cause),
-            Ok(Ok(_)) | Err(_) => error,
+            Ok(Ok(())) | Err(_) => error,
         }
     }
 
     /// The same no matter what the server is. Nothing is sent yet.
-    pub fn unchecked(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
+    pub fn unchecked(address: Address, options: DatabaseOptions) -> Self {
         let watch = Arc::new(Watch::default());
-        let pool = D::pool(address, &options, Arc::clone(&watch))?;
-        Ok(Self { pool, options, flushes: Flushes::default(), watch, in_use: Arc::default() })
+        let dialect = Dialect::of(&address);
+        let pool = dialect::pool(address, &options, Arc::clone(&watch));
+        Self { pool, dialect, options, flushes: Flushes::default(), watch, in_use: Arc::default() }
     }
 
     /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
     /// is there and too much is wanted of it; else it cannot be reached. Refused while the database lacks what it had acknowledged.
-    pub async fn session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+    pub async fn session(&self, until: Instant) -> Result<Session, SqlError> {
         let mut session = self.any_session(until).await?;
         if self.watch.takes_look() {
             session.look(&self.watch).await?;
@@ -216,7 +222,7 @@ impl<D: Dialect> Base<D> {
         Ok(())
     }
 
-    async fn any_session(&self, until: Instant) -> Result<Session<D>, SqlError> {
+    async fn any_session(&self, until: Instant) -> Result<Session, SqlError> {
         let says = || "no connection in time".to_owned();
         match timeout_at(until, self.pool.acquire()).await {
             Ok(Ok(connection)) => {
@@ -233,7 +239,7 @@ impl<D: Dialect> Base<D> {
     }
 
     /// Ends a transaction that has changed nothing. What it has read is durable then.
-    pub async fn end(&self, mut session: Session<D>, how: &str) -> Result<(), SqlError> {
+    pub async fn end(&self, mut session: Session, how: &str) -> Result<(), SqlError> {
         session.run(how.to_owned()).await?;
         session.done();
         let until = session.until;
@@ -247,7 +253,7 @@ impl<D: Dialect> Base<D> {
     ///
     /// The time-out of one answer finds a dead connection. A server that stands still for a moment outlasts it, and a reader that
     /// waits is better off than one that is told an error.
-    pub async fn read(&self, text: String) -> Result<Vec<D::Row>, SqlError> {
+    pub async fn read(&self, text: String) -> Result<Vec<Row>, SqlError> {
         let until = Instant::now() + self.options.patience.max(self.options.connections.answer_timeout);
         let mut pause = Pause::new();
         loop {
@@ -258,7 +264,7 @@ impl<D: Dialect> Base<D> {
         }
     }
 
-    async fn read_once(&self, text: &str, until: Instant) -> Result<Vec<D::Row>, SqlError> {
+    async fn read_once(&self, text: &str, until: Instant) -> Result<Vec<Row>, SqlError> {
         let session = self.session(until).await?;
         let mut session = session.lasting(until, self.options.connections.answer_timeout);
         let rows = session.ask(text.to_owned()).await?;
@@ -272,7 +278,7 @@ impl<D: Dialect> Base<D> {
     ///
     /// A caller that goes away in the middle leaves it to the next.
     pub async fn flush(&self, until: Instant) -> Result<(), SqlError> {
-        if D::FLUSH.is_empty() {
+        if self.dialect.words().flush.is_empty() {
             return Ok(());
         }
         // One that has begun by now may be from before what was read.
@@ -284,7 +290,7 @@ impl<D: Dialect> Base<D> {
         }
         let number = self.flushes.begun.fetch_add(1, Ordering::SeqCst) + 1;
         let mut session = self.session(until).await?;
-        session.run(D::FLUSH.to_owned()).await?;
+        session.run(self.dialect.words().flush.to_owned()).await?;
         session.done();
         *ended = number;
         Ok(())

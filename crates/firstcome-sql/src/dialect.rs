@@ -1,87 +1,139 @@
-//! What the two kinds of databases say differently, for all tables.
+//! What PostgreSQL and MySQL say differently, for all tables. A MariaDB server speaks the dialect of MySQL.
+//!
+//! The dialect is chosen at run time by the address, so everything above this module is compiled once.
 //!
 //! Statements go out as text, several at once in one round trip, which prepared statements cannot. So nothing but numbers,
 //! bytes in hexadecimal and names may come into them, and a name holds neither a quote nor a backslash.
 
+mod connection;
 mod mysql;
 mod postgres;
 
+pub use connection::{Connection, LentConnection, Pool, Row};
+
+use super::Address;
 use super::options::DatabaseOptions;
 use super::replication::Replication;
 use super::watch::Watch;
-use super::{Address, SqlError};
-use sqlx::{Database, Pool};
 use std::fmt::Write as _;
-use std::future::Future;
 use std::sync::Arc;
 
-/// One row of an answer.
-pub trait RowReader {
-    /// A number.
-    fn integer(&self, at: usize) -> Result<i64, sqlx::Error>;
-    /// A number, if there is one.
-    fn maybe_integer(&self, at: usize) -> Result<Option<i64>, sqlx::Error>;
-    /// A name, if there is one.
-    fn maybe_text(&self, at: usize) -> Result<Option<String>, sqlx::Error>;
-    /// Bytes.
-    fn bytes(&self, at: usize) -> Result<Vec<u8>, sqlx::Error>;
-    /// Bytes, if there are any.
-    fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error>;
+/// A kind of database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dialect {
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL and MariaDB.
+    MySql,
 }
 
-/// A kind of database. The functions stand in the same order in every file.
-pub trait Dialect: Database<Row: RowReader> {
-    /// What makes durable all that was read before it begins; empty where all that can be read is durable.
-    const FLUSH: &'static str;
+/// Texts of one dialect.
+#[derive(Debug)]
+pub struct Words {
+    /// Makes durable all that was read before it begins; empty where all that can be read is durable.
+    pub flush: &'static str,
     /// Begins a transaction.
-    const BEGIN: &'static str;
-    /// The end of an insertion that has no effect if such a row is there. It waits for the caller that may be making one.
-    const UNLESS_THERE: &'static str;
+    pub begin: &'static str,
+    /// Begins a transaction that writes nothing, and sees one state.
+    pub begin_read_only: &'static str,
+    /// The end of an insertion that has no effect if such a row is there. It waits for a transaction that may be making one.
+    pub unless_there: &'static str,
     /// The microseconds of Unix time, by the server's clock at the begin of the statement.
-    const CLOCK: &'static str;
+    pub clock: &'static str,
     /// Whether there is a table of versions: 0 or 1.
-    const HAS_SCHEMA: &'static str;
-    /// Makes sure that one process at a time looks after the tables, and that there is a place for their version.
-    const MIGRATION_BEGINS: &'static str;
+    pub has_schema: &'static str,
+    /// Makes sure that one process at a time changes the tables, and that there is a place for their version.
+    pub migration_begins: &'static str,
     /// The end of it, with success.
-    const MIGRATION_ENDS: &'static str;
+    pub migration_ends: &'static str,
+    /// Reads what the server must promise, as rows of a name and its value.
+    pub settings: &'static str,
+    /// Reads how servers that copy this one are kept, as rows of a name and its value. Reads nothing but system tables.
+    pub replication: &'static str,
+    /// Begins a literal of bytes, before its hexadecimal digits and a quote.
+    bytes: &'static str,
+}
 
-    /// Connections whose sessions are set as is needed here, each held against `watch` before it is used. Opens nothing yet.
-    fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Result<Pool<Self>, SqlError>;
+impl Dialect {
+    /// The dialect of the server at this address.
+    pub const fn of(address: &Address) -> Self {
+        match address {
+            Address::Postgres(_) => Self::Postgres,
+            Address::MySql(_) => Self::MySql,
+        }
+    }
 
-    /// Bytes as they stand in a statement.
-    fn bytes(text: &mut String, bytes: &[u8]);
+    /// The texts of this dialect.
+    pub const fn words(self) -> &'static Words {
+        match self {
+            Self::Postgres => &postgres::WORDS,
+            Self::MySql => &mysql::WORDS,
+        }
+    }
+
+    /// Adds a literal of bytes to a statement.
+    pub fn bytes(self, text: &mut String, bytes: &[u8]) {
+        text.push_str(self.words().bytes);
+        hex(text, bytes);
+        text.push('\'');
+    }
 
     /// The statement that inserts rows into a table. There is at least one.
-    fn insert<'a, const N: usize>(
+    pub fn insert<'a, const N: usize>(
+        self,
         table: &str,
         columns: [Column; N],
         rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
-    ) -> String;
+    ) -> String {
+        match self {
+            Self::Postgres => postgres::insert(table, columns, &rows),
+            Self::MySql => mysql::insert(table, columns, rows),
+        }
+    }
 
-    /// What the server must promise, as rows of a name and its value.
-    fn settings() -> &'static str;
+    /// The statement that inserts no row: it fails if the user may not insert any.
+    pub fn insert_nothing(self, table: &str, column: &str) -> String {
+        match self {
+            Self::Postgres => postgres::insert_nothing(table, column),
+            Self::MySql => mysql::insert_nothing(table),
+        }
+    }
 
-    /// Says what of the settings will not do.
-    fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String>;
+    /// The condition on the two columns of a key to come after these values, in a form that its index serves.
+    pub fn after(self, [one, two]: [&str; 2], first: i64, second: &str) -> String {
+        match self {
+            Self::Postgres => format!("({one},{two})>({first},{second})"),
+            // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
+            Self::MySql => format!("(({one}={first} AND {two}>{second}) OR {one}>{first})"),
+        }
+    }
 
-    /// What tells how servers that copy this one are kept, as rows of a name and its value. Reads nothing but system tables.
-    const REPLICATION: &'static str;
+    /// Refuses a server with these settings ([`Words::settings`]) if it does not keep what it acknowledges, or is too old.
+    ///
+    /// # Errors
+    /// The setting, its value, and what it must be.
+    pub fn judge(self, settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String> {
+        match self {
+            Self::Postgres => postgres::judge(settings, options),
+            Self::MySql => mysql::judge(settings, options),
+        }
+    }
 
-    /// How servers that copy this one are kept.
-    fn replication(rows: &[(String, String)]) -> Replication;
+    /// How servers that copy this one are kept, from the rows of [`Words::replication`].
+    pub fn replication(self, rows: &[(String, String)]) -> Replication {
+        match self {
+            Self::Postgres => postgres::replication(rows),
+            Self::MySql => mysql::replication(rows),
+        }
+    }
+}
 
-    /// Inserts no row: for the caller that wants to know whether they may.
-    fn insert_nothing(table: &str, column: &str) -> String;
-
-    /// Runs a text, and gives all rows of all its statements.
-    fn ask(
-        connection: &mut Self::Connection,
-        text: String,
-    ) -> impl Future<Output = Result<Vec<Self::Row>, sqlx::Error>> + Send;
-
-    /// Runs a text, and says how many rows its statements have written, or found to be written.
-    fn run(connection: &mut Self::Connection, text: String) -> impl Future<Output = Result<u64, sqlx::Error>> + Send;
+/// Connections whose sessions are set as is needed here, each held against `watch` before it is used. Opens nothing yet.
+pub fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Pool {
+    match address {
+        Address::Postgres(connect) => Pool::Postgres(postgres::pool(connect, options, watch)),
+        Address::MySql(connect) => Pool::MySql(mysql::pool(connect, options, watch)),
+    }
 }
 
 /// What a column holds, and its name.

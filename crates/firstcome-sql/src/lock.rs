@@ -29,24 +29,13 @@ mod writer;
 use super::{Address, SqlError, SqlOptions};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
-use firstcome_store::{Fault, FaultKind, StoreError};
-use firstcome_store::{LockInbox, LockStore, TimedLockView};
+use firstcome_store::lock_queue::{LockQueue, lock_queue};
+use firstcome_store::{LockInbox, LockStore, StoreError, TimedLockView};
 use notify::LockNotifier;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, raw_sql};
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::mpsc::{Sender, channel};
-use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle;
-use writer::{Job, Queued, Writer};
-
-/// Steps that wait for the writer at most; more are refused as overloaded.
-const QUEUE_LENGTH: usize = 4_096;
-
-/// Acquires and looks among them at most. Room is left for who holds a lock already: a lease does not wait, and what is
-/// given back makes room.
-const NEWCOMERS_MAX: usize = QUEUE_LENGTH / 4 * 3;
+use writer::Writer;
 
 /// Makes the tables.
 const SCHEMA: &str = include_str!("lock/0001_locks.sql");
@@ -61,8 +50,7 @@ const MAKING: &str = "pg_advisory_xact_lock(1179861840, 1)";
 ///
 /// Dropped, it finishes in the background what was asked of it.
 pub struct PostgresLocks {
-    jobs: Sender<Queued>,
-    newcomers: Arc<Semaphore>,
+    queue: LockQueue,
     post: Arc<LockNotifier>,
     listens: JoinHandle<()>,
 }
@@ -80,41 +68,20 @@ impl PostgresLocks {
         prepared.unwrap_or_else(|_| Err(SqlError::late_in_transaction()))?;
         let post = Arc::new(LockNotifier::default());
         let listens = tokio::spawn(Arc::clone(&post).listen(options.clone(), times.clone()));
-        let (jobs, queue) = channel(QUEUE_LENGTH);
+        let (queue, jobs) = lock_queue();
         let writer = Writer { options, times, post: Arc::clone(&post), connection: Some(connection) };
-        tokio::spawn(writer.run(queue));
-        Ok(Self { jobs, newcomers: Arc::new(Semaphore::new(NEWCOMERS_MAX)), post, listens })
-    }
-
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
-        const OVERLOADED: StoreError = StoreError::Overloaded { retry_after: Duration::from_millis(100) };
-        let (answer, told) = oneshot::channel();
-        let job = job(answer);
-        let place = match &job {
-            Job::Take(Step::Acquire { .. }, _) | Job::View(..) => {
-                Some(Arc::clone(&self.newcomers).try_acquire_owned().map_err(|_| OVERLOADED)?)
-            }
-            Job::Take(..) => None,
-        };
-        match self.jobs.try_send(Queued { job, _place: place }) {
-            Ok(()) => told.await.unwrap_or(Err(StoreError::Unknown)),
-            Err(TrySendError::Full(_)) => Err(OVERLOADED),
-            Err(TrySendError::Closed(_)) => {
-                let fault = Fault::new(FaultKind::Stopped, "the writer of locks has stopped");
-                Err(StoreError::Unavailable(Arc::new(fault)))
-            }
-        }
+        tokio::spawn(writer.run(jobs));
+        Ok(Self { queue, post, listens })
     }
 }
 
 impl LockStore for PostgresLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
-        self.ask(|answer| Job::Take(step, answer)).await
+        self.queue.take(step).await
     }
 
     async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
-        let name = name.clone();
-        self.ask(|answer| Job::View(name, answer)).await
+        self.queue.view(name).await
     }
 
     fn attach(&self, client: ClientId, inbox: LockInbox) {

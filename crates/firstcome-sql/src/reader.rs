@@ -1,7 +1,7 @@
 //! Rows, cell after cell. What cannot be true is an error, never repaired.
 
 use super::SqlError;
-use super::dialect::RowReader;
+use super::dialect::Row;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Amount, Balance, Chain};
 use firstcome_core::time::Timestamp;
@@ -16,14 +16,14 @@ fn unreadable(error: &sqlx::Error) -> SqlError {
 }
 
 /// Reads the cells of a row one after the other.
-pub struct Reader<'a, R> {
-    row: &'a R,
+pub struct Reader<'a> {
+    row: &'a Row,
     at: usize,
 }
 
-impl<'a, R: RowReader> Reader<'a, R> {
+impl<'a> Reader<'a> {
     /// Begins at a column.
-    pub const fn at(row: &'a R, at: usize) -> Self {
+    pub const fn at(row: &'a Row, at: usize) -> Self {
         Self { row, at }
     }
 

@@ -2,7 +2,6 @@
 
 use super::SqlError;
 use super::base::Base;
-use super::dialect::{Dialect, RowReader};
 use super::options::Tables;
 use super::reader::Reader;
 use super::replication::Replication;
@@ -14,22 +13,22 @@ use tokio::time::Instant;
 const OPENING_MAX: Duration = Duration::from_secs(30);
 
 /// Refuses a server that does not keep what it acknowledges, or whose sessions are not what was asked for.
-pub async fn check<D: Dialect>(base: &Base<D>) -> Result<(), SqlError> {
-    D::judge(&settings(base).await?, &base.options).map_err(SqlError::broken)
+pub async fn check(base: &Base) -> Result<(), SqlError> {
+    base.dialect.judge(&settings(base).await?, &base.options).map_err(SqlError::broken)
 }
 
 /// The settings by which a server is judged.
-pub async fn settings<D: Dialect>(base: &Base<D>) -> Result<Vec<(String, String)>, SqlError> {
-    pairs(base, D::settings()).await
+pub async fn settings(base: &Base) -> Result<Vec<(String, String)>, SqlError> {
+    pairs(base, base.dialect.words().settings).await
 }
 
 /// How servers that copy this one are kept.
-pub async fn replication<D: Dialect>(base: &Base<D>) -> Result<Replication, SqlError> {
-    Ok(D::replication(&pairs(base, D::REPLICATION).await?))
+pub async fn replication(base: &Base) -> Result<Replication, SqlError> {
+    Ok(base.dialect.replication(&pairs(base, base.dialect.words().replication).await?))
 }
 
 /// Rows of a name and its value.
-async fn pairs<D: Dialect>(base: &Base<D>, text: &str) -> Result<Vec<(String, String)>, SqlError> {
+async fn pairs(base: &Base, text: &str) -> Result<Vec<(String, String)>, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     let rows = session.ask(text.to_owned()).await?;
     session.done();
@@ -80,7 +79,7 @@ fn too_late(part: &Part, version: i64) -> SqlError {
 }
 
 /// Brings the tables of a part to this version, or refuses others, as the options say.
-pub async fn prepare<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+pub async fn prepare(base: &Base, part: Part) -> Result<(), SqlError> {
     match base.options.tables {
         Tables::Migrate => migrate(base, part).await.map(drop),
         Tables::Require => {
@@ -91,9 +90,9 @@ pub async fn prepare<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlEr
 }
 
 /// The version of the tables of a part; 0 if there are none. Writes nothing.
-pub async fn version<D: Dialect>(base: &Base<D>, part: &str) -> Result<i64, SqlError> {
+pub async fn version(base: &Base, part: &str) -> Result<i64, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let there = session.ask(D::HAS_SCHEMA.to_owned()).await?;
+    let there = session.ask(base.dialect.words().has_schema.to_owned()).await?;
     session.done();
     if there.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
         return Ok(0);
@@ -105,14 +104,14 @@ pub async fn version<D: Dialect>(base: &Base<D>, part: &str) -> Result<i64, SqlE
 }
 
 /// The time by the server's clock.
-pub async fn now<D: Dialect>(base: &Base<D>) -> Result<Timestamp, SqlError> {
+pub async fn now(base: &Base) -> Result<Timestamp, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let rows = session.ask(format!("SELECT {};", D::CLOCK)).await?;
+    let rows = session.ask(format!("SELECT {};", base.dialect.words().clock)).await?;
     session.done();
     rows.first().map(|row| Reader::at(row, 0).instant()).transpose()?.ok_or_else(|| SqlError::broken("it has no clock"))
 }
 
-async fn require<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
+async fn require(base: &Base, part: Part) -> Result<(), SqlError> {
     let (version, known) = (version(base, part.name).await?, part.version());
     if known < version {
         return Err(too_late(&part, version));
@@ -128,14 +127,14 @@ async fn require<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError>
 }
 
 /// Refuses a user who may not read and write all tables of a part. Says statements that find no row, and undoes them.
-async fn may_write<D: Dialect>(base: &Base<D>, part: Part) -> Result<(), SqlError> {
-    let mut text = D::BEGIN.to_owned();
+async fn may_write(base: &Base, part: Part) -> Result<(), SqlError> {
+    let mut text = base.dialect.words().begin.to_owned();
     for (table, column) in part.written {
         text.push_str(&format!("UPDATE {table} SET {column}={column} WHERE 1=0;"));
-        text.push_str(&D::insert_nothing(table, column));
+        text.push_str(&base.dialect.insert_nothing(table, column));
         text.push_str(&format!("DELETE FROM {table} WHERE 1=0;"));
     }
-    text.push_str(D::FLUSH);
+    text.push_str(base.dialect.words().flush);
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     session.run(text).await.map_err(without_rights)?;
     session.run(super::base::ROLL_BACK.to_owned()).await?;
@@ -155,10 +154,11 @@ fn without_rights(error: SqlError) -> SqlError {
 
 /// Brings the tables of a part to this version. A caller that comes first does it, the others wait. A second time has no effect.
 /// Refuses tables of a later version.
-pub async fn migrate<D: Dialect>(base: &Base<D>, part: Part) -> Result<Migrated, SqlError> {
+pub async fn migrate(base: &Base, part: Part) -> Result<Migrated, SqlError> {
     let (known, name) = (part.version(), part.name);
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let begin = format!("{}SELECT version FROM firstcome_schema WHERE part='{name}';", D::MIGRATION_BEGINS);
+    let begin =
+        format!("{}SELECT version FROM firstcome_schema WHERE part='{name}';", base.dialect.words().migration_begins);
     let rows = session.ask(begin).await.map_err(|error| match error {
         SqlError::Broken { says } => {
             SqlError::broken(format!("{says}; the user in the address must be able to create tables there"))
@@ -182,7 +182,7 @@ pub async fn migrate<D: Dialect>(base: &Base<D>, part: Part) -> Result<Migrated,
         );
         session.run(version).await?;
     }
-    session.run(D::MIGRATION_ENDS.to_owned()).await?;
+    session.run(base.dialect.words().migration_ends.to_owned()).await?;
     session.done();
     Ok(Migrated { part: name, from: version, to: known })
 }

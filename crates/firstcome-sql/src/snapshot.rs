@@ -1,9 +1,8 @@
 //! One state of the tables of a database, read page by page, beside those who write. Nothing is written.
 
 use super::SqlError;
-use super::dialect::Dialect;
+use super::dialect::{Connection, Dialect, Row};
 use super::reader::Reader;
-use sqlx::{Connection, MySql, Postgres};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -14,46 +13,25 @@ const ANSWER: Duration = Duration::from_secs(60);
 /// How long an answer may take that goes through all rows of one coupon or room, whose index may be gone.
 const ANSWER_OF_ALL: Duration = Duration::from_secs(30 * 60);
 
-/// What the two kinds say differently to read one state of all tables.
-pub trait Snapshot: Dialect {
-    /// Begins a transaction that writes nothing, and sees one state.
-    const READ_ONLY: &'static str;
-    /// The condition on the two columns of a key to come after these values, in a form that its index serves.
-    fn after(columns: [&str; 2], first: i64, second: &str) -> String;
-}
-
-impl Snapshot for Postgres {
-    const READ_ONLY: &'static str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;";
-
-    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
-        format!("({one},{two})>({first},{second})")
-    }
-}
-
-impl Snapshot for MySql {
-    const READ_ONLY: &'static str =
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;";
-
-    // It reads a comparison of rows as a filter, and two ranges of one index as what they are.
-    fn after([one, two]: [&str; 2], first: i64, second: &str) -> String {
-        format!("(({one}={first} AND {two}>{second}) OR {one}>{first})")
-    }
-}
-
 /// A connection over which one state is read.
-pub struct Reading<D: Snapshot> {
-    connection: D::Connection,
+pub struct Reading {
+    connection: Connection,
 }
 
-impl<D: Snapshot> Reading<D> {
+impl Reading {
     /// Reads over this connection. Each question sees a state of its own until [`Self::begin`].
-    pub const fn new(connection: D::Connection) -> Self {
+    pub const fn new(connection: Connection) -> Self {
         Self { connection }
+    }
+
+    /// What its server speaks.
+    pub const fn dialect(&self) -> Dialect {
+        self.connection.dialect()
     }
 
     /// From now on all questions see the state of the first one.
     pub async fn begin(&mut self) -> Result<(), SqlError> {
-        self.ask(D::READ_ONLY.to_owned()).await.map(drop)
+        self.ask(self.dialect().words().begin_read_only.to_owned()).await.map(drop)
     }
 
     /// Ends that state.
@@ -68,17 +46,17 @@ impl<D: Snapshot> Reading<D> {
     }
 
     /// Asks, and waits for all rows.
-    pub async fn ask(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+    pub async fn ask(&mut self, text: String) -> Result<Vec<Row>, SqlError> {
         self.ask_within(ANSWER, text).await
     }
 
     /// The same where the server has to go through all rows of one coupon or room.
-    pub async fn ask_of_all(&mut self, text: String) -> Result<Vec<D::Row>, SqlError> {
+    pub async fn ask_of_all(&mut self, text: String) -> Result<Vec<Row>, SqlError> {
         self.ask_within(ANSWER_OF_ALL, text).await
     }
 
-    async fn ask_within(&mut self, limit: Duration, text: String) -> Result<Vec<D::Row>, SqlError> {
-        match timeout(limit, D::ask(&mut self.connection, text)).await {
+    async fn ask_within(&mut self, limit: Duration, text: String) -> Result<Vec<Row>, SqlError> {
+        match timeout(limit, self.connection.lent().ask(text)).await {
             Ok(rows) => rows.map_err(|error| SqlError::in_transaction(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         }
@@ -88,7 +66,7 @@ impl<D: Snapshot> Reading<D> {
     pub async fn numbered(
         &mut self,
         what: &str,
-        mut visit: impl FnMut(i64, &D::Row) -> Result<(), SqlError>,
+        mut visit: impl FnMut(i64, &Row) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut after = i64::MIN;
         loop {
@@ -108,12 +86,12 @@ impl<D: Snapshot> Reading<D> {
         &mut self,
         what: &str,
         key: [&str; 2],
-        mut visit: impl FnMut(i64, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
+        mut visit: impl FnMut(i64, &mut Reader<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let (mut first, mut second) = (i64::MIN, i64::MIN);
         let [one, two] = key;
         loop {
-            let after = D::after(key, first, &second.to_string());
+            let after = self.dialect().after(key, first, &second.to_string());
             let rows =
                 self.ask(format!("SELECT {one},{what} WHERE {after} ORDER BY {one},{two} LIMIT {PAGE};")).await?;
             for row in &rows {

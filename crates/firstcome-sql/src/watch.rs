@@ -10,7 +10,7 @@
 //! - Behind a pooler that changes servers without closing our connections, the loss is noticed up to [`LOOK_EVERY`] late.
 
 use super::SqlError;
-use super::dialect::{Dialect, RowReader, quoted};
+use super::dialect::{LentConnection, Row, quoted};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_store::Faults;
 use firstcome_store::{Fault, FaultKind};
@@ -160,13 +160,13 @@ impl Watch {
 
     /// Holds what a connection shows against the witness, and raises the fault if something is gone. One round trip, or none
     /// while nothing is watched. An error says that nothing is known: the connection must not be used.
-    pub async fn look<D: Dialect>(&self, connection: &mut D::Connection) -> Result<Shown, sqlx::Error> {
+    pub async fn look(&self, mut connection: LentConnection<'_>) -> Result<Shown, sqlx::Error> {
         self.looks.fetch_add(1, Ordering::SeqCst);
         let mut gone = Vec::new();
         for _ in 0..AGAIN {
             let mut memory = self.memory.lock().clone();
             let Some(known) = memory.generation else { return Ok(Shown::Whole) };
-            let rows = match D::ask(connection, question(&memory.told)).await {
+            let rows = match connection.ask(question(&memory.told)).await {
                 Ok(rows) => rows,
                 Err(error) => match SqlError::in_transaction(&error) {
                     // The server answers, and the tables are not there.
@@ -219,7 +219,7 @@ impl Watch {
 }
 
 /// The generation, and which commits are gone. What cannot be read is not there.
-fn judge<R: RowReader>(rows: &[R], told: VecDeque<AcknowledgedCommit>) -> (Option<i64>, Vec<AcknowledgedCommit>) {
+fn judge(rows: &[Row], told: VecDeque<AcknowledgedCommit>) -> (Option<i64>, Vec<AcknowledgedCommit>) {
     let mut generation = None;
     let mut told: Vec<_> = told.into_iter().map(Some).collect();
     for row in rows {

@@ -31,27 +31,18 @@ use crate::faults::fault;
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use firstcome_store::edge::{Clock, SharedClock, Stopwatch, draw_secret};
-use firstcome_store::{Fault, FaultKind, StoreError};
-use firstcome_store::{LockInbox, LockStore, TimedLockView};
+use firstcome_store::lock_queue::{LockQueue, lock_queue};
+use firstcome_store::{Fault, FaultKind, LockInbox, LockStore, StoreError, TimedLockView};
 use notify::LockNotifier;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
-use writer::{Identity, Job, Queued, Writer};
+use writer::{Identity, Writer};
 
 /// The name of the file of locks in its directory.
 pub const LOCKS_FILE: &str = "locks.db";
-
-/// Steps that may wait for the writer; it refuses more as overloaded.
-const QUEUE_LENGTH: usize = 4_096;
-
-/// Acquires and views among the waiting steps at most. The rest is for heartbeats, renewals and releases: a lease does not
-/// wait, and a release makes room.
-const NEWCOMERS_MAX: usize = QUEUE_LENGTH / 4 * 3;
 
 /// How long an open is tried again while another process opens, recovers or closes the file.
 const OPEN_BUSY_MAX: Duration = Duration::from_secs(5);
@@ -73,8 +64,7 @@ pub enum LockDurability {
 ///
 /// After a drop, the writer finishes the steps that wait, in the background.
 pub struct SqliteLocks {
-    jobs: SyncSender<Queued>,
-    newcomers: Arc<Semaphore>,
+    queue: LockQueue,
     post: Arc<LockNotifier>,
     clock: Arc<dyn Clock>,
     secret: [u8; 32],
@@ -99,47 +89,26 @@ impl SqliteLocks {
         let (connection, identity) = connect(&directory, durability)?;
         let secret = secret(&connection).map_err(|error| fault(&error, format!("cannot open {shown}")))??;
         let post = Arc::new(LockNotifier::new(&directory)?);
-        let (jobs, queue) = sync_channel(QUEUE_LENGTH);
+        let (queue, jobs) = lock_queue();
         let writer = Writer::new(connection, identity, Arc::clone(&clock), Arc::clone(&post));
-        let thread = thread::Builder::new().name("firstcome-locks".into()).spawn(move || writer.run(&queue));
+        let thread = thread::Builder::new().name("firstcome-locks".into()).spawn(move || writer.run(jobs));
         thread.map_err(|error| io_fault(&error, "cannot start the writer"))?;
-        Ok(Self { jobs, newcomers: Arc::new(Semaphore::new(NEWCOMERS_MAX)), post, clock, secret })
+        Ok(Self { queue, post, clock, secret })
     }
 
     /// Returns 32 random bytes that are stored with the locks, the same in every process. They sign the handles of holds.
     pub const fn secret(&self) -> &[u8; 32] {
         &self.secret
     }
-
-    async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Job) -> Result<T, StoreError> {
-        const OVERLOADED: StoreError = StoreError::Overloaded { retry_after: Duration::from_millis(100) };
-        let (answer, told) = oneshot::channel();
-        let job = job(answer);
-        let place = match &job {
-            Job::Take(Step::Acquire { .. }, _) | Job::View(..) => {
-                Some(Arc::clone(&self.newcomers).try_acquire_owned().map_err(|_| OVERLOADED)?)
-            }
-            Job::Take(..) => None,
-        };
-        match self.jobs.try_send(Queued { job, _place: place }) {
-            Ok(()) => told.await.unwrap_or(Err(StoreError::Unknown)),
-            Err(TrySendError::Full(_)) => Err(OVERLOADED),
-            Err(TrySendError::Disconnected(_)) => {
-                let fault = Fault::new(FaultKind::Stopped, "the writer of locks has stopped");
-                Err(StoreError::Unavailable(Arc::new(fault)))
-            }
-        }
-    }
 }
 
 impl LockStore for SqliteLocks {
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
-        self.ask(|answer| Job::Take(step, answer)).await
+        self.queue.take(step).await
     }
 
     async fn view(&self, name: &LockName) -> Result<TimedLockView, StoreError> {
-        let name = name.clone();
-        self.ask(|answer| Job::View(name, answer)).await
+        self.queue.view(name).await
     }
 
     fn attach(&self, client: ClientId, inbox: LockInbox) {

@@ -21,6 +21,7 @@ mod faults;
 mod handle;
 pub mod key;
 mod lock;
+pub mod lock_queue;
 mod port;
 mod room;
 mod seal;

@@ -1,7 +1,6 @@
 //! Imports members, listings and bids into a database.
 
 use super::{Import, ROWS_MAX, STATEMENTS_MAX, TransferError};
-use crate::database::ClaimDatabase;
 use firstcome_core::auction::{Bid, ListingStanding, Phase, PlacedBid};
 use firstcome_core::id::RequestId;
 use firstcome_core::points::{Record, Wallet};
@@ -74,7 +73,7 @@ fn sorted(changes: Vec<Change>) -> Sorted {
     sorted
 }
 
-impl<D: ClaimDatabase> Import<D> {
+impl Import {
     /// Writes changes of auctions, and plays them.
     pub(super) async fn auctions(&mut self, changes: Vec<Change>) -> Result<(), TransferError> {
         if changes.is_empty() {
@@ -98,7 +97,8 @@ impl<D: ClaimDatabase> Import<D> {
         self.listings(&sorted, &mut keyed).await?;
         self.records(&sorted, &mut keyed).await?;
         self.bids(&sorted, &mut keyed).await?;
-        self.run_all(keyed.chunks(ROWS_MAX).map(archive::write_requests::<D>)).await?;
+        let dialect = self.session.dialect();
+        self.run_all(keyed.chunks(ROWS_MAX).map(|rows| archive::write_requests(dialect, rows))).await?;
         self.wallets(&sorted.wallets).await
     }
 
@@ -151,7 +151,7 @@ impl<D: ClaimDatabase> Import<D> {
                     Keyed { of_listing: false, scope: member, request, number, at: record.at }
                 }));
             }
-            let text = archive::write_records::<D>(&rows, self.auctions.writer);
+            let text = archive::write_records(self.session.dialect(), &rows, self.auctions.writer);
             self.session.run(text).await?;
         }
         Ok(())
@@ -188,7 +188,7 @@ impl<D: ClaimDatabase> Import<D> {
             let mut text = String::new();
             for wallet in wallets {
                 let name = wallet.member.as_str();
-                archive::write_wallet::<D>(&mut text, self.member(name)?, wallet);
+                archive::write_wallet(self.session.dialect(), &mut text, self.member(name)?, wallet);
                 let played = self.auctions.wallets.remove(name).unwrap_or_else(|| Wallet::empty(wallet.member.clone()));
                 self.auctions.replay.get_or_insert_with(Replay::new).member(&played, wallet);
             }

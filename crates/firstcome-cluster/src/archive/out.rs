@@ -2,7 +2,7 @@
 
 use super::{TransferError, archived, session};
 use crate::Cluster;
-use crate::database::{ClaimDatabase, archive as rows, kind};
+use crate::database::{archive as rows, kind};
 use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
@@ -10,13 +10,12 @@ use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_sql::SqlError;
 use firstcome_sql::auction::archive as auctions;
 use firstcome_sql::base::{ROLL_BACK, Session};
+use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::{Reader, wrong};
-use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use firstcome_store::embedded::journal::PassSecret;
-use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -27,44 +26,25 @@ pub(super) const PAGE: usize = 32_768;
 ///
 /// Memory: names of coupons, members and listings, and a page of everything else; while a room goes out, its line.
 pub struct ClusterArchive {
-    kind: Kind,
-}
-
-enum Kind {
-    Postgres(Box<Export<Postgres>>),
-    MySql(Box<Export<MySql>>),
-}
-
-/// The same on both kinds.
-macro_rules! on {
-    ($archive:expr, $export:ident => $what:expr) => {
-        match &mut $archive.kind {
-            Kind::Postgres($export) => $what,
-            Kind::MySql($export) => $what,
-        }
-    };
+    export: Box<Export>,
 }
 
 impl Cluster {
     /// Begins to read one state of everything.
     pub async fn archive(&self) -> Result<ClusterArchive, TransferError> {
-        let kind = match &self.kind {
-            crate::Kind::Postgres(node) => Kind::Postgres(Box::new(Export::begin(Arc::clone(node)).await?)),
-            crate::Kind::MySql(node) => Kind::MySql(Box::new(Export::begin(Arc::clone(node)).await?)),
-        };
-        Ok(ClusterArchive { kind })
+        Ok(ClusterArchive { export: Box::new(Export::begin(Arc::clone(&self.node)).await?) })
     }
 }
 
 impl ClusterArchive {
     /// What all nodes know and no other caller.
     pub async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, TransferError> {
-        on!(self, export => Ok(export.secrets().await?))
+        Ok(self.export.secrets().await?)
     }
 
     /// All coupons in the order in which they were made, each with the number of its claims.
     pub async fn coupons(&mut self) -> Result<Vec<(ArchivedCoupon, u64)>, TransferError> {
-        on!(self, export => Ok(export.coupons().await?))
+        Ok(self.export.coupons().await?)
     }
 
     /// Walks over all claims: coupons in the order of [`Self::coupons`], claims in serial order. Stops at the first error of the
@@ -73,12 +53,12 @@ impl ClusterArchive {
         &mut self,
         visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
     ) -> Result<(), E> {
-        on!(self, export => export.claims(visit).await)
+        self.export.claims(visit).await
     }
 
     /// The secrets that sign passes, the newest last.
     pub async fn pass_secrets(&mut self) -> Result<Vec<PassSecret>, TransferError> {
-        on!(self, export => Ok(export.pass_secrets().await?))
+        Ok(self.export.pass_secrets().await?)
     }
 
     /// Walks over all rooms, each followed by its tickets in the order of their numbers. Of tickets without user and key SQL
@@ -89,12 +69,12 @@ impl ClusterArchive {
         &mut self,
         visit: impl FnMut(ArchivedLine) -> Result<(), E>,
     ) -> Result<(), E> {
-        on!(self, export => export.tickets(visit).await)
+        self.export.tickets(visit).await
     }
 
     /// All listings, in the order in which they were made.
     pub async fn listings(&mut self) -> Result<Vec<ArchivedListing>, TransferError> {
-        on!(self, export => Ok(export.listings().await?))
+        Ok(self.export.listings().await?)
     }
 
     /// Walks over all records, member by member in the order in which they came, after [`Self::listings`]. Stops at the first
@@ -103,7 +83,7 @@ impl ClusterArchive {
         &mut self,
         visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
     ) -> Result<(), E> {
-        on!(self, export => export.records(visit).await)
+        self.export.records(visit).await
     }
 
     /// Walks over all bids, listing by listing, in their order, after [`Self::for_each_record`]. Stops at the first error of the
@@ -112,20 +92,20 @@ impl ClusterArchive {
         &mut self,
         visit: impl FnMut(ArchivedBid) -> Result<(), E>,
     ) -> Result<(), E> {
-        on!(self, export => export.bids(visit).await)
+        self.export.bids(visit).await
     }
 }
 
 /// One export from one kind of database.
-pub(super) struct Export<D: ClaimDatabase + Snapshot> {
-    pub(super) node: Arc<Node<D>>,
-    pub(super) session: Session<D>,
+pub(super) struct Export {
+    pub(super) node: Arc<Node>,
+    pub(super) session: Session,
     listings: BTreeMap<i64, ListingName>,
     members: BTreeMap<i64, MemberName>,
 }
 
-fn request(coupons: &mut Reader<'_, impl firstcome_sql::dialect::RowReader>) -> Result<RequestId, SqlError> {
-    Ok(RequestId { key: coupons.key()?, body: coupons.integer()?.cast_unsigned() })
+fn request(columns: &mut Reader<'_>) -> Result<RequestId, SqlError> {
+    Ok(RequestId { key: columns.key()?, body: columns.integer()?.cast_unsigned() })
 }
 
 /// The page that begins after `before` and ends with `last`, as a condition on its two columns.
@@ -139,13 +119,13 @@ fn within([one, two]: [&str; 2], first: [i64; 2], last: [i64; 2]) -> String {
     )
 }
 
-impl<D: ClaimDatabase + Snapshot> Export<D> {
-    async fn begin(node: Arc<Node<D>>) -> Result<Self, TransferError> {
+impl Export {
+    async fn begin(node: Arc<Node>) -> Result<Self, TransferError> {
         node.auctions_are_ready().await?;
         let mut session = session(&node).await?;
         // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
         session.run(ROLL_BACK.to_owned()).await?;
-        session.run(D::READ_ONLY.to_owned()).await?;
+        session.run(session.dialect().words().begin_read_only.to_owned()).await?;
         Ok(Self { node, session, listings: BTreeMap::new(), members: BTreeMap::new() })
     }
 
@@ -166,7 +146,7 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let mut coupons = Vec::new();
         let mut after = i64::MIN;
         loop {
-            let text = crate::database::Database::<D>::coupons_after(after, PAGE);
+            let text = crate::database::Database::coupons_after(after, PAGE);
             let rows = self.session.ask(text).await?;
             for row in &rows {
                 let coupon = self.node.database.old_coupon(row)?;
@@ -224,10 +204,10 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let text = rows::requests_of(coupon, [serial(claims.first()), serial(claims.last())]);
         let mut keys: [BTreeMap<Serial, RequestId>; 2] = Default::default();
         for row in &self.session.ask(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            let kind = coupons.integer()?;
-            let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut coupons)?);
+            let mut columns = Reader::at(row, 0);
+            let kind = columns.integer()?;
+            let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+            keys[usize::from(kind == kind::REDEMPTION)].insert(serial, request(&mut columns)?);
         }
         let [mut made, mut redeemed] = keys;
         let with_keys = claims.into_iter().map(|claim| {
@@ -241,8 +221,8 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         let mut sales = BTreeMap::new();
         let text = "SELECT scope,request,body FROM firstcome_request WHERE kind=1 AND number=0;".to_owned();
         for row in &self.session.ask(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            sales.insert(coupons.integer()?, request(&mut coupons)?);
+            let mut columns = Reader::at(row, 0);
+            sales.insert(columns.integer()?, request(&mut columns)?);
         }
         let (mut listings, mut after) = (Vec::new(), i64::MIN);
         loop {
@@ -282,17 +262,17 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         key: [&str; 2],
         kind: i64,
         after: [i64; 2],
-    ) -> Result<(Vec<D::Row>, BTreeMap<[i64; 2], RequestId>), SqlError> {
+    ) -> Result<(Vec<Row>, BTreeMap<[i64; 2], RequestId>), SqlError> {
         let [one, two] = key;
         let text = format!(
             "SELECT {one},{columns} FROM {table} WHERE {} ORDER BY {one},{two} LIMIT {PAGE};",
-            D::after(key, after[0], &after[1].to_string())
+            self.session.dialect().after(key, after[0], &after[1].to_string())
         );
         let rows = self.session.ask(text).await?;
         let mut requests = BTreeMap::new();
-        let ends = |row: &D::Row| -> Result<[i64; 2], SqlError> {
-            let mut coupons = Reader::at(row, 0);
-            Ok([coupons.integer()?, coupons.integer()?])
+        let ends = |row: &Row| -> Result<[i64; 2], SqlError> {
+            let mut columns = Reader::at(row, 0);
+            Ok([columns.integer()?, columns.integer()?])
         };
         if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
             let within = within(["scope", "number"], ends(first)?, ends(last)?);
@@ -300,8 +280,8 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
                 "SELECT scope,number,request,body FROM firstcome_request WHERE kind={kind} AND number>0 AND {within};"
             );
             for row in &self.session.ask(text).await? {
-                let mut coupons = Reader::at(row, 0);
-                requests.insert([coupons.integer()?, coupons.integer()?], request(&mut coupons)?);
+                let mut columns = Reader::at(row, 0);
+                requests.insert([columns.integer()?, columns.integer()?], request(&mut columns)?);
             }
         }
         Ok((rows, requests))
@@ -318,13 +298,13 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
             let page = self.paired(what, ["member", "number"], 2, after).await.map_err(TransferError::from)?;
             let (rows, mut requests) = page;
             for row in &rows {
-                let mut coupons = Reader::at(row, 0);
-                let read = |coupons: &mut Reader<'_, D::Row>| -> Result<_, SqlError> {
-                    let id = coupons.integer()?;
+                let mut columns = Reader::at(row, 0);
+                let read = |columns: &mut Reader<'_>| -> Result<_, SqlError> {
+                    let id = columns.integer()?;
                     let member = self.members.get(&id).ok_or_else(|| wrong("a record without a member"))?;
-                    Ok((id, auctions::record_of(coupons, member, &self.listings)?))
+                    Ok((id, auctions::record_of(columns, member, &self.listings)?))
                 };
-                let (id, record) = read(&mut coupons).map_err(TransferError::from)?;
+                let (id, record) = read(&mut columns).map_err(TransferError::from)?;
                 after = [id, record.number.cast_signed()];
                 visit(ArchivedRecord { record, request: requests.remove(&after) })?;
             }
@@ -354,15 +334,15 @@ impl<D: ClaimDatabase + Snapshot> Export<D> {
         }
     }
 
-    fn bid_of(&self, row: &D::Row) -> Result<(i64, ListingName, PlacedBid), SqlError> {
-        let mut coupons = Reader::at(row, 0);
-        let id = coupons.integer()?;
+    fn bid_of(&self, row: &Row) -> Result<(i64, ListingName, PlacedBid), SqlError> {
+        let mut columns = Reader::at(row, 0);
+        let id = columns.integer()?;
         let listing = self.listings.get(&id).cloned().ok_or_else(|| wrong("a bid of a listing that is not there"))?;
-        let number = coupons.small()?;
-        let member = coupons.integer()?;
+        let number = columns.small()?;
+        let member = columns.integer()?;
         let bidder = self.members.get(&member).cloned().ok_or_else(|| wrong("a bid without a member"))?;
-        let (price, at) = (coupons.amount()?, coupons.instant()?);
-        let (effective_ends_at, fence) = (coupons.instant()?, coupons.count()?);
+        let (price, at) = (columns.amount()?, columns.instant()?);
+        let (effective_ends_at, fence) = (columns.instant()?, columns.count()?);
         let bid = Bid { number, bidder, price, at };
         Ok((id, listing, PlacedBid { bid, effective_ends_at, fence }))
     }

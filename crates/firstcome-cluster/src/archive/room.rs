@@ -4,13 +4,12 @@ use super::TransferError;
 use super::out::{Export, PAGE};
 use crate::ClusterError;
 use crate::database::known::{gone_of, slot_of, ticket_of};
-use crate::database::{ClaimDatabase, Database, RoomRow};
+use crate::database::{Database, RoomRow};
 use crate::room::Followed;
 use firstcome_core::room::replica::Replica;
 use firstcome_core::room::{self, Hold, Join, Poll, RoomPhase, Slot, TicketNumber};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::{Reader, wrong};
-use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
 use std::collections::BTreeMap;
 
@@ -23,11 +22,11 @@ struct Lost {
     last: u32,
 }
 
-impl<D: ClaimDatabase + Snapshot> Export<D> {
+impl Export {
     async fn room_rows(&mut self) -> Result<Vec<RoomRow>, SqlError> {
         let (mut rooms, mut after) = (Vec::new(), i64::MIN);
         loop {
-            let rows = self.session.ask(Database::<D>::rooms_after(after, PAGE)).await?;
+            let rows = self.session.ask(Database::rooms_after(after, PAGE)).await?;
             for row in &rows {
                 let room = self.node.database.old_room(row)?;
                 after = room.id;

@@ -1,12 +1,12 @@
 //! Statements of imports and exports: coupons, claims, rooms and secrets, many rows at once.
 
-use super::{ClaimDatabase, CouponRow, Database, RoomRow, coupon, room, secrets};
+use super::{CouponRow, Database, RoomRow, coupon, room, secrets};
 use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, Join, Slot, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{RowReader, list, maybe, quoted};
+use firstcome_sql::dialect::{Dialect, Row, list, maybe, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::archive::ArchivedRoom;
 use firstcome_store::embedded::journal::{CouponPut, PassSecret};
@@ -26,9 +26,9 @@ pub(crate) fn write_redemptions(redemptions: &[NewRedemption]) -> String {
 }
 
 /// Writes living tickets.
-pub(crate) fn write_tickets<D: ClaimDatabase>(tickets: &[NewTicket]) -> String {
+pub(crate) fn write_tickets(dialect: Dialect, tickets: &[NewTicket]) -> String {
     let rows = list(tickets, |text, (room, number, join, joined_at)| {
-        room::ticket::<D>(text, *room, *number, join, *joined_at);
+        room::ticket(dialect, text, *room, *number, join, *joined_at);
     });
     format!("{}{rows};", room::TICKETS)
 }
@@ -84,15 +84,15 @@ pub(crate) fn claims_after(coupon: i64, serial: u32, count: usize) -> String {
 }
 
 /// A claim of [`claims_after`].
-pub(crate) fn claim_of<R: RowReader>(row: &R) -> Result<OldClaim, SqlError> {
-    let mut coupons = Reader::at(row, 0);
-    let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-    let user = UserId::restore(&coupons.maybe_text()?.unwrap_or_default()).map_err(|_| wrong("a user that is none"))?;
-    let issued = Issued { serial, issued_at: coupons.instant()? };
+pub(crate) fn claim_of(row: &Row) -> Result<OldClaim, SqlError> {
+    let mut columns = Reader::at(row, 0);
+    let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+    let user = UserId::restore(&columns.maybe_text()?.unwrap_or_default()).map_err(|_| wrong("a user that is none"))?;
+    let issued = Issued { serial, issued_at: columns.instant()? };
     let attributes =
-        coupons.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));
+        columns.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));
     let attributes = attributes.map(|text| text.ok_or_else(|| wrong("attributes that are none"))).transpose()?;
-    Ok(OldClaim { issued, user, attributes, redeemed_at: coupons.maybe_instant()? })
+    Ok(OldClaim { issued, user, attributes, redeemed_at: columns.maybe_instant()? })
 }
 
 /// What reads the requests of some claims of a coupon: kind, serial, key, body.
@@ -103,7 +103,7 @@ pub(crate) fn requests_of(coupon: i64, serials: [u32; 2]) -> String {
     )
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     fn wrapped(&self, secret: &[u8; 32], place: &str) -> Result<Vec<u8>, SqlError> {
         self.secret.wrap(secret, place).map_err(|fault| SqlError::broken(fault.to_string()))
     }
@@ -113,11 +113,11 @@ impl<D: ClaimDatabase> Database<D> {
         let mut text = format!(
             "INSERT INTO firstcome_coupon ({},name,code_key,codes_bound_from,deleted_at,version) VALUES ({},",
             coupon::SETTINGS.join(","),
-            coupon::values::<D>(&put.settings).join(",")
+            coupon::values(self.dialect(), &put.settings).join(",")
         );
         quoted(&mut text, put.name.as_str());
         text.push(',');
-        D::bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupon::place(&put.name))?);
+        self.dialect().bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupon::place(&put.name))?);
         let _ = write!(text, ",{},", put.voucher_key.codes_bound_from());
         maybe(&mut text, deleted_at.map(Timestamp::as_us));
         text.push_str(",1);");
@@ -131,14 +131,14 @@ impl<D: ClaimDatabase> Database<D> {
             "INSERT INTO firstcome_room ({},closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,name,\
              ticket_key) VALUES ({},{},{first},{reached},{drawn},{admissions},{},{},1,",
             room::SETTINGS.join(","),
-            room::values::<D>(settings).join(","),
+            room::values(self.dialect(), settings).join(","),
             u8::from(*is_closed),
             now.wall.as_us(),
             now.steady.as_us(),
         );
         quoted(&mut text, name.as_str());
         text.push(',');
-        D::bytes(&mut text, &self.wrapped(ticket_key.as_bytes(), &room::place(name))?);
+        self.dialect().bytes(&mut text, &self.wrapped(ticket_key.as_bytes(), &room::place(name))?);
         text.push_str(");");
         Ok(text)
     }
@@ -146,7 +146,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// Keeps a secret that signs passes.
     pub(crate) fn write_pass_secret(&self, secret: &PassSecret) -> Result<String, SqlError> {
         let mut text = format!("INSERT INTO firstcome_pass_secret (id,secret,created_at) VALUES ({},", secret.id);
-        D::bytes(&mut text, &self.wrapped(&secret.bytes, &format!("pass:{}", secret.id))?);
+        self.dialect().bytes(&mut text, &self.wrapped(&secret.bytes, &format!("pass:{}", secret.id))?);
         let _ = write!(text, ",{});", secret.created_at.as_us());
         Ok(text)
     }
@@ -156,16 +156,16 @@ impl<D: ClaimDatabase> Database<D> {
         let mut text = String::from("INSERT INTO firstcome_secret (name,wrapped) VALUES (");
         quoted(&mut text, name);
         text.push(',');
-        D::bytes(&mut text, &self.wrapped(bytes, &secrets::place(name))?);
+        self.dialect().bytes(&mut text, &self.wrapped(bytes, &secrets::place(name))?);
         text.push_str(");");
         Ok(text)
     }
 
     /// A secret of the service, from its name and how it is wrapped.
-    pub(crate) fn secret_of<R: RowReader>(&self, row: &R) -> Result<(String, [u8; 32]), SqlError> {
-        let mut coupons = Reader::at(row, 0);
-        let name = coupons.maybe_text()?.unwrap_or_default();
-        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+    pub(crate) fn secret_of(&self, row: &Row) -> Result<(String, [u8; 32]), SqlError> {
+        let mut columns = Reader::at(row, 0);
+        let name = columns.maybe_text()?.unwrap_or_default();
+        let wrapped = columns.maybe_blob()?.unwrap_or_default();
         let bytes = self.secret.unwrap(&wrapped, &secrets::place(&name));
         Ok((name, bytes.ok_or_else(super::deployment::other_secret)?))
     }
@@ -176,7 +176,7 @@ impl<D: ClaimDatabase> Database<D> {
     }
 
     /// A coupon of [`Self::coupons_after`].
-    pub(crate) fn old_coupon<R: RowReader>(&self, row: &R) -> Result<CouponRow, SqlError> {
+    pub(crate) fn old_coupon(&self, row: &Row) -> Result<CouponRow, SqlError> {
         self.coupon_of(row)
     }
 
@@ -186,12 +186,12 @@ impl<D: ClaimDatabase> Database<D> {
     }
 
     /// A room of [`Self::rooms_after`].
-    pub(crate) fn old_room<R: RowReader>(&self, row: &R) -> Result<RoomRow, SqlError> {
+    pub(crate) fn old_room(&self, row: &Row) -> Result<RoomRow, SqlError> {
         self.room_of(row)
     }
 
     /// A secret that signs passes: number, wrapped, since when.
-    pub(crate) fn old_pass_secret<R: RowReader>(&self, row: &R) -> Result<PassSecret, SqlError> {
+    pub(crate) fn old_pass_secret(&self, row: &Row) -> Result<PassSecret, SqlError> {
         self.pass_secret_of(row)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::coupon::gone;
 use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};
-use super::{ClaimDatabase, CouponRow, Database, kind, tag};
+use super::{CouponRow, Database, kind, tag};
 use crate::coupon::ASK_MAX;
 use crate::outbox::{Entrant, Entry, Tag, Verdict};
 use crate::sequencer::{ENTRIES_MAX, Stray};
@@ -11,7 +11,7 @@ use firstcome_core::limits::{ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX};
 use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
 use firstcome_sql::base::{ROLL_BACK, Session};
-use firstcome_sql::dialect::{RowReader, list, quoted};
+use firstcome_sql::dialect::{Dialect, Row, list, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -91,20 +91,20 @@ const CLAIM_COLUMNS: &str = "c.serial,c.name,c.issued_at,c.attributes,c.tag,r.re
 const CLAIM_TABLES: &str =
     "firstcome_claim c LEFT JOIN firstcome_redemption r ON r.coupon=c.coupon AND r.serial=c.serial";
 
-fn claim_of<R: RowReader>(row: &R) -> Result<ClaimRow, SqlError> {
-    let mut coupons = Reader::at(row, 1);
-    let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-    let user = coupons.maybe_text()?.unwrap_or_default().into();
-    let issued_at = coupons.instant()?;
+fn claim_of(row: &Row) -> Result<ClaimRow, SqlError> {
+    let mut columns = Reader::at(row, 1);
+    let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+    let user = columns.maybe_text()?.unwrap_or_default().into();
+    let issued_at = columns.instant()?;
     let attributes =
-        coupons.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));
+        columns.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));
     let attributes = attributes.map(|text| text.ok_or_else(|| wrong("attributes that are none"))).transpose()?;
-    let tag = Tag(coupons.integer()?.cast_unsigned());
-    let redeemed_at = coupons.maybe_instant()?;
+    let tag = Tag(columns.integer()?.cast_unsigned());
+    let redeemed_at = columns.maybe_instant()?;
     Ok(ClaimRow { issued: Issued { serial, issued_at }, user, attributes, tag, redeemed_at })
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// Writes a batch, if the coupon is as it is thought to be. Two round trips; up to five if not all of it is plain.
     ///
     /// [`SqlError::Unknown`]: it may be written. The same batch again tells.
@@ -129,15 +129,15 @@ impl<D: ClaimDatabase> Database<D> {
     ) -> Result<Written, SqlError> {
         let mut session = self.base.session(until).await?;
         let inserts = inserts(batch, &fresh);
-        let (text, rows) = writing::<D>(row, &fresh.row, &inserts);
-        if session.run(format!("{}{text}", D::BEGIN)).await? != rows {
+        let (text, rows) = writing(self.dialect(), row, &fresh.row, &inserts);
+        if session.run(format!("{}{text}", self.dialect().words().begin)).await? != rows {
             return Err(SqlError::Serialization { says: "a coupon is not as it was read".to_owned() });
         }
         self.finish(session, batch, fresh).await
     }
 
     /// Commits, and finds out itself what became of a commit that is not answered.
-    async fn finish(&self, session: Session<D>, batch: &Batch, fresh: Fresh) -> Result<Written, SqlError> {
+    async fn finish(&self, session: Session, batch: &Batch, fresh: Fresh) -> Result<Written, SqlError> {
         match self.commit(session).await {
             Ok(()) => return Ok(Written::Done(Box::new(fresh))),
             Err(SqlError::Unknown { .. }) => {}
@@ -158,7 +158,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// transaction before is over.
     async fn is_written(&self, id: i64, batch: &Batch, until: Instant) -> Result<bool, SqlError> {
         let mut session = self.base.session(until).await?;
-        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(id))).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", self.dialect().words().begin, Self::by_id(id))).await?;
         let row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
         let is_written = (row.position, row.anchor) == batch.end();
         // Told after a commit of our own: where commits wait for other servers this one waits too.
@@ -169,7 +169,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// Locks the coupon and judges each claim by what SQL holds.
     async fn write_judged(&self, row: &CouponRow, batch: &Batch, until: Instant) -> Result<Written, SqlError> {
         let mut session = self.base.session(until).await?;
-        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(row.id))).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", self.dialect().words().begin, Self::by_id(row.id))).await?;
         let now = self.coupon_of(rows.first().ok_or_else(gone)?)?;
         let as_thought = (now.generation, now.position, now.anchor) == (row.generation, row.position, row.anchor);
         if !as_thought {
@@ -203,12 +203,12 @@ impl<D: ClaimDatabase> Database<D> {
                 }
                 Err(reason) => {
                     fresh.dead_letters += 1;
-                    bury::<D>(&mut dead, row, entry, reason, &self.clock());
+                    bury(self.dialect(), &mut dead, row, entry, reason, &self.clock());
                 }
             }
         }
         (fresh.row.position, fresh.row.anchor) = batch.end();
-        let (text, rows) = writing::<D>(&now, &fresh.row, &inserts);
+        let (text, rows) = writing(self.dialect(), &now, &fresh.row, &inserts);
         let written = session.run(format!("{text}{dead}")).await?;
         if written != rows + fresh.dead_letters {
             return Err(SqlError::Serialization { says: "a row was changed behind its lock".to_owned() });
@@ -219,7 +219,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// Who of these has a claim, and which of these keys made one.
     async fn there(
         &self,
-        session: &mut Session<D>,
+        session: &mut Session,
         coupon: i64,
         users: &[&str],
         keys: &[u128],
@@ -234,7 +234,7 @@ impl<D: ClaimDatabase> Database<D> {
             );
         }
         if !keys.is_empty() {
-            let keys = list(keys, |text, key| D::bytes(text, &key.to_be_bytes()));
+            let keys = list(keys, |text, key| self.dialect().bytes(text, &key.to_be_bytes()));
             let _ = write!(
                 text,
                 "SELECT {},request FROM firstcome_coupon_request WHERE coupon={coupon} AND kind={} AND request IN ({keys});",
@@ -247,11 +247,11 @@ impl<D: ClaimDatabase> Database<D> {
             return Ok((users, keys));
         }
         for row in &session.ask(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            if coupons.integer()? == tag::CLAIM {
-                users.insert(coupons.maybe_text()?.unwrap_or_default());
+            let mut columns = Reader::at(row, 0);
+            if columns.integer()? == tag::CLAIM {
+                users.insert(columns.maybe_text()?.unwrap_or_default());
             } else {
-                keys.insert(coupons.key()?);
+                keys.insert(columns.key()?);
             }
         }
         Ok((users, keys))
@@ -276,7 +276,7 @@ impl<D: ClaimDatabase> Database<D> {
             );
         }
         if !keys.is_empty() {
-            let keys = list(keys, |text, key| D::bytes(text, &key.to_be_bytes()));
+            let keys = list(keys, |text, key| self.dialect().bytes(text, &key.to_be_bytes()));
             let _ = write!(
                 text,
                 "SELECT {},q.request,q.body,c.serial,c.issued_at,c.name FROM firstcome_coupon_request q \
@@ -290,20 +290,20 @@ impl<D: ClaimDatabase> Database<D> {
         let mut found = None;
         let (mut claims, mut requests, mut now) = (BTreeMap::new(), BTreeMap::new(), Timestamp::MIN);
         for row in &self.base.read(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            match coupons.integer()? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
                 tag::COUPON => found = Some(self.coupon_of(row)?),
                 tag::CLAIM => {
                     let claim = claim_of(row)?;
                     claims.insert(claim.user.clone(), claim);
                 }
                 tag::REQUEST => {
-                    let (key, body) = (coupons.key()?, coupons.integer()?.cast_unsigned());
-                    let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-                    let issued = Issued { serial, issued_at: coupons.instant()? };
-                    requests.insert(key, (body, issued, coupons.maybe_text()?.unwrap_or_default().into()));
+                    let (key, body) = (columns.key()?, columns.integer()?.cast_unsigned());
+                    let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+                    let issued = Issued { serial, issued_at: columns.instant()? };
+                    requests.insert(key, (body, issued, columns.maybe_text()?.unwrap_or_default().into()));
                 }
-                _ => now = coupons.instant()?,
+                _ => now = columns.instant()?,
             }
         }
         Ok(Known { row: found.ok_or_else(gone)?, claims, requests, now })
@@ -326,9 +326,9 @@ impl<D: ClaimDatabase> Database<D> {
         );
         let (mut users, mut last) = (Vec::with_capacity(count), after);
         for row in &self.base.read(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            last = coupons.small()?;
-            users.push(coupons.maybe_text()?.unwrap_or_default());
+            let mut columns = Reader::at(row, 0);
+            last = columns.small()?;
+            users.push(columns.maybe_text()?.unwrap_or_default());
         }
         Ok((users, last))
     }
@@ -344,13 +344,13 @@ impl<D: ClaimDatabase> Database<D> {
             format!("SELECT request,body FROM firstcome_coupon_request WHERE coupon={coupon} AND kind={}", kind::CLAIM);
         if let Some(after) = after {
             text.push_str(" AND request>");
-            D::bytes(&mut text, &after.to_be_bytes());
+            self.dialect().bytes(&mut text, &after.to_be_bytes());
         }
         let _ = write!(text, " ORDER BY request LIMIT {count};");
         let rows = self.base.read(text).await?;
         let read = |row| {
-            let mut coupons = Reader::at(row, 0);
-            Ok((coupons.key()?, coupons.integer()?.cast_unsigned()))
+            let mut columns = Reader::at(row, 0);
+            Ok((columns.key()?, columns.integer()?.cast_unsigned()))
         };
         rows.iter().map(read).collect()
     }
@@ -425,7 +425,7 @@ fn inserts<'a>(batch: &'a Batch, fresh: &Fresh) -> Vec<Insert<'a>> {
 }
 
 /// The text that writes claims and where the stream is now, and how many rows it writes if all is as it was read.
-fn writing<D: ClaimDatabase>(before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>]) -> (String, u64) {
+fn writing(dialect: Dialect, before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>]) -> (String, u64) {
     let id = before.id;
     let mut text = format!(
         "UPDATE firstcome_coupon SET issued={},last_at={},position={},anchor={} WHERE id={id} AND generation={} \
@@ -448,7 +448,7 @@ fn writing<D: ClaimDatabase>(before: &CouponRow, after: &CouponRow, inserts: &[I
     });
     let mut rows = 1 + inserts.len() as u64;
     if !inserts.is_empty() {
-        text.push_str(&write_claims::<D>(claims.clone()));
+        text.push_str(&write_claims(dialect, claims.clone()));
     }
     let request = |NewClaim { coupon, issued, claim, .. }: NewClaim<'_>| {
         Some(NewRequest { coupon, kind: kind::CLAIM, request: claim.request?, serial: issued.serial })
@@ -457,20 +457,20 @@ fn writing<D: ClaimDatabase>(before: &CouponRow, after: &CouponRow, inserts: &[I
     let keyed = requests.clone().count();
     if 0 < keyed {
         rows += keyed as u64;
-        text.push_str(&write_requests::<D>(requests));
+        text.push_str(&write_requests(dialect, requests));
     }
     (text, rows)
 }
 
 /// Writes down an entry that no caller can read, or its beginning: a server takes only so much at once.
-fn bury<D: ClaimDatabase>(text: &mut String, row: &CouponRow, entry: &Entry, reason: &str, clock: &str) {
+fn bury(dialect: Dialect, text: &mut String, row: &CouponRow, entry: &Entry, reason: &str, clock: &str) {
     let columns = "coupon,generation,position,at,reason,entry";
     let _ = write!(
         text,
         "INSERT INTO firstcome_dead_letter ({columns}) VALUES ({},{},{},{clock},'{reason}',",
         row.id, row.generation, entry.last
     );
-    D::bytes(text, &entry.raw[..entry.raw.len().min(RAW_BYTES_MAX)]);
+    dialect.bytes(text, &entry.raw[..entry.raw.len().min(RAW_BYTES_MAX)]);
     text.push_str(");");
 }
 
@@ -481,7 +481,6 @@ mod tests {
     use firstcome_core::coupon::{CouponLimit, CouponSettings};
     use firstcome_core::id::{CouponName, RequestId, UserId};
     use firstcome_store::VoucherKey;
-    use sqlx::{MySql, Postgres};
 
     fn longest_entrant() -> Entrant {
         let user = UserId::restore(&"u".repeat(NAME_BYTES_MAX)).unwrap();
@@ -516,12 +515,13 @@ mod tests {
         let batch = Batch { entries: (0..ENTRIES_MAX.into()).map(entry).collect() };
         let fresh = plain(&row, &batch).unwrap();
         let inserts = inserts(&batch, &fresh);
-        for (text, _) in [writing::<MySql>, writing::<Postgres>].map(|writing| writing(&row, &fresh.row, &inserts)) {
+        for (text, _) in [Dialect::MySql, Dialect::Postgres].map(|dialect| writing(dialect, &row, &fresh.row, &inserts))
+        {
             assert!(4 << 20 < text.len() && text.len() <= TEXT_BYTES_MAX, "{}", text.len());
         }
         let mut text = String::new();
         let entry = Entry { last: u64::MAX, anchor: 0, raw: vec![0; 1 << 20], claims: Err("of no use") };
-        bury::<MySql>(&mut text, &row, &entry, "of no use", &i64::MAX.to_string());
+        bury(Dialect::MySql, &mut text, &row, &entry, "of no use", &i64::MAX.to_string());
         assert!(text.len() <= ENTRY_BYTES_MAX, "{}", text.len());
     }
 }

@@ -1,6 +1,6 @@
 //! Reads and writes coupons: their settings, and the position up to which their outbox is written.
 
-use super::{ClaimDatabase, Database, tag};
+use super::{Database, tag};
 use crate::outbox::first_anchor;
 use firstcome_core::coupon::stream::{self, Known};
 use firstcome_core::coupon::{Acknowledge, CouponLimit, CouponSettings, CouponStanding, Rejection, Title};
@@ -9,7 +9,7 @@ use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
 use firstcome_sql::base::ROLL_BACK;
-use firstcome_sql::dialect::{RowReader, quoted};
+use firstcome_sql::dialect::{Dialect, Row, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::Put;
 use firstcome_store::VoucherKey;
@@ -86,11 +86,11 @@ pub(super) const SETTINGS: [&str; 7] =
     ["limit_count", "opens_at", "expires_at", "redeem_until", "title", "room", "acknowledge"];
 
 /// The values of [`SETTINGS`].
-pub(super) fn values<D: ClaimDatabase>(settings: &CouponSettings) -> [String; 7] {
+pub(super) fn values(dialect: Dialect, settings: &CouponSettings) -> [String; 7] {
     let instant = |instant: Option<Timestamp>| instant.map_or("NULL".to_owned(), |at| at.as_us().to_string());
     let [mut title, mut room] = [const { String::new() }; 2];
     match &settings.title {
-        Some(stored) => D::bytes(&mut title, stored.as_str().as_bytes()),
+        Some(stored) => dialect.bytes(&mut title, stored.as_str().as_bytes()),
         None => title.push_str("NULL"),
     }
     match &settings.room {
@@ -119,15 +119,15 @@ pub(crate) fn settings_columns() -> String {
 }
 
 /// Reads the settings.
-pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<CouponSettings, SqlError> {
-    let limit = CouponLimit::new(coupons.small()?).ok_or_else(|| wrong("a limit out of its range"))?;
-    let (opens_at, expires_at) = (coupons.maybe_instant()?, coupons.maybe_instant()?);
-    let redeem_until = coupons.maybe_instant()?;
-    let title = coupons.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
+pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<CouponSettings, SqlError> {
+    let limit = CouponLimit::new(columns.small()?).ok_or_else(|| wrong("a limit out of its range"))?;
+    let (opens_at, expires_at) = (columns.maybe_instant()?, columns.maybe_instant()?);
+    let redeem_until = columns.maybe_instant()?;
+    let title = columns.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
     let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
     let room =
-        coupons.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
-    let acknowledge = match coupons.integer()? {
+        columns.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
+    let acknowledge = match columns.integer()? {
         0 => Acknowledge::Stored,
         _ => Acknowledge::Placed,
     };
@@ -135,24 +135,24 @@ pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<C
     Ok(CouponSettings { limit, opens_at, expires_at, redeem_until, title, room, acknowledge })
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// Reads a coupon from the columns after the tag.
-    pub(super) fn coupon_of<R: RowReader>(&self, row: &R) -> Result<CouponRow, SqlError> {
-        let mut coupons = Reader::at(row, 1);
-        let id = coupons.integer()?;
-        let name = coupons.maybe_text()?.unwrap_or_default();
+    pub(super) fn coupon_of(&self, row: &Row) -> Result<CouponRow, SqlError> {
+        let mut columns = Reader::at(row, 1);
+        let id = columns.integer()?;
+        let name = columns.maybe_text()?.unwrap_or_default();
         let name = CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))?;
-        let settings = settings_of(&mut coupons)?;
-        let deleted_at = coupons.maybe_instant()?;
-        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+        let settings = settings_of(&mut columns)?;
+        let deleted_at = columns.maybe_instant()?;
+        let wrapped = columns.maybe_blob()?.unwrap_or_default();
         let secret = self.secret.unwrap(&wrapped, &place(&name));
         let voucher_key = VoucherKey::new(secret.ok_or_else(super::deployment::other_secret)?);
-        let version = coupons.integer()?;
-        let issued = coupons.small()?;
-        let last_at = coupons.instant()?;
-        let (generation, position, anchor) = (coupons.integer()?, coupons.count()?, coupons.integer()?);
-        let voucher_key = voucher_key.bound_from(coupons.small()?);
-        let loss_accepted = coupons.integer()?;
+        let version = columns.integer()?;
+        let issued = columns.small()?;
+        let last_at = columns.instant()?;
+        let (generation, position, anchor) = (columns.integer()?, columns.count()?, columns.integer()?);
+        let voucher_key = voucher_key.bound_from(columns.small()?);
+        let loss_accepted = columns.integer()?;
         if position < issued.into() || settings.limit.get() < issued {
             return Err(wrong("more claims than tickets, or than the limit"));
         }
@@ -236,7 +236,7 @@ impl<D: ClaimDatabase> Database<D> {
     ) -> Result<Result<(Put, CouponRow), Rejection>, SqlError> {
         let settings = &revision.settings;
         let mut session = self.base.session(until).await?;
-        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_name(name))).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", self.dialect().words().begin, Self::by_name(name))).await?;
         let (put, text) = match rows.first().map(|row| self.coupon_of(row)).transpose()? {
             None if revision.replaces.is_some() => {
                 self.base.end(session, ROLL_BACK).await?;
@@ -248,8 +248,10 @@ impl<D: ClaimDatabase> Database<D> {
                     self.base.end(session, ROLL_BACK).await?;
                     return Ok(Err(rejection));
                 }
-                let assigned =
-                    SETTINGS.iter().zip(values::<D>(settings)).map(|(name, value)| format!("{name}={value}"));
+                let assigned = SETTINGS
+                    .iter()
+                    .zip(values(self.dialect(), settings))
+                    .map(|(name, value)| format!("{name}={value}"));
                 let assigned: Vec<String> = assigned.collect();
                 let text = format!(
                     "UPDATE firstcome_coupon SET {},version=version+1 WHERE id={};",
@@ -270,11 +272,11 @@ impl<D: ClaimDatabase> Database<D> {
         let broken = |fault: firstcome_store::Fault| SqlError::broken(fault.to_string());
         let wrapped = draw_secret().and_then(|secret| self.secret.wrap(&secret, &place(name))).map_err(broken)?;
         let mut text = format!("INSERT INTO firstcome_coupon ({},name,code_key,version) VALUES (", SETTINGS.join(","));
-        text.push_str(&values::<D>(settings).join(","));
+        text.push_str(&values(self.dialect(), settings).join(","));
         text.push(',');
         quoted(&mut text, name.as_str());
         text.push(',');
-        D::bytes(&mut text, &wrapped);
+        self.dialect().bytes(&mut text, &wrapped);
         text.push_str(",1);");
         Ok(text)
     }
@@ -294,7 +296,7 @@ impl<D: ClaimDatabase> Database<D> {
         let mut session = self.base.session(until).await?;
         let mut text = format!(
             "{}UPDATE firstcome_coupon SET deleted_at={},version=version+1 WHERE name=",
-            D::BEGIN,
+            self.dialect().words().begin,
             self.clock()
         );
         quoted(&mut text, name.as_str());
@@ -312,7 +314,7 @@ impl<D: ClaimDatabase> Database<D> {
     pub(crate) async fn next_generation(&self, before: &CouponRow) -> Result<Option<(CouponRow, Timestamp)>, SqlError> {
         let (id, generation) = (before.id, before.generation);
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
-        let (begin, by_id, clock) = (D::BEGIN, Self::by_id(id), self.clock());
+        let (begin, by_id, clock) = (self.dialect().words().begin, Self::by_id(id), self.clock());
         let text = format!("{begin}{by_id} FOR UPDATE;SELECT {},{clock};", tag::CLOCK);
         let rows = session.ask(text).await?;
         let [row, clock] = rows.as_slice() else { return Err(gone()) };
@@ -336,7 +338,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// that rows are gone. The coupon as it is then.
     pub(crate) async fn accept_loss(&self, id: i64, above: i64) -> Result<CouponRow, SqlError> {
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
-        let rows = session.ask(format!("{}{} FOR UPDATE;", D::BEGIN, Self::by_id(id))).await?;
+        let rows = session.ask(format!("{}{} FOR UPDATE;", self.dialect().words().begin, Self::by_id(id))).await?;
         let mut row = self.coupon_of(rows.first().ok_or_else(gone)?)?;
         row.generation = row.generation.max(above) + GENERATIONS_LOST_MAX;
         row.loss_accepted = row.generation;

@@ -1,10 +1,9 @@
 //! Inserts claims and their requests: by the outbox writer, or many at once by an import.
 
-use super::ClaimDatabase;
 use crate::outbox::Tag;
 use firstcome_core::coupon::{Claim, Issued, Serial};
 use firstcome_core::id::RequestId;
-use firstcome_sql::dialect::{Column, Value};
+use firstcome_sql::dialect::{Column, Dialect, Value};
 
 /// A claim to be written.
 #[derive(Clone, Copy)]
@@ -27,7 +26,7 @@ pub(crate) struct NewRequest {
 }
 
 /// Writes claims, of which there is at least one.
-pub(crate) fn write_claims<'a, D: ClaimDatabase>(claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
+pub(crate) fn write_claims<'a>(dialect: Dialect, claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("serial"),
@@ -47,11 +46,11 @@ pub(crate) fn write_claims<'a, D: ClaimDatabase>(claims: impl Iterator<Item = Ne
             Value::Number(tag.0.cast_signed()),
         ]
     };
-    D::insert("firstcome_claim", columns, claims.map(row))
+    dialect.insert("firstcome_claim", columns, claims.map(row))
 }
 
 /// Writes requests, of which there is at least one.
-pub(crate) fn write_requests<D: ClaimDatabase>(requests: impl Iterator<Item = NewRequest> + Clone) -> String {
+pub(crate) fn write_requests(dialect: Dialect, requests: impl Iterator<Item = NewRequest> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("kind"),
@@ -68,5 +67,5 @@ pub(crate) fn write_requests<D: ClaimDatabase>(requests: impl Iterator<Item = Ne
             Value::Number(serial.get().into()),
         ]
     };
-    D::insert("firstcome_coupon_request", columns, requests.map(row))
+    dialect.insert("firstcome_coupon_request", columns, requests.map(row))
 }

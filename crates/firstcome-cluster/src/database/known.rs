@@ -1,47 +1,47 @@
 //! What outlived the log of a room, page by page: a caller that makes it anew must be heard of meanwhile.
 
-use super::{ClaimDatabase, Database, RoomRow};
+use super::{Database, RoomRow};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Slot, TicketNumber};
 use firstcome_core::time::Steady;
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::RowReader;
+use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::{Reader, wrong};
 use std::collections::BTreeMap;
 
-fn number<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<TicketNumber, SqlError> {
-    TicketNumber::new(coupons.small()?).ok_or_else(|| wrong("a number out of its range"))
+fn number(columns: &mut Reader<'_>) -> Result<TicketNumber, SqlError> {
+    TicketNumber::new(columns.small()?).ok_or_else(|| wrong("a number out of its range"))
 }
 
 /// A living ticket: number, name, request, body.
-pub(crate) fn ticket_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Join), SqlError> {
-    let mut coupons = Reader::at(row, 0);
-    let number = number(&mut coupons)?;
-    let user = coupons.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
-    let key = coupons.maybe_blob()?.and_then(|key| <[u8; 16]>::try_from(key).ok()).map(u128::from_be_bytes);
-    let body = coupons.maybe_integer()?.map(i64::cast_unsigned);
+pub(crate) fn ticket_of(row: &Row) -> Result<(TicketNumber, Join), SqlError> {
+    let mut columns = Reader::at(row, 0);
+    let number = number(&mut columns)?;
+    let user = columns.maybe_text()?.map(|user| UserId::parse(&user).map_err(|_| wrong("a user"))).transpose()?;
+    let key = columns.maybe_blob()?.and_then(|key| <[u8; 16]>::try_from(key).ok()).map(u128::from_be_bytes);
+    let body = columns.maybe_integer()?.map(i64::cast_unsigned);
     Ok((number, Join { user, request: key.zip(body).map(|(key, body)| RequestId { key, body }) }))
 }
 
 /// A slot: number, admission, admitted_at, taken, until_steady.
-pub(crate) fn slot_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Slot), SqlError> {
-    let mut coupons = Reader::at(row, 0);
-    let number = number(&mut coupons)?;
-    let (admission, admitted_at) = (coupons.count()?, coupons.instant()?);
-    let taken = coupons.integer()? == 1;
-    let until = Steady::from_us(coupons.integer()?);
+pub(crate) fn slot_of(row: &Row) -> Result<(TicketNumber, Slot), SqlError> {
+    let mut columns = Reader::at(row, 0);
+    let number = number(&mut columns)?;
+    let (admission, admitted_at) = (columns.count()?, columns.instant()?);
+    let taken = columns.integer()? == 1;
+    let until = Steady::from_us(columns.integer()?);
     let hold = if taken { Hold::Taken { until } } else { Hold::Offered { until } };
     Ok((number, Slot { admission, admitted_at, hold }))
 }
 
 /// Who is gone: number, how.
-pub(crate) fn gone_of<R: RowReader>(row: &R) -> Result<(TicketNumber, Departure), SqlError> {
-    let mut coupons = Reader::at(row, 0);
-    let number = number(&mut coupons)?;
-    Ok((number, if coupons.integer()? == 1 { Departure::Left } else { Departure::Expired }))
+pub(crate) fn gone_of(row: &Row) -> Result<(TicketNumber, Departure), SqlError> {
+    let mut columns = Reader::at(row, 0);
+    let number = number(&mut columns)?;
+    Ok((number, if columns.integer()? == 1 { Departure::Left } else { Departure::Expired }))
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// All that outlived the log of a room, whose generation has just begun, so that no caller writes. Numbers that no caller wrote
     /// down are unknown. `rows_max` at once.
     pub(crate) async fn known_room(&self, row: &RoomRow, rows_max: u32) -> Result<Known, SqlError> {
@@ -83,7 +83,7 @@ impl<D: ClaimDatabase> Database<D> {
         what: &str,
         mut after: u32,
         rows_max: u32,
-        read: impl Fn(&D::Row) -> Result<T, SqlError>,
+        read: impl Fn(&Row) -> Result<T, SqlError>,
         number: impl Fn(&T) -> TicketNumber,
     ) -> Result<Vec<T>, SqlError> {
         let mut all = Vec::new();

@@ -1,12 +1,12 @@
 //! Redeems claims. SQL alone decides, under the lock of the claim.
 
 use super::coupon::gone;
-use super::{ClaimDatabase, Database, kind, tag};
+use super::{Database, kind, tag};
 use firstcome_core::coupon::{Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
 use firstcome_sql::base::{ROLL_BACK, Session};
-use firstcome_sql::dialect::{list, number};
+use firstcome_sql::dialect::{Dialect, list, number};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::{ShownCode, VoucherKey};
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ struct Holding {
     redeemed_at: Option<Timestamp>,
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// Redeems the claim whose serial the caller has read from the code, if the code is that claim's. Order of refusals: that
     /// of [`firstcome_core::coupon::Coupon::judge_redeem`].
     pub(crate) async fn redeem(
@@ -93,15 +93,15 @@ impl<D: ClaimDatabase> Database<D> {
             self.base.end(session, ROLL_BACK).await?;
             return Ok(verdict);
         };
-        session.run(writing::<D>(coupon, redeem, fresh.redeemed)).await?;
+        session.run(writing(self.dialect(), coupon, redeem, fresh.redeemed)).await?;
         self.commit(session).await?;
         Ok(verdict)
     }
 
     /// Locks the claim, and reads what a redemption rests on. Claims never change, so their lock is no caller's but
     /// redemptions'.
-    async fn lock(&self, session: &mut Session<D>, coupon: i64, redeem: &Redeem) -> Result<Before, SqlError> {
-        let mut text = format!("{}{};", D::BEGIN, Self::by_id(coupon));
+    async fn lock(&self, session: &mut Session, coupon: i64, redeem: &Redeem) -> Result<Before, SqlError> {
+        let mut text = format!("{}{};", self.dialect().words().begin, Self::by_id(coupon));
         if let Some(serial) = redeem.serial {
             let _ = write!(
                 text,
@@ -115,20 +115,20 @@ impl<D: ClaimDatabase> Database<D> {
                 text,
                 "SELECT {tag},body,serial FROM firstcome_coupon_request WHERE coupon={coupon} AND kind={kind} AND request="
             );
-            D::bytes(&mut text, &request.key.to_be_bytes());
+            self.dialect().bytes(&mut text, &request.key.to_be_bytes());
             text.push(';');
         }
         let _ = write!(text, "SELECT {},{};", tag::CLOCK, self.clock());
         let mut before = Before { redeem_until: None, voucher_key: None, now: Timestamp::MIN, same: None };
         for row in &session.ask(text).await? {
-            let mut coupons = Reader::at(row, 0);
-            match coupons.integer()? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
                 tag::COUPON => {
                     let row = self.coupon_of(row)?;
                     (before.redeem_until, before.voucher_key) = (row.settings.redeem_until, Some(row.voucher_key));
                 }
-                tag::REQUEST => before.same = Some((coupons.integer()?.cast_unsigned(), coupons.small()?)),
-                tag::CLOCK => before.now = coupons.instant()?,
+                tag::REQUEST => before.same = Some((columns.integer()?.cast_unsigned(), columns.small()?)),
+                tag::CLOCK => before.now = columns.instant()?,
                 _ => {}
             }
         }
@@ -138,7 +138,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// The claims of these serials.
     async fn holdings(
         &self,
-        session: &mut Session<D>,
+        session: &mut Session,
         coupon: i64,
         serials: Vec<u32>,
     ) -> Result<BTreeMap<u32, Holding>, SqlError> {
@@ -153,11 +153,11 @@ impl<D: ClaimDatabase> Database<D> {
             tag::CLAIM
         );
         for row in &session.ask(text).await? {
-            let mut coupons = Reader::at(row, 1);
-            let serial = Serial::new(coupons.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-            let user = coupons.maybe_text()?.unwrap_or_default().into();
-            let issued = Issued { serial, issued_at: coupons.instant()? };
-            claims.insert(serial.get(), Holding { user, issued, redeemed_at: coupons.maybe_instant()? });
+            let mut columns = Reader::at(row, 1);
+            let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
+            let user = columns.maybe_text()?.unwrap_or_default().into();
+            let issued = Issued { serial, issued_at: columns.instant()? };
+            claims.insert(serial.get(), Holding { user, issued, redeemed_at: columns.maybe_instant()? });
         }
         Ok(claims)
     }
@@ -185,7 +185,7 @@ fn judge<'a>(
     Ok((held, now.max(held.issued.issued_at)))
 }
 
-fn writing<D: ClaimDatabase>(coupon: i64, redeem: &Redeem, redeemed: Redeemed) -> String {
+fn writing(dialect: Dialect, coupon: i64, redeem: &Redeem, redeemed: Redeemed) -> String {
     let (serial, at) = (redeemed.serial.get(), redeemed.redeemed_at.as_us());
     let mut text =
         format!("INSERT INTO firstcome_redemption (coupon,serial,redeemed_at) VALUES ({coupon},{serial},{at});");
@@ -195,7 +195,7 @@ fn writing<D: ClaimDatabase>(coupon: i64, redeem: &Redeem, redeemed: Redeemed) -
             text,
             "INSERT INTO firstcome_coupon_request (coupon,kind,request,body,serial) VALUES ({coupon},{kind},"
         );
-        D::bytes(&mut text, &request.key.to_be_bytes());
+        dialect.bytes(&mut text, &request.key.to_be_bytes());
         let _ = write!(text, ",{},{serial});", request.body.cast_signed());
     }
     text

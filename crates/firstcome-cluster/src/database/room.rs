@@ -1,6 +1,6 @@
 //! Reads and writes the rows of rooms, which outlive their logs.
 
-use super::{ClaimDatabase, Database, tag};
+use super::{Database, tag};
 use crate::room::Floor;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Record;
@@ -8,7 +8,7 @@ use firstcome_core::room::{Admit, Change, Departure, Hold, Join, RoomPhase, Room
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::ROLL_BACK;
-use firstcome_sql::dialect::{RowReader, list, quoted};
+use firstcome_sql::dialect::{Dialect, Row, list, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::TicketKey;
 use firstcome_store::edge::draw_secret;
@@ -103,12 +103,12 @@ pub(crate) fn pass_place(id: i64) -> String {
     format!("pass:{id}")
 }
 
-pub(super) fn values<D: ClaimDatabase>(settings: &RoomSettings) -> [String; 12] {
+pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 12] {
     let maybe = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
     let text = |text: &Option<Box<str>>| {
         let mut value = String::new();
         match text {
-            Some(text) => D::bytes(&mut value, text.as_bytes()),
+            Some(text) => dialect.bytes(&mut value, text.as_bytes()),
             None => value.push_str("NULL"),
         }
         value
@@ -131,18 +131,18 @@ pub(super) fn values<D: ClaimDatabase>(settings: &RoomSettings) -> [String; 12] 
 }
 
 /// Reads the settings.
-pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<RoomSettings, SqlError> {
+pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<RoomSettings, SqlError> {
     let small =
         |number: Option<u64>| number.map(|number| u32::try_from(number).map_err(|_| wrong("a number"))).transpose();
-    let (admit_count, every_ms) = (small(coupons.maybe_count()?)?, coupons.maybe_count()?);
-    let max_active = small(coupons.maybe_count()?)?;
-    let max_waiting = coupons.small()?;
-    let (waiting_ttl_ms, active_ttl_ms, claim_window_ms) = (coupons.count()?, coupons.count()?, coupons.count()?);
-    let idle_ttl_ms = coupons.maybe_count()?;
-    let opens_at = coupons.maybe_instant()?;
-    let paused = coupons.integer()? == 1;
+    let (admit_count, every_ms) = (small(columns.maybe_count()?)?, columns.maybe_count()?);
+    let max_active = small(columns.maybe_count()?)?;
+    let max_waiting = columns.small()?;
+    let (waiting_ttl_ms, active_ttl_ms, claim_window_ms) = (columns.count()?, columns.count()?, columns.count()?);
+    let idle_ttl_ms = columns.maybe_count()?;
+    let opens_at = columns.maybe_instant()?;
+    let paused = columns.integer()? == 1;
     let mut text = || -> Result<Option<Box<str>>, SqlError> {
-        let text = coupons.maybe_blob()?.map(|text| String::from_utf8(text).map_err(|_| wrong("a text that is none")));
+        let text = columns.maybe_blob()?.map(|text| String::from_utf8(text).map_err(|_| wrong("a text that is none")));
         Ok(text.transpose()?.map(Into::into))
     };
     let (message, target_url) = (text()?, text()?);
@@ -163,26 +163,26 @@ pub(crate) fn settings_of<R: RowReader>(coupons: &mut Reader<'_, R>) -> Result<R
     Ok(settings)
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     pub(super) fn select_room() -> String {
         format!("SELECT {},id,name,{},{COLUMNS} FROM firstcome_room WHERE ", tag::COUPON, SETTINGS.join(","))
     }
 
-    pub(super) fn room_of<R: RowReader>(&self, row: &R) -> Result<RoomRow, SqlError> {
-        let mut coupons = Reader::at(row, 1);
-        let id = coupons.integer()?;
-        let name = RoomName::parse(&coupons.maybe_text()?.unwrap_or_default());
+    pub(super) fn room_of(&self, row: &Row) -> Result<RoomRow, SqlError> {
+        let mut columns = Reader::at(row, 1);
+        let id = columns.integer()?;
+        let name = RoomName::parse(&columns.maybe_text()?.unwrap_or_default());
         let name = name.map_err(|_| wrong("a room's name that is none"))?;
-        let settings = settings_of(&mut coupons)?;
-        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+        let settings = settings_of(&mut columns)?;
+        let wrapped = columns.maybe_blob()?.unwrap_or_default();
         let secret = self.secret.unwrap(&wrapped, &place(&name)).ok_or_else(super::deployment::other_secret)?;
-        let standing = if coupons.integer()? == 1 { RoomPhase::Closed } else { RoomPhase::Running };
-        let (first, reached, ceiling) = (coupons.small()?, coupons.small()?, coupons.small()?);
-        let admissions = coupons.count()?;
-        let now = Now { wall: coupons.instant()?, steady: Steady::from_us(coupons.integer()?) };
-        let (generation, position) = (coupons.integer()?, coupons.count()?);
-        let digest = coupons.integer()?.cast_unsigned();
-        let loss_accepted = coupons.integer()?;
+        let standing = if columns.integer()? == 1 { RoomPhase::Closed } else { RoomPhase::Running };
+        let (first, reached, ceiling) = (columns.small()?, columns.small()?, columns.small()?);
+        let admissions = columns.count()?;
+        let now = Now { wall: columns.instant()?, steady: Steady::from_us(columns.integer()?) };
+        let (generation, position) = (columns.integer()?, columns.count()?);
+        let digest = columns.integer()?.cast_unsigned();
+        let loss_accepted = columns.integer()?;
         let ticket_key = TicketKey::new(secret);
         Ok(RoomRow {
             id,
@@ -255,18 +255,18 @@ impl<D: ClaimDatabase> Database<D> {
         let [ticket, pass] = [draw_secret().map_err(broken)?, draw_secret().map_err(broken)?];
         let mut text = format!(
             "{}INSERT INTO firstcome_room ({},name,ceiling,ticket_key) VALUES ({},",
-            D::BEGIN,
+            self.dialect().words().begin,
             SETTINGS.join(","),
-            values::<D>(settings).join(",")
+            values(self.dialect(), settings).join(",")
         );
         quoted(&mut text, name.as_str());
         let _ = write!(text, ",{CEILING_BLOCK},");
-        D::bytes(&mut text, &self.secret.wrap(&ticket, &place(name)).map_err(broken)?);
-        let _ = write!(text, ") {};", D::UNLESS_THERE);
+        self.dialect().bytes(&mut text, &self.secret.wrap(&ticket, &place(name)).map_err(broken)?);
+        let _ = write!(text, ") {};", self.dialect().words().unless_there);
         let mut session = self.base.session(until).await?;
         let is_new = session.run(text).await? == 1;
         let mut text = String::from("INSERT INTO firstcome_pass_secret (id,secret,created_at) SELECT 1,");
-        D::bytes(&mut text, &self.secret.wrap(&pass, &pass_place(1)).map_err(broken)?);
+        self.dialect().bytes(&mut text, &self.secret.wrap(&pass, &pass_place(1)).map_err(broken)?);
         let _ = write!(
             text,
             ",{} FROM (SELECT 1 AS one) AS first_one WHERE NOT EXISTS (SELECT 1 FROM firstcome_pass_secret);",
@@ -288,7 +288,7 @@ impl<D: ClaimDatabase> Database<D> {
     pub(crate) async fn next_log(&self, id: i64, generation: i64) -> Result<Option<RoomRow>, SqlError> {
         let text = format!(
             "{}UPDATE firstcome_room SET generation=generation+1 WHERE id={id} AND generation={generation};",
-            D::BEGIN
+            self.dialect().words().begin
         );
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
         if session.run(text).await? != 1 {
@@ -309,7 +309,7 @@ impl<D: ClaimDatabase> Database<D> {
         let text = format!(
             "{}UPDATE firstcome_room SET generation={generation},loss_accepted={generation},ceiling={},admissions={},\
              first_number={},reached={reached} WHERE id={} AND generation={} AND position={};",
-            D::BEGIN,
+            self.dialect().words().begin,
             row.ceiling.max(floor.ceiling),
             row.admissions.max(floor.admissions),
             row.first.max(floor.first),
@@ -334,7 +334,7 @@ impl<D: ClaimDatabase> Database<D> {
         let text = format!(
             "{}UPDATE firstcome_room SET position={},digest={},clock_wall={},clock_steady={},ceiling={},admissions={},\
              reached={} WHERE id={} AND generation={} AND position={} AND digest={};",
-            D::BEGIN,
+            self.dialect().words().begin,
             page.position,
             page.digest.cast_signed(),
             page.now.wall.as_us(),
@@ -352,7 +352,7 @@ impl<D: ClaimDatabase> Database<D> {
             self.base.end(session, ROLL_BACK).await?;
             return Ok(false);
         }
-        let text = records::<D>(row.id, &page.records);
+        let text = records(self.dialect(), row.id, &page.records);
         if !text.is_empty() {
             session.run(text).await?;
         }
@@ -367,12 +367,12 @@ impl<D: ClaimDatabase> Database<D> {
         rows.iter().map(|row| self.pass_secret_of(row)).collect()
     }
 
-    pub(super) fn pass_secret_of<R: RowReader>(&self, row: &R) -> Result<PassSecret, SqlError> {
-        let mut coupons = Reader::at(row, 0);
-        let id = coupons.small()?;
-        let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+    pub(super) fn pass_secret_of(&self, row: &Row) -> Result<PassSecret, SqlError> {
+        let mut columns = Reader::at(row, 0);
+        let id = columns.small()?;
+        let wrapped = columns.maybe_blob()?.unwrap_or_default();
         let bytes = self.secret.unwrap(&wrapped, &pass_place(id.into())).ok_or_else(super::deployment::other_secret)?;
-        Ok(PassSecret { id, bytes, created_at: coupons.instant()? })
+        Ok(PassSecret { id, bytes, created_at: columns.instant()? })
     }
 
     /// Adds a secret that signs from now on, and forgets those whose last pass has ended `alive_us` after the next one came.
@@ -392,7 +392,7 @@ impl<D: ClaimDatabase> Database<D> {
         let mut session = self.base.session(until).await?;
         let text = format!(
             "{}SELECT id,secret,created_at FROM firstcome_pass_secret ORDER BY id FOR UPDATE;SELECT 0,{};",
-            D::BEGIN,
+            self.dialect().words().begin,
             self.clock()
         );
         let mut rows = session.ask(text).await?;
@@ -402,7 +402,7 @@ impl<D: ClaimDatabase> Database<D> {
         let id = secrets.last().map_or(0, |last| last.id) + 1;
         let bytes = draw_secret().map_err(broken)?;
         let mut text = format!("INSERT INTO firstcome_pass_secret (id,secret,created_at) VALUES ({id},");
-        D::bytes(&mut text, &self.secret.wrap(&bytes, &pass_place(id.into())).map_err(broken)?);
+        self.dialect().bytes(&mut text, &self.secret.wrap(&bytes, &pass_place(id.into())).map_err(broken)?);
         let _ = write!(text, ",{});", now.as_us());
         // A secret was in use until the next one came; its last pass ends at most one longest slot after that.
         let ended = |next: &&PassSecret| next.created_at.as_us().saturating_add(alive_us) < now.as_us();
@@ -447,15 +447,16 @@ pub(super) const SLOTS: &str =
 pub(super) const GONE: &str = "INSERT INTO firstcome_gone (room,number,how) VALUES ";
 
 /// The statements that write records down, in their order.
-fn records<D: ClaimDatabase>(room: i64, records: &[Record]) -> String {
+fn records(dialect: Dialect, room: i64, records: &[Record]) -> String {
     let mut writing = Writing { text: String::new(), open: None };
     let mut departed = Vec::new();
     for record in records {
         match record {
-            Record::Change(change) => change_of::<D>(&mut writing, &mut departed, room, change),
+            Record::Change(change) => change_of(dialect, &mut writing, &mut departed, room, change),
             Record::Settings(settings) => {
                 writing.end();
-                let values = SETTINGS.iter().zip(values::<D>(settings)).map(|(name, value)| format!("{name}={value}"));
+                let values =
+                    SETTINGS.iter().zip(values(dialect, settings)).map(|(name, value)| format!("{name}={value}"));
                 let values: Vec<String> = values.collect();
                 let _ =
                     write!(writing.text, "UPDATE firstcome_room SET {},closed=0 WHERE id={room};", values.join(","));
@@ -484,7 +485,8 @@ fn records<D: ClaimDatabase>(room: i64, records: &[Record]) -> String {
 }
 
 /// A row of [`TICKETS`].
-pub(super) fn ticket<D: ClaimDatabase>(
+pub(super) fn ticket(
+    dialect: Dialect,
     text: &mut String,
     room: i64,
     number: TicketNumber,
@@ -499,7 +501,7 @@ pub(super) fn ticket<D: ClaimDatabase>(
     let _ = write!(text, ",{},", joined_at.as_us());
     match join.request {
         Some(request) => {
-            D::bytes(text, &request.key.to_be_bytes());
+            dialect.bytes(text, &request.key.to_be_bytes());
             let _ = write!(text, ",{})", request.body.cast_signed());
         }
         None => text.push_str("NULL,NULL)"),
@@ -520,11 +522,11 @@ pub(super) fn gone(text: &mut String, room: i64, number: TicketNumber, how: Depa
     let _ = write!(text, "({room},{},{how})", number.get());
 }
 
-fn change_of<D: ClaimDatabase>(writing: &mut Writing, departed: &mut Vec<u32>, room: i64, change: &Change) {
+fn change_of(dialect: Dialect, writing: &mut Writing, departed: &mut Vec<u32>, room: i64, change: &Change) {
     match change {
         Change::Joined { number, join, joined_at } => {
             writing.row(TICKETS);
-            ticket::<D>(&mut writing.text, room, *number, join, *joined_at);
+            ticket(dialect, &mut writing.text, room, *number, join, *joined_at);
         }
         Change::Admitted { number, slot } => {
             writing.row(SLOTS);

@@ -1,9 +1,9 @@
 //! Keeps the secrets that all nodes share.
 
+use super::Database;
 use super::deployment::other_secret;
-use super::{ClaimDatabase, Database};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{list, quoted};
+use firstcome_sql::dialect::{Dialect, list, quoted};
 use firstcome_sql::reader::Reader;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ pub(crate) fn place(name: &str) -> String {
     format!("secret:{name}")
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// Keeps each of these values under its name, unless there is one. Returns what is there then, in the same order; it is
     /// on disk. Names are of letters, digits and `. _ : @ -`.
     pub(crate) async fn keep(&self, values: &[(&str, [u8; 32])]) -> Result<Vec<[u8; 32]>, SqlError> {
@@ -36,15 +36,19 @@ impl<D: ClaimDatabase> Database<D> {
             text.push('(');
             quoted(text, name);
             text.push(',');
-            D::bytes(text, wrapped);
+            self.dialect().bytes(text, wrapped);
             text.push(')');
         });
         let names = list(values, |text, (name, _)| quoted(text, name));
+        // As `unless_there` of the dialect; these rows go by their names.
+        let unless_there = match self.dialect() {
+            Dialect::Postgres => "ON CONFLICT DO NOTHING",
+            Dialect::MySql => "ON DUPLICATE KEY UPDATE name=name",
+        };
         // One statement, in one order: a caller that comes second waits for the first row, and then finds all of them.
         let text = format!(
-            "INSERT INTO firstcome_secret (name,wrapped) VALUES {rows} {};\
-             SELECT name,wrapped FROM firstcome_secret WHERE name IN ({names});",
-            D::SECRET_UNLESS_THERE
+            "INSERT INTO firstcome_secret (name,wrapped) VALUES {rows} {unless_there};\
+             SELECT name,wrapped FROM firstcome_secret WHERE name IN ({names});"
         );
         let mut session = self.base.session(until).await?;
         let rows = session.ask(text).await?;
@@ -53,9 +57,9 @@ impl<D: ClaimDatabase> Database<D> {
         self.base.flush(until).await?;
         let mut kept = BTreeMap::new();
         for row in &rows {
-            let mut coupons = Reader::at(row, 0);
-            let name = coupons.maybe_text()?.unwrap_or_default();
-            let wrapped = coupons.maybe_blob()?.unwrap_or_default();
+            let mut columns = Reader::at(row, 0);
+            let name = columns.maybe_text()?.unwrap_or_default();
+            let wrapped = columns.maybe_blob()?.unwrap_or_default();
             let value = self.secret.unwrap(&wrapped, &place(&name)).ok_or_else(other_secret)?;
             kept.insert(name, value);
         }

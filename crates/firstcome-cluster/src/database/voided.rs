@@ -3,9 +3,9 @@
 //! Such rows have no effect: each reader of a room leaves them out. No row of such a number is ever added, so they can be deleted
 //! at any time, by any node, and twice.
 
-use super::{ClaimDatabase, Database};
+use super::Database;
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::RowReader;
+use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::Reader;
 use std::fmt::Write as _;
 use tokio::time::Instant;
@@ -27,12 +27,12 @@ pub(crate) struct Voided {
 }
 
 impl Voided {
-    fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
-        let mut coupons = Reader::at(row, 0);
-        let (room, first) = (coupons.integer()?, coupons.small()?);
+    fn read(row: &Row) -> Result<Self, SqlError> {
+        let mut columns = Reader::at(row, 0);
+        let (room, first) = (columns.integer()?, columns.small()?);
         let mut lowest = [None; 3];
         for lowest in &mut lowest {
-            *lowest = coupons.maybe_count()?.and_then(|number| u32::try_from(number).ok());
+            *lowest = columns.maybe_count()?.and_then(|number| u32::try_from(number).ok());
         }
         Ok(Self { room, first, lowest })
     }
@@ -69,7 +69,7 @@ fn select(after: [u32; 3]) -> String {
     text
 }
 
-impl<D: ClaimDatabase> Database<D> {
+impl Database {
     /// The rooms after this number that were closed at some time, with the void rows that each still has. One look into an index
     /// for each sort and room.
     pub(crate) async fn voided_rooms(&self, after: i64, count: u32) -> Result<Vec<Voided>, SqlError> {
@@ -87,7 +87,7 @@ impl<D: ClaimDatabase> Database<D> {
     /// Deletes one page of void rows, and ends void slots, whose rows stay as a record of all admissions. One short transaction that
     /// locks nothing else.
     pub(crate) async fn delete_voided(&self, voided: &Voided) -> Result<(), SqlError> {
-        let mut text = D::BEGIN.to_owned();
+        let mut text = self.dialect().words().begin.to_owned();
         for ((table, which), page) in SORTS.iter().zip(voided.page()) {
             let Some((from, to)) = page else { continue };
             let what =

@@ -2,15 +2,14 @@
 
 use super::{Found, Inspection, Lost, PAGE, State, Tried, is_held, room_log, text_of};
 use crate::ClusterError;
-use crate::database::{ClaimDatabase, settings_columns, settings_of};
+use crate::database::{settings_columns, settings_of};
 use crate::sequencer::{Sequencer, number, parts_of, unreadable};
 use firstcome_core::room::replica::{Outcome, Replica};
 use firstcome_core::room::{Change, Departure, Poll, Room, RoomSettings, RoomState, TicketNumber, TicketState};
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::RowReader;
+use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::edge::draw_hasher;
 use redis::Value;
 use room_log::{ITEMS_MAX, Item, Keys, item};
@@ -34,18 +33,18 @@ struct RoomRow {
 }
 
 impl RoomRow {
-    fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
-        let mut coupons = Reader::at(row, 0);
+    fn read(row: &Row) -> Result<Self, SqlError> {
+        let mut columns = Reader::at(row, 0);
         Ok(Self {
-            id: coupons.integer()?,
-            name: coupons.maybe_text()?.unwrap_or_default(),
-            settings: settings_of(&mut coupons)?,
-            is_closed: coupons.integer()? == 1,
-            first: coupons.small()?,
-            ceiling: coupons.small()?,
-            generation: coupons.integer()?,
-            position: coupons.count()?,
-            digest: coupons.integer()?.cast_unsigned(),
+            id: columns.integer()?,
+            name: columns.maybe_text()?.unwrap_or_default(),
+            settings: settings_of(&mut columns)?,
+            is_closed: columns.integer()? == 1,
+            first: columns.small()?,
+            ceiling: columns.small()?,
+            generation: columns.integer()?,
+            position: columns.count()?,
+            digest: columns.integer()?.cast_unsigned(),
         })
     }
 }
@@ -151,7 +150,7 @@ impl Sequencer {
     }
 }
 
-impl<D: ClaimDatabase + Snapshot> Inspection<D> {
+impl Inspection {
     /// A room in the state of the database that has been begun.
     async fn room(&mut self, id: i64) -> Result<Option<RoomRow>, SqlError> {
         let text = format!(
@@ -343,8 +342,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         let (mut slots, id) = (0, row.id);
         // Rows before it are void.
         let living = format!(" AND number>={}", row.first);
-        self.numbers("number,name FROM firstcome_ticket", id, &living, |number, coupons| {
-            let user = coupons.maybe_text()?;
+        self.numbers("number,name FROM firstcome_ticket", id, &living, |number, columns| {
+            let user = columns.maybe_text()?;
             let lives = is_living(room.peek(number, now)) && !room.is_unknown(number);
             differs.check(lives && room.user(number) == user.as_deref(), || format!("ticket {}", number.get()));
             Ok(())
@@ -362,8 +361,8 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         .await?;
         let active = room.view(now).active;
         differs.check(slots == active, || format!("{active} slots, and {slots} in the database"));
-        self.numbers("number,how FROM firstcome_gone", id, &living, |number, coupons| {
-            let how = if coupons.integer()? == 1 { Departure::Left } else { Departure::Expired };
+        self.numbers("number,how FROM firstcome_gone", id, &living, |number, columns| {
+            let how = if columns.integer()? == 1 { Departure::Left } else { Departure::Expired };
             differs.check(is_gone(room, number, how, now), || format!("that ticket {} is gone", number.get()));
             Ok(())
         })
@@ -382,7 +381,7 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
         what: &str,
         room: i64,
         which: &str,
-        mut visit: impl FnMut(TicketNumber, &mut Reader<'_, D::Row>) -> Result<(), SqlError>,
+        mut visit: impl FnMut(TicketNumber, &mut Reader<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError> {
         let mut after = 0;
         loop {
@@ -390,10 +389,10 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 format!("SELECT {what} WHERE room={room} AND number>{after}{which} ORDER BY number LIMIT {PAGE};");
             let rows = self.reading.ask(text).await?;
             for row in &rows {
-                let mut coupons = Reader::at(row, 0);
-                after = coupons.small()?;
+                let mut columns = Reader::at(row, 0);
+                after = columns.small()?;
                 if let Some(number) = TicketNumber::new(after) {
-                    visit(number, &mut coupons)?;
+                    visit(number, &mut columns)?;
                 }
             }
             if rows.len() < PAGE {

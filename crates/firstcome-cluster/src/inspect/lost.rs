@@ -2,11 +2,9 @@
 
 use super::{Found, Inspection, State, room_log};
 use crate::ClusterError;
-use crate::database::ClaimDatabase;
 use crate::room::{Floor, Followed};
 use firstcome_core::room::{Poll, TicketNumber, TicketState};
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::Snapshot;
 use room_log::Keys;
 use std::collections::BTreeSet;
 
@@ -42,7 +40,7 @@ impl Lost {
     }
 }
 
-impl<D: ClaimDatabase + Snapshot> Inspection<D> {
+impl Inspection {
     /// Compares the room at the end of a log with the state of the database that has been begun. `None` if the log breaks off.
     pub(super) async fn lost_of_room(&mut self, id: i64, generation: i64) -> Result<Option<Lost>, ClusterError> {
         let Some(Followed { replica, .. }) = self.sequencer.follow_once(Keys { room: id }, generation).await? else {

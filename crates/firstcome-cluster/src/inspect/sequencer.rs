@@ -2,15 +2,13 @@
 
 use super::{Found, Inspection, PAGE, State, Tried, is_held, text_of};
 use crate::ClusterError;
-use crate::database::ClaimDatabase;
 use crate::outbox::{Entry, bytes_of};
 use crate::sequencer::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
 use firstcome_core::id::UserId;
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{RowReader, list, quoted};
+use firstcome_sql::dialect::{Row, list, quoted};
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::Snapshot;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -66,21 +64,21 @@ pub(crate) struct CouponState {
 }
 
 impl CouponState {
-    fn read<R: RowReader>(row: &R) -> Result<Self, SqlError> {
-        let mut coupons = Reader::at(row, 0);
+    fn read(row: &Row) -> Result<Self, SqlError> {
+        let mut columns = Reader::at(row, 0);
         Ok(Self {
-            id: coupons.integer()?,
-            name: coupons.maybe_text()?.unwrap_or_default(),
-            limit: coupons.integer()?,
-            opens_at: coupons.maybe_integer()?,
-            expires_at: coupons.maybe_integer()?,
-            is_early: coupons.integer()? == 1,
-            is_deleted: coupons.maybe_integer()?.is_some(),
-            version: coupons.integer()?,
-            issued: coupons.count()?,
-            generation: coupons.integer()?,
-            position: coupons.count()?,
-            anchor: coupons.integer()?,
+            id: columns.integer()?,
+            name: columns.maybe_text()?.unwrap_or_default(),
+            limit: columns.integer()?,
+            opens_at: columns.maybe_integer()?,
+            expires_at: columns.maybe_integer()?,
+            is_early: columns.integer()? == 1,
+            is_deleted: columns.maybe_integer()?.is_some(),
+            version: columns.integer()?,
+            issued: columns.count()?,
+            generation: columns.integer()?,
+            position: columns.count()?,
+            anchor: columns.integer()?,
         })
     }
 
@@ -271,7 +269,7 @@ impl Sequencer {
     }
 }
 
-impl<D: ClaimDatabase + Snapshot> Inspection<D> {
+impl Inspection {
     /// A coupon as it is now.
     pub(super) async fn coupon(&mut self, id: i64) -> Result<Option<CouponState>, SqlError> {
         let text = format!(
@@ -474,15 +472,15 @@ impl<D: ClaimDatabase + Snapshot> Inspection<D> {
                 };
                 let mut names = Vec::new();
                 for row in &self.reading.ask(text).await? {
-                    let mut coupons = Reader::at(row, 0);
-                    serial = coupons.integer()?;
+                    let mut columns = Reader::at(row, 0);
+                    serial = columns.integer()?;
                     if what == "users" {
-                        names.push(coupons.maybe_text()?.unwrap_or_default());
+                        names.push(columns.maybe_text()?.unwrap_or_default());
                         continue;
                     }
-                    let key = coupons.key()?;
+                    let key = columns.key()?;
                     request = String::from(" AND request>");
-                    D::bytes(&mut request, &key.to_be_bytes());
+                    self.reading.dialect().bytes(&mut request, &key.to_be_bytes());
                     names.push(format!("{key:032x}"));
                 }
                 if names.is_empty() {

@@ -2,10 +2,8 @@
 
 use super::Repair;
 use crate::ClusterError;
-use crate::database::ClaimDatabase;
 use crate::inspect::{Found, Inspection, LogSnapshot, SequencerSnapshot, State, Users};
 use crate::node::{EventListener, Node};
-use firstcome_sql::snapshot::Snapshot;
 use firstcome_store::StoreError;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +19,8 @@ const NO_LOG: &str = "the log of the room cannot be read to its end, so the numb
                       database";
 
 /// A node that repairs.
-pub(super) struct RepairNode<D: ClaimDatabase> {
-    pub(super) node: Arc<Node<D>>,
+pub(super) struct RepairNode {
+    pub(super) node: Arc<Node>,
     pub(super) _listener: EventListener,
 }
 
@@ -86,7 +84,7 @@ impl Done {
     }
 }
 
-impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
+impl RepairNode {
     /// Goes on without what the database has lost: begins a generation above that of sequencer and database, and makes the sequencer anew from
     /// what the database has. Nodes at work go on with it by themselves.
     pub(super) async fn accept_loss(&self, seen: &SequencerSnapshot) -> Repair {
@@ -128,7 +126,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     }
 
     /// Repairs a sequencer, step by step, until all agrees. What was found before may be long ago: it is looked at before each step.
-    pub(super) async fn sequencer(&self, inspection: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
+    pub(super) async fn sequencer(&self, inspection: &mut Inspection, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
         let (mut was_drained, mut steps, mut strays) = (false, 0, u64::MAX);
         loop {
@@ -203,7 +201,7 @@ impl<D: ClaimDatabase + Snapshot> RepairNode<D> {
     }
 
     /// Repairs a log, step by step, until all agrees. It is looked at before each step.
-    pub(super) async fn log(&self, inspection: &mut Inspection<D>, id: i64) -> Result<Repair, ClusterError> {
+    pub(super) async fn log(&self, inspection: &mut Inspection, id: i64) -> Result<Repair, ClusterError> {
         let mut done = Done::default();
         let Some(mut seen) = inspection.log(id).await? else { return Ok(done.repair()) };
         for _ in 0..STEPS_MAX {

@@ -1,9 +1,8 @@
 //! Figures of rooms on this node.
 
 use super::replica::RoomNode;
-use crate::database::ClaimDatabase;
+use crate::Cluster;
 use crate::node::Node;
-use crate::{Cluster, on};
 use std::sync::Arc;
 
 /// Rooms, and people in them, as one node knows them. Figures for metrics: no rule rests on them.
@@ -17,7 +16,7 @@ pub struct RoomFigures {
     pub active: u64,
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     fn room_figures(&self) -> RoomFigures {
         let coupons: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
         let mut figures = RoomFigures::default();
@@ -36,6 +35,6 @@ impl<D: ClaimDatabase> Node<D> {
 impl Cluster {
     /// Rooms of which this node has a copy, and who is in them: the same people at every node that has the room.
     pub fn room_figures(&self) -> RoomFigures {
-        on!(self, node => node.room_figures())
+        self.node.room_figures()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::log::{ITEMS_MAX, Item, Keys, Part};
 use super::replica::Broken;
-use crate::database::{ClaimDatabase, RoomRow};
+use crate::database::RoomRow;
 use crate::node::Node;
 use crate::sequencer::Sequencer;
 use firstcome_core::room::Change;
@@ -49,7 +49,7 @@ pub(super) fn play(
     Ok(())
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// The room as of the end of its log; `None` if the log is not that of SQL, or breaks off: then no node knows more than SQL
     /// does. Changes nothing.
     ///

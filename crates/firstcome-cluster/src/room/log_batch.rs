@@ -3,7 +3,6 @@
 use super::log::{Append, ITEMS_MAX, Tick};
 use super::log_writer;
 use super::replica::{Broken, LogId, LogReply, Order, RoomNode, Want};
-use crate::database::ClaimDatabase;
 use crate::node::Node;
 use firstcome_core::room::replica::{Applied, Entry};
 use firstcome_store::batcher::Service;
@@ -25,7 +24,7 @@ pub(super) fn unavailable(says: &str) -> StoreError {
     StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Appends an entry, and returns when this node has applied it and all before it. One round trip, shared with others.
     pub(super) async fn append(
         self: &Arc<Self>,
@@ -149,7 +148,7 @@ impl<D: ClaimDatabase> Node<D> {
     }
 }
 
-async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
+async fn serve(node: Arc<Node>, cell: Arc<RoomNode>) {
     for mut batch in cell.orders.serve() {
         // A node that has gone away finds nothing changed.
         batch.retain(|order| !order.tell.is_closed());
@@ -163,7 +162,7 @@ async fn serve<D: ClaimDatabase>(node: Arc<Node<D>>, cell: Arc<RoomNode>) {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     async fn served(self: &Arc<Self>, cell: &Arc<RoomNode>, batch: &[Order]) -> Vec<Result<LogReply, StoreError>> {
         // A copy that is rebuilt in the middle takes over who waits.
         let mut hopes = Vec::with_capacity(batch.len());

@@ -7,7 +7,7 @@
 use super::log::Image;
 use super::replica::{LogId, RoomNode, RoomReplica, StoredLog, Want};
 use super::{tag, voided};
-use crate::database::{CEILING_BLOCK, ClaimDatabase, Page, RoomRow};
+use crate::database::{CEILING_BLOCK, Page, RoomRow};
 use crate::node::Node;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::replica::{Entry, Record, Replica};
@@ -26,7 +26,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Begins to write, in a task of its own, if this node does not and there is anything to write.
-pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, cell: &Arc<RoomNode>) {
+pub(super) fn call(node: &Arc<Node>, cell: &Arc<RoomNode>) {
     let is_wanted = cell.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
     if is_wanted && !cell.is_writing.swap(true, Ordering::SeqCst) {
         tokio::spawn(write(Arc::downgrade(node), Arc::clone(cell)));
@@ -66,7 +66,7 @@ impl Drop for Writing {
     }
 }
 
-async fn write<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
+async fn write(node: Weak<Node>, cell: Arc<RoomNode>) {
     let writing = Writing(Arc::clone(&cell));
     let mut pause = PAUSE_MIN;
     let mut next = Next::More;
@@ -95,7 +95,7 @@ async fn write<D: ClaimDatabase>(node: Weak<Node<D>>, cell: Arc<RoomNode>) {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Reads the room again. A database that does not answer is one that cannot be written to either.
     async fn read_row(self: &Arc<Self>, cell: &Arc<RoomNode>, row: &mut RoomRow) -> Result<(), StoreError> {
         *row = self.checked_row(cell).await.inspect_err(|_| cell.note_write(false))?;

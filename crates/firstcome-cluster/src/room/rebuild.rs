@@ -14,7 +14,7 @@ use super::log::{Keys, Opening, Probe, Resume};
 use super::log_batch::unavailable;
 use super::replica::{LogId, RoomNode, RoomReplica};
 use super::tag;
-use crate::database::{ClaimDatabase, RoomRow};
+use crate::database::RoomRow;
 use crate::node::Node;
 use firstcome_core::room::replica::{Replica, Witness};
 use firstcome_core::room::{Damage, Room};
@@ -69,7 +69,7 @@ impl Drop for Renewal {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Returns when the log is whole, and this node has a copy.
     pub(crate) async fn rebuild_room(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
         let doubts = self.doubts();

@@ -1,8 +1,7 @@
 //! Shares the secrets that sign passes: a visitor whom one node admitted may come to another.
 
-use crate::database::ClaimDatabase;
+use crate::Cluster;
 use crate::node::Node;
-use crate::{Cluster, on};
 use firstcome_store::StoreError;
 use firstcome_store::embedded::journal::PassSecret;
 use parking_lot::RwLock;
@@ -31,7 +30,7 @@ impl Secrets {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Looks for others now and then, while the node is there.
     pub(crate) fn watch_secrets(self: &Arc<Self>) {
         let node = Arc::downgrade(self);
@@ -76,12 +75,12 @@ impl<D: ClaimDatabase> Node<D> {
 impl Cluster {
     /// The number of the newest secret of passes that this node knows.
     pub fn newest_pass_secret(&self) -> Option<u32> {
-        on!(self, node => node.secrets.known.read().last().map(|secret| secret.id))
+        self.node.secrets.known.read().last().map(|secret| secret.id)
     }
 
     /// Looks whether there are other secrets of passes than this node knows: for a pass whose secret is not known. An error
     /// says that this cannot be told now.
     pub async fn refresh_pass_secrets(&self) -> Result<(), StoreError> {
-        on!(self, node => node.refresh_secrets_soon().await)
+        self.node.refresh_secrets_soon().await
     }
 }

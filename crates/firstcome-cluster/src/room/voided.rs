@@ -6,7 +6,7 @@
 //! Each page is a short transaction, and as much time passes between two pages as one takes, so everything else that goes to
 //! the database stays durable meanwhile.
 
-use crate::database::{ClaimDatabase, Voided};
+use crate::database::Voided;
 use crate::node::Node;
 use firstcome_sql::SqlError;
 use firstcome_store::edge::Stopwatch;
@@ -45,7 +45,7 @@ impl Drop for VoidedScan {
 }
 
 /// Begins to delete the void rows of a room, unless this node already does.
-pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, room: i64) {
+pub(super) fn call(node: &Arc<Node>, room: i64) {
     if node.sweeping.lock().insert(room) {
         let sweeping = VoidedScan { rooms: Arc::clone(&node.sweeping), room };
         tokio::spawn(delete_voided_rows(Arc::downgrade(node), sweeping));
@@ -53,7 +53,7 @@ pub(super) fn call<D: ClaimDatabase>(node: &Arc<Node<D>>, room: i64) {
 }
 
 /// Deletes page by page, until nothing is left or the node ends.
-async fn delete_voided_rows<D: ClaimDatabase>(node: Weak<Node<D>>, sweeping: VoidedScan) {
+async fn delete_voided_rows(node: Weak<Node>, sweeping: VoidedScan) {
     let mut after = [0; 3];
     while let Some(node) = node.upgrade() {
         let begun_at = Stopwatch::start();
@@ -71,7 +71,7 @@ async fn delete_voided_rows<D: ClaimDatabase>(node: Weak<Node<D>>, sweeping: Voi
 }
 
 /// Looks for rooms with void rows that no node deletes, while the node is there.
-pub(crate) async fn look<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(crate) async fn look(node: Weak<Node>) {
     let mut seen = BTreeMap::new();
     loop {
         let Some(node) = node.upgrade() else { return };
@@ -87,7 +87,7 @@ pub(crate) async fn look<D: ClaimDatabase>(node: Weak<Node<D>>) {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Deletes one page, and says up to which numbers nothing is left. `None` if nothing was left before.
     async fn delete_voided(&self, room: i64, after: [u32; 3]) -> Result<Option<[u32; 3]>, SqlError> {
         let Some(voided) = self.database.voided(room, after).await? else { return Ok(None) };

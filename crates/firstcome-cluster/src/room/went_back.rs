@@ -10,7 +10,7 @@
 //! (`firstcome reconcile --accept-loss`). Then the room goes on by itself. A node without calls looks too, every few seconds.
 
 use super::replica::RoomNode;
-use crate::database::{ClaimDatabase, RoomRow};
+use crate::database::RoomRow;
 use crate::node::Node;
 use firstcome_core::room::replica::{Lack, Stored, Witness};
 use firstcome_store::{Fault, FaultKind, StoreError};
@@ -75,7 +75,7 @@ impl RoomNode {
     }
 }
 
-impl<D: ClaimDatabase> Node<D> {
+impl Node {
     /// Reads the room again, and stops it if the database lacks what it had.
     pub(super) async fn checked_row(&self, cell: &RoomNode) -> Result<RoomRow, StoreError> {
         cell.goes_on()?;
@@ -147,7 +147,7 @@ impl<D: ClaimDatabase> Node<D> {
 
 /// Looks at the rooms that this node remembers, while the node is there: a quiet node notices too, and a room that stands still goes
 /// on by itself.
-pub(crate) async fn watch<D: ClaimDatabase>(node: Weak<Node<D>>) {
+pub(crate) async fn watch(node: Weak<Node>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };

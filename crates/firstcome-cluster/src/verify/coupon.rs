@@ -1,12 +1,11 @@
 //! Coupons and their claims, from the rows alone, page by page.
 
-use crate::database::ClaimDatabase;
 use crate::database::coupon::{settings_columns, settings_of};
 use firstcome_core::coupon::Attributes;
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::{PAGE, Reading, Snapshot};
+use firstcome_sql::snapshot::{PAGE, Reading};
 use firstcome_store::check::Check;
 use std::collections::BTreeMap;
 
@@ -67,7 +66,7 @@ impl Checks {
     }
 }
 
-pub(super) async fn check<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<[Check; 12], SqlError> {
+pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 12], SqlError> {
     let mut checks = Checks::new();
     let mut seen = coupons(reading, &mut checks).await?;
     claims(reading, &mut checks, &mut seen).await?;
@@ -98,10 +97,7 @@ pub(super) async fn check<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>)
     Ok(checks.all())
 }
 
-async fn coupons<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-) -> Result<BTreeMap<i64, CouponCheck>, SqlError> {
+async fn coupons(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<i64, CouponCheck>, SqlError> {
     let what = format!(
         "SELECT id,name,version,limit_count,issued,last_at,generation,position,anchor,codes_bound_from,{} FROM firstcome_coupon",
         settings_columns()
@@ -109,22 +105,22 @@ async fn coupons<D: ClaimDatabase + Snapshot>(
     let mut seen = BTreeMap::new();
     reading
         .numbered(&what, |id, row| {
-            let mut coupons = Reader::at(row, 1);
-            let name = coupons.maybe_text()?.unwrap_or_default();
-            let has_version = 0 < coupons.integer()?;
+            let mut columns = Reader::at(row, 1);
+            let name = columns.maybe_text()?.unwrap_or_default();
+            let has_version = 0 < columns.integer()?;
             let coupon = CouponCheck {
-                limit: coupons.integer()?,
-                issued: coupons.integer()?,
-                last_at: coupons.integer()?,
-                generation: coupons.integer()?,
-                position: coupons.integer()?,
-                anchor: coupons.integer()?,
-                codes_bound_from: coupons.integer()?,
+                limit: columns.integer()?,
+                issued: columns.integer()?,
+                last_at: columns.integer()?,
+                generation: columns.integer()?,
+                position: columns.integer()?,
+                anchor: columns.integer()?,
+                codes_bound_from: columns.integer()?,
                 claims: 0,
                 last_claim_at: NEVER,
                 name,
             };
-            let fits = CouponName::parse(&coupon.name).is_ok() && has_version && settings_of(&mut coupons).is_ok();
+            let fits = CouponName::parse(&coupon.name).is_ok() && has_version && settings_of(&mut columns).is_ok();
             checks.settings.check(fits, || format!("coupon {}", coupon.name));
             seen.insert(id, coupon);
             Ok(())
@@ -133,17 +129,17 @@ async fn coupons<D: ClaimDatabase + Snapshot>(
     Ok(seen)
 }
 
-async fn claims<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
+async fn claims(
+    reading: &mut Reading,
     checks: &mut Checks,
     seen: &mut BTreeMap<i64, CouponCheck>,
 ) -> Result<(), SqlError> {
     reading
-        .paired("serial,name,issued_at,attributes FROM firstcome_claim", ["coupon", "serial"], |id, coupons| {
-            let serial = coupons.integer()?;
-            let user = coupons.maybe_text()?.unwrap_or_default();
-            let issued_at = coupons.integer()?;
-            let attributes = coupons.maybe_blob()?;
+        .paired("serial,name,issued_at,attributes FROM firstcome_claim", ["coupon", "serial"], |id, columns| {
+            let serial = columns.integer()?;
+            let user = columns.maybe_text()?.unwrap_or_default();
+            let issued_at = columns.integer()?;
+            let attributes = columns.maybe_blob()?;
             let known = seen.get_mut(&id);
             checks.owned.check(known.is_some(), || format!("claim {serial} of coupon number {id}"));
             let Some(coupon) = known else { return Ok(()) };
@@ -161,12 +157,7 @@ async fn claims<D: ClaimDatabase + Snapshot>(
 }
 
 /// That no name comes twice its index sees to, unless a caller has taken it away.
-async fn once<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-    id: i64,
-    coupon: &CouponCheck,
-) -> Result<(), SqlError> {
+async fn once(reading: &mut Reading, checks: &mut Checks, id: i64, coupon: &CouponCheck) -> Result<(), SqlError> {
     let text =
         format!("SELECT name FROM firstcome_claim WHERE coupon={id} GROUP BY name HAVING COUNT(*)>1 LIMIT {PAGE};");
     let rows = reading.ask_of_all(text).await?;
@@ -178,16 +169,13 @@ async fn once<D: ClaimDatabase + Snapshot>(
     Ok(())
 }
 
-async fn redemptions<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-) -> Result<(), SqlError> {
+async fn redemptions(reading: &mut Reading, checks: &mut Checks) -> Result<(), SqlError> {
     let what = "r.serial,r.redeemed_at,c.issued_at FROM firstcome_redemption r \
                 LEFT JOIN firstcome_claim c ON c.coupon=r.coupon AND c.serial=r.serial";
     reading
-        .paired(what, ["r.coupon", "r.serial"], |coupon, coupons| {
-            let (serial, at) = (coupons.integer()?, coupons.integer()?);
-            let issued_at = coupons.maybe_integer()?;
+        .paired(what, ["r.coupon", "r.serial"], |coupon, columns| {
+            let (serial, at) = (columns.integer()?, columns.integer()?);
+            let issued_at = columns.maybe_integer()?;
             let here = || format!("redemption of serial {serial} of coupon number {coupon}");
             checks.redeemed.check(issued_at.is_some_and(|issued_at| issued_at <= at), here);
             Ok(())
@@ -196,17 +184,13 @@ async fn redemptions<D: ClaimDatabase + Snapshot>(
 }
 
 /// That a key comes once its table sees to; it remains that what it stands for is there.
-async fn keys<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-    kind: i64,
-) -> Result<(), SqlError> {
+async fn keys(reading: &mut Reading, checks: &mut Checks, kind: i64) -> Result<(), SqlError> {
     let (table, name) = if kind == 1 { ("firstcome_claim", "claim") } else { ("firstcome_redemption", "redemption") };
     let (mut coupon, mut key) = (i64::MIN, [0; 16]);
     loop {
         let mut request = String::new();
-        D::bytes(&mut request, &key);
-        let after = D::after(["q.coupon", "q.request"], coupon, &request);
+        reading.dialect().bytes(&mut request, &key);
+        let after = reading.dialect().after(["q.coupon", "q.request"], coupon, &request);
         let text = format!(
             "SELECT q.coupon,q.request,q.serial,e.serial FROM firstcome_coupon_request q \
              LEFT JOIN {table} e ON e.coupon=q.coupon AND e.serial=q.serial WHERE q.kind={kind} AND {after} \
@@ -214,11 +198,11 @@ async fn keys<D: ClaimDatabase + Snapshot>(
         );
         let rows = reading.ask(text).await?;
         for row in &rows {
-            let mut coupons = Reader::at(row, 0);
-            coupon = coupons.integer()?;
-            key = coupons.key()?.to_be_bytes();
-            let serial = coupons.integer()?;
-            let effect = coupons.maybe_integer()?;
+            let mut columns = Reader::at(row, 0);
+            coupon = columns.integer()?;
+            key = columns.key()?.to_be_bytes();
+            let serial = columns.integer()?;
+            let effect = columns.maybe_integer()?;
             checks.keys.check(effect.is_some(), || format!("coupon number {coupon}: no {name} of serial {serial}"));
         }
         if rows.len() < PAGE {
@@ -227,15 +211,15 @@ async fn keys<D: ClaimDatabase + Snapshot>(
     }
 }
 
-async fn letters<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
+async fn letters(
+    reading: &mut Reading,
     checks: &mut Checks,
     seen: &BTreeMap<i64, CouponCheck>,
 ) -> Result<(), SqlError> {
     // A position is of one generation: it grows over all of them.
     reading
-        .paired("position,generation FROM firstcome_dead_letter", ["coupon", "position"], |id, coupons| {
-            let (position, generation) = (coupons.integer()?, coupons.integer()?);
+        .paired("position,generation FROM firstcome_dead_letter", ["coupon", "position"], |id, columns| {
+            let (position, generation) = (columns.integer()?, columns.integer()?);
             let coupon = seen.get(&id);
             let is_of = |it: &CouponCheck| 0 < generation && generation <= it.generation && position <= it.position;
             let of = || coupon.map_or_else(|| format!("number {id}"), |coupon| coupon.name.clone());

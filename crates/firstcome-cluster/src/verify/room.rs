@@ -1,10 +1,10 @@
 //! Rooms, their tickets and slots, from the rows alone, page by page.
 
-use crate::database::{ClaimDatabase, settings_columns, settings_of};
+use crate::database::{settings_columns, settings_of};
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
-use firstcome_sql::snapshot::{PAGE, Reading, Snapshot};
+use firstcome_sql::snapshot::{PAGE, Reading};
 use firstcome_store::check::Check;
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ impl Checks {
     }
 }
 
-pub(super) async fn check<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>) -> Result<[Check; 8], SqlError> {
+pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 8], SqlError> {
     let mut checks = Checks::new();
     let mut seen = rooms(reading, &mut checks).await?;
     tickets(reading, &mut checks, &mut seen).await?;
@@ -77,20 +77,17 @@ pub(super) async fn check<D: ClaimDatabase + Snapshot>(reading: &mut Reading<D>)
     Ok(checks.all())
 }
 
-async fn rooms<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-) -> Result<BTreeMap<i64, RoomCheck>, SqlError> {
+async fn rooms(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<i64, RoomCheck>, SqlError> {
     let columns = settings_columns();
     let what = format!("SELECT id,name,first_number,reached,ceiling,admissions,{columns} FROM firstcome_room");
     let mut seen = BTreeMap::new();
     reading
         .numbered(&what, |id, row| {
-            let mut coupons = Reader::at(row, 1);
-            let name = coupons.maybe_text()?.unwrap_or_default();
-            let [first, reached] = [coupons.integer()?, coupons.integer()?];
-            let [ceiling, admissions] = [coupons.integer()?, coupons.integer()?];
-            let fits = RoomName::parse(&name).is_ok() && settings_of(&mut coupons).is_ok();
+            let mut columns = Reader::at(row, 1);
+            let name = columns.maybe_text()?.unwrap_or_default();
+            let [first, reached] = [columns.integer()?, columns.integer()?];
+            let [ceiling, admissions] = [columns.integer()?, columns.integer()?];
+            let fits = RoomName::parse(&name).is_ok() && settings_of(&mut columns).is_ok();
             checks.settings.check(fits, || format!("room {name}"));
             seen.insert(id, RoomCheck { name, first, reached, ceiling, admissions, tickets: 0 });
             Ok(())
@@ -99,17 +96,17 @@ async fn rooms<D: ClaimDatabase + Snapshot>(
     Ok(seen)
 }
 
-async fn tickets<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
+async fn tickets(
+    reading: &mut Reading,
     checks: &mut Checks,
     seen: &mut BTreeMap<i64, RoomCheck>,
 ) -> Result<(), SqlError> {
     let what = "t.number,t.name,g.number FROM firstcome_ticket t \
                 LEFT JOIN firstcome_gone g ON g.room=t.room AND g.number=t.number";
     reading
-        .paired(what, ["t.room", "t.number"], |id, coupons| {
-            let (number, user) = (coupons.integer()?, coupons.maybe_text()?);
-            let is_gone = coupons.maybe_integer()?.is_some();
+        .paired(what, ["t.room", "t.number"], |id, columns| {
+            let (number, user) = (columns.integer()?, columns.maybe_text()?);
+            let is_gone = columns.maybe_integer()?.is_some();
             let known = seen.get_mut(&id);
             checks.owned.check(known.is_some(), || format!("ticket {number} of room number {id}"));
             let Some(room) = known else { return Ok(()) };
@@ -125,18 +122,14 @@ async fn tickets<D: ClaimDatabase + Snapshot>(
         .await
 }
 
-async fn slots<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-    seen: &BTreeMap<i64, RoomCheck>,
-) -> Result<(), SqlError> {
+async fn slots(reading: &mut Reading, checks: &mut Checks, seen: &BTreeMap<i64, RoomCheck>) -> Result<(), SqlError> {
     let what = "s.admission,s.number,s.ended,g.number FROM firstcome_slot s \
                 LEFT JOIN firstcome_gone g ON g.room=s.room AND g.number=s.number";
     reading
-        .paired(what, ["s.room", "s.admission"], |id, coupons| {
-            let (admission, number) = (coupons.integer()?, coupons.integer()?);
-            let is_living = coupons.integer()? == 0;
-            let is_gone = coupons.maybe_integer()?.is_some();
+        .paired(what, ["s.room", "s.admission"], |id, columns| {
+            let (admission, number) = (columns.integer()?, columns.integer()?);
+            let is_living = columns.integer()? == 0;
+            let is_gone = columns.maybe_integer()?.is_some();
             let known = seen.get(&id);
             checks.owned.check(known.is_some(), || format!("admission {admission} of room number {id}"));
             let Some(room) = known else { return Ok(()) };
@@ -152,14 +145,10 @@ async fn slots<D: ClaimDatabase + Snapshot>(
         .await
 }
 
-async fn gone<D: ClaimDatabase + Snapshot>(
-    reading: &mut Reading<D>,
-    checks: &mut Checks,
-    seen: &BTreeMap<i64, RoomCheck>,
-) -> Result<(), SqlError> {
+async fn gone(reading: &mut Reading, checks: &mut Checks, seen: &BTreeMap<i64, RoomCheck>) -> Result<(), SqlError> {
     reading
-        .paired("number FROM firstcome_gone", ["room", "number"], |id, coupons| {
-            let number = coupons.integer()?;
+        .paired("number FROM firstcome_gone", ["room", "number"], |id, columns| {
+            let number = columns.integer()?;
             let room = seen.get(&id);
             checks.owned.check(room.is_some(), || format!("ticket {number} of room number {id}"));
             if let Some(room) = room {

@@ -2,33 +2,17 @@
 //! the same.
 
 use super::changes::{Before, ListingChange, stored};
-use super::dialect::{AuctionSql, LISTING_COLUMNS, RequestScope};
+use super::dialect::{LISTING_COLUMNS, RequestScope};
 use super::load::{self, Columns};
 use crate::SqlError;
-use crate::dialect::{Dialect, RowReader, list, maybe, quoted};
+use crate::dialect::{Dialect, Row, list, maybe, quoted};
 use crate::reader::{Reader, wrong};
-use crate::schema::Part;
 use firstcome_core::auction::{Bid, Listing, ListingStanding, PlacedBid, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Record, Wallet};
 use firstcome_core::time::Timestamp;
-use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-
-/// A kind of database that can hold auctions.
-pub trait HasAuctions: Dialect {
-    /// Its tables.
-    const AUCTIONS: Part;
-}
-
-impl HasAuctions for Postgres {
-    const AUCTIONS: Part = <Self as AuctionSql>::PART;
-}
-
-impl HasAuctions for MySql {
-    const AUCTIONS: Part = <Self as AuctionSql>::PART;
-}
 
 /// Makes members that are new; their numbers are read by [`numbers`].
 pub fn make_members(names: &[&str]) -> String {
@@ -93,7 +77,7 @@ pub fn write_bids(bids: &[(i64, i64, &PlacedBid)]) -> String {
 }
 
 /// Writes records, each with the numbers of its member and of the listing that it is about.
-pub fn write_records<D: Dialect>(records: &[(i64, Option<i64>, &Record)], writer: i64) -> String {
+pub fn write_records(dialect: Dialect, records: &[(i64, Option<i64>, &Record)], writer: i64) -> String {
     let rows = list(records, |text, (member, listing, record)| {
         let (kind, amount) = (record.kind.number(), record.amount.get());
         let _ = write!(text, "({member},{},{kind},{amount},", record.number);
@@ -102,7 +86,7 @@ pub fn write_records<D: Dialect>(records: &[(i64, Option<i64>, &Record)], writer
         maybe(text, record.about.as_ref().and_then(|about| about.bid).map(i64::from));
         let (total, held) = (record.balance.total(), record.balance.held());
         let _ = write!(text, ",{},{total},{held},{writer},", record.at.as_us());
-        D::bytes(text, &record.chain.0);
+        dialect.bytes(text, &record.chain.0);
         text.push(')');
     });
     let columns = "member,number,kind,amount,listing,bid,at,total,held,writer,chain";
@@ -124,30 +108,30 @@ pub struct Keyed {
 }
 
 /// Writes requests.
-pub fn write_requests<D: Dialect>(requests: &[Keyed]) -> String {
+pub fn write_requests(dialect: Dialect, requests: &[Keyed]) -> String {
     let rows = list(requests, |text, keyed| {
         let scope =
             if keyed.of_listing { RequestScope::Listing(keyed.scope) } else { RequestScope::Member(keyed.scope) };
         let (kind, scope) = scope.parts();
         let _ = write!(text, "({kind},{scope},");
-        D::bytes(text, &keyed.request.key.to_be_bytes());
+        dialect.bytes(text, &keyed.request.key.to_be_bytes());
         let _ = write!(text, ",{},{},{})", keyed.request.body.cast_signed(), keyed.number, keyed.at.as_us());
     });
     format!("INSERT INTO firstcome_request (kind,scope,request,body,number,at) VALUES {rows};")
 }
 
 /// Writes what a new member has.
-pub fn write_wallet<D: Dialect>(text: &mut String, id: i64, wallet: &Wallet) {
+pub fn write_wallet(dialect: Dialect, text: &mut String, id: i64, wallet: &Wallet) {
     let (total, held) = (wallet.balance.total(), wallet.balance.held());
     let (records, last) = (wallet.records, wallet.last_at.as_us());
     let _ =
         write!(text, "UPDATE firstcome_member SET total={total},held={held},records={records},last_at={last},chain=");
-    D::bytes(text, &wallet.chain.0);
+    dialect.bytes(text, &wallet.chain.0);
     let _ = write!(text, " WHERE id={id} AND records=0;");
 }
 
 /// Reads a number and a name.
-pub fn number_and_name<R: RowReader>(row: &R) -> Result<(i64, String), SqlError> {
+pub fn number_and_name(row: &Row) -> Result<(i64, String), SqlError> {
     let mut columns = Reader::at(row, 0);
     Ok((columns.integer()?, columns.maybe_text()?.unwrap_or_default()))
 }
@@ -158,7 +142,7 @@ pub fn listings_after(id: i64, count: usize) -> String {
 }
 
 /// A listing and its number.
-pub fn listing_of<R: RowReader>(row: &R) -> Result<(i64, ListingStanding), SqlError> {
+pub fn listing_of(row: &Row) -> Result<(i64, ListingStanding), SqlError> {
     let Columns { standing, .. } = load::columns(row)?;
     Ok((Reader::at(row, 0).integer()?, standing))
 }
@@ -172,8 +156,8 @@ pub fn members_after(id: i64, count: usize) -> String {
 pub const RECORD_COLUMNS: &str = "number,kind,amount,listing,bid,at,total,held,chain";
 
 /// A record of a member.
-pub fn record_of<R: RowReader>(
-    columns: &mut Reader<'_, R>,
+pub fn record_of(
+    columns: &mut Reader<'_>,
     member: &MemberName,
     listings: &BTreeMap<i64, ListingName>,
 ) -> Result<Record, SqlError> {

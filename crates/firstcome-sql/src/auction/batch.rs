@@ -9,7 +9,7 @@ use super::changes::{Changes, ListingChange};
 use super::database::AuctionDatabase;
 #[cfg(feature = "planted-bugs")]
 use super::dialect::lock;
-use super::dialect::{AuctionSql, Opening, RequestScope, tag};
+use super::dialect::{self, Opening, RequestScope, tag};
 use super::judge::{Answer, Bench, Command, Known, KnownEffect};
 use super::load;
 use super::proof::{Pending, draw_writer};
@@ -52,7 +52,7 @@ fn not_as_read(says: &str) -> Failed {
     Failed::NotDone(SqlError::Serialization { says: says.to_owned() })
 }
 
-impl<D: AuctionSql> AuctionDatabase<D> {
+impl AuctionDatabase {
     /// Runs the first commands of a batch, at least one, in one transaction.
     pub(super) async fn attempt(&self, scope: &Scope, batch: &[Waiting], until: Instant) -> Result<Judged, Failed> {
         let mut session = self.session(until).await.map_err(Failed::NoConnection)?;
@@ -85,7 +85,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// Locks and reads all that the commands rest on.
     async fn read_bench(
         &self,
-        session: &mut Session<D>,
+        session: &mut Session,
         scope: &Scope,
         request_scope: RequestScope,
         batch: &[Waiting],
@@ -112,7 +112,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let owners: Vec<i64> = spoken_of().filter_map(|(name, _)| ids.get(name).copied()).collect();
         let (members, keys, owners, locks) = (&members, &keys, &owners, is_locked_first());
         let opening = Opening { listing, members, with_owner, owners, scope: request_scope, keys, locks };
-        let rows = session.ask(D::open(&opening)).await?;
+        let rows = session.ask(dialect::open(self.dialect, &opening)).await?;
         let mut bench = Bench::new(Timestamp::MIN, request_scope);
         let mut requests = Vec::new();
         for row in &rows {
@@ -152,7 +152,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     }
 
     /// Finds the effects of requests that come again.
-    async fn recall(&self, session: &mut Session<D>, bench: &mut Bench, requests: &[Request]) -> Result<(), Failed> {
+    async fn recall(&self, session: &mut Session, bench: &mut Bench, requests: &[Request]) -> Result<(), Failed> {
         if requests.is_empty() {
             return Ok(());
         }
@@ -193,7 +193,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     }
 
     /// Answers commands about a listing that is not there, up to the first that makes it.
-    async fn create(&self, mut session: Session<D>, name: &ListingName, batch: &[Waiting]) -> Result<Judged, Failed> {
+    async fn create(&self, mut session: Session, name: &ListingName, batch: &[Waiting]) -> Result<Judged, Failed> {
         let makes_it = |waiting: &Waiting| matches!(&waiting.command, Command::Put(put) if put.replaces.is_none());
         let before = batch.iter().take_while(|waiting| !makes_it(waiting));
         let mut judged: Judged = before.map(|_| Err(Rejection::UnknownListing)).collect();
@@ -206,7 +206,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let owners = &[owner];
         let opening = Opening { listing: None, members: &[], with_owner: false, owners, scope, keys: &[], locks: true };
         let (mut now, mut has_owner) = (Timestamp::MIN, false);
-        for row in &session.ask(D::open(&opening)).await? {
+        for row in &session.ask(dialect::open(self.dialect, &opening)).await? {
             let mut columns = Reader::at(row, 0);
             if columns.integer()? == tag::OWNER {
                 has_owner = columns.integer()? == owner && columns.member()? == settings.owner;
@@ -235,7 +235,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// Writes and commits.
     async fn store(
         &self,
-        mut session: Session<D>,
+        mut session: Session,
         mut changes: Changes,
         scope: RequestScope,
         judged: Judged,
@@ -247,7 +247,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         changes.writer = draw_writer()?;
         changes.unguarded = is_unguarded();
         let rows = changes.rows();
-        let written = session.run(D::write(&changes)).await?;
+        let written = session.run(dialect::write(self.dialect, &changes)).await?;
         if written != rows && !changes.unguarded {
             return Err(not_as_read("a row was changed behind its lock"));
         }
@@ -317,9 +317,9 @@ fn is_unguarded() -> bool {
 
 /// Does what planted bugs do between judging and writing.
 #[cfg(feature = "planted-bugs")]
-async fn spoil<D: AuctionSql>(session: &mut Session<D>, scope: RequestScope) -> Result<(), SqlError> {
+async fn spoil(session: &mut Session, scope: RequestScope) -> Result<(), SqlError> {
     if planted::is(Bug::JudgedBeforeLock) {
-        session.ask(lock::<D>(scope)).await?;
+        session.ask(lock(session.dialect(), scope)).await?;
     }
     if planted::is(Bug::UnlockedBeforeCommit) {
         session.run("COMMIT;".to_owned()).await?;

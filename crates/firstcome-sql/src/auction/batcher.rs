@@ -2,7 +2,6 @@
 
 use super::batch::{Failed, Judged};
 use super::database::AuctionDatabase;
-use super::dialect::AuctionSql;
 use super::judge::{Answer, Command};
 use super::proof::Pending;
 use super::queues::{Scope, Waiting};
@@ -17,13 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 /// Serves a scope. If it goes in the middle, those who wait are told that no caller knows.
-struct BatchInProgress<D: AuctionSql> {
-    database: Arc<AuctionDatabase<D>>,
+struct BatchInProgress {
+    database: Arc<AuctionDatabase>,
     scope: Scope,
     done: bool,
 }
 
-impl<D: AuctionSql> Drop for BatchInProgress<D> {
+impl Drop for BatchInProgress {
     fn drop(&mut self) {
         if !self.done {
             self.database.queues.abandon(&self.scope);
@@ -31,7 +30,7 @@ impl<D: AuctionSql> Drop for BatchInProgress<D> {
     }
 }
 
-impl<D: AuctionSql> AuctionDatabase<D> {
+impl AuctionDatabase {
     /// Queues a command, and waits for its answer. A caller that goes away leaves it done or not done.
     pub(super) async fn command(self: &Arc<Self>, scope: Scope, command: Command) -> AuctionAnswer<Answer> {
         let (tell, told) = oneshot::channel();
@@ -115,7 +114,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     }
 }
 
-impl<D: AuctionSql> BatchInProgress<D> {
+impl BatchInProgress {
     async fn serve(mut self) {
         while let Some(batch) = self.database.queues.take(&self.scope) {
             self.database.run(&self.scope, batch).await;

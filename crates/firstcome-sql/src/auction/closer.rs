@@ -2,7 +2,7 @@
 //! through the same transaction, which sees that it is closed.
 
 use super::database::AuctionDatabase;
-use super::dialect::{AuctionSql, tag};
+use super::dialect::tag;
 use super::judge::Command;
 use super::queues::Scope;
 use crate::SqlError;
@@ -35,7 +35,7 @@ struct Due {
     id: i64,
 }
 
-impl<D: AuctionSql> AuctionDatabase<D> {
+impl AuctionDatabase {
     /// Closes what is due until nothing is, and says when the next one will be, if it is known. Waits for each listing so long
     /// at most, and as long as any command may wait.
     ///
@@ -90,7 +90,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             "SELECT {},name,due_at,id,(SELECT {}) FROM firstcome_listing WHERE due_at IS NOT NULL{after} \
              ORDER BY due_at,id LIMIT {CLOSE_AT_ONCE};",
             tag::LISTING,
-            D::CLOCK
+            self.dialect.words().clock
         );
         let rows = self.read(text).await?;
         let mut due = Vec::new();
@@ -110,7 +110,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
 }
 
 /// Looks whether the database lacks what it had acknowledged, until auctions is dropped.
-pub(super) async fn keep_looking_back<D: AuctionSql>(database: Weak<AuctionDatabase<D>>) {
+pub(super) async fn keep_looking_back(database: Weak<AuctionDatabase>) {
     loop {
         let Some(database) = database.upgrade() else { return };
         // A database that cannot be reached is seen by the next call that uses it.
@@ -122,7 +122,7 @@ pub(super) async fn keep_looking_back<D: AuctionSql>(database: Weak<AuctionDatab
 }
 
 /// Closes what is due, until auctions is dropped.
-pub(super) async fn keep_closing<D: AuctionSql>(database: Weak<AuctionDatabase<D>>) {
+pub(super) async fn keep_closing(database: Weak<AuctionDatabase>) {
     loop {
         let Some(database) = database.upgrade() else { return };
         // An error is told to the caller that calls; here it is tried again.

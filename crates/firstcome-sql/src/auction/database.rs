@@ -1,6 +1,6 @@
 //! Auctions of one kind of database: connections, the numbers of names, and reads.
 
-use super::dialect::{self, AuctionSql, LISTING_COLUMNS, tag};
+use super::dialect::{self, LISTING_COLUMNS, auction_part, tag};
 use super::judge::Command;
 use super::load;
 use super::queues::{Scope, ScopeQueues};
@@ -26,8 +26,8 @@ use tokio::sync::Notify;
 const NAMES_MAX: usize = 1 << 19;
 
 /// Auctions on one kind of database.
-pub(super) struct AuctionDatabase<D: AuctionSql> {
-    base: Base<D>,
+pub(super) struct AuctionDatabase {
+    base: Base,
     pub(super) queues: ScopeQueues,
     members: Mutex<HashMap<MemberName, i64, RandomState>>,
     listings: Mutex<HashMap<ListingName, i64, RandomState>>,
@@ -44,15 +44,15 @@ pub(super) struct Counts {
     pub(super) repeated: AtomicU64,
 }
 
-impl<D: AuctionSql> Deref for AuctionDatabase<D> {
-    type Target = Base<D>;
+impl Deref for AuctionDatabase {
+    type Target = Base;
 
-    fn deref(&self) -> &Base<D> {
+    fn deref(&self) -> &Base {
         &self.base
     }
 }
 
-impl<D: AuctionSql> AuctionDatabase<D> {
+impl AuctionDatabase {
     /// Connects, makes sure that the server keeps its promises, and brings the tables to this version.
     pub(super) async fn open(address: Address, options: DatabaseOptions) -> Result<Self, SqlError> {
         let database = Self {
@@ -63,7 +63,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             counts: Counts::default(),
             due: Arc::new(Notify::new()),
         };
-        schema::prepare(&database.base, D::PART).await?;
+        schema::prepare(&database.base, auction_part(database.dialect)).await?;
         let rows = database.base.read("SELECT generation FROM firstcome_market_state WHERE id=1;".to_owned()).await?;
         let generation = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
         database.base.watch.begin(generation.ok_or_else(|| SqlError::broken("firstcome_market_state has no row"))?);
@@ -72,7 +72,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
 
     /// Brings the tables to this version.
     pub(super) async fn migrate(&self) -> Result<(), SqlError> {
-        schema::migrate(&self.base, D::PART).await.map(drop)
+        schema::migrate(&self.base, auction_part(self.dialect)).await.map(drop)
     }
 
     pub(super) fn closings(&self) -> Closings {
@@ -88,11 +88,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     }
 
     /// The number of a listing, if there is one.
-    pub(super) async fn listing_id(
-        &self,
-        session: &mut Session<D>,
-        name: &ListingName,
-    ) -> Result<Option<i64>, SqlError> {
+    pub(super) async fn listing_id(&self, session: &mut Session, name: &ListingName) -> Result<Option<i64>, SqlError> {
         if let Some(id) = self.listings.lock().get(name) {
             return Ok(Some(*id));
         }
@@ -107,7 +103,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// The numbers of members, who are created if they are not there.
     pub(super) async fn member_ids(
         &self,
-        session: &mut Session<D>,
+        session: &mut Session,
         names: Vec<MemberName>,
     ) -> Result<BTreeMap<MemberName, i64>, SqlError> {
         let mut ids: BTreeMap<MemberName, Option<i64>> = {
@@ -122,7 +118,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
             }
             let missing: Vec<_> = missing.iter().collect();
             // In the order of their names, so that two who create the same ones do not wait for each other.
-            let create = if created { dialect::create_members::<D>(&missing) } else { String::new() };
+            let create = if created { dialect::create_members(self.dialect, &missing) } else { String::new() };
             let rows = session.ask(format!("{create}{}", dialect::find_members(&missing))).await?;
             session.done();
             for row in &rows {
@@ -153,7 +149,11 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     /// A listing as it was committed last.
     async fn seen(&self, name: &ListingName) -> AuctionAnswer<ListingView> {
         let columns = dialect::listing_columns();
-        let mut text = format!("SELECT {},{columns},{} FROM firstcome_listing WHERE name=", tag::LISTING, D::CLOCK);
+        let mut text = format!(
+            "SELECT {},{columns},{} FROM firstcome_listing WHERE name=",
+            tag::LISTING,
+            self.dialect.words().clock
+        );
         quoted(&mut text, name.as_str());
         text.push(';');
         let rows = self.read(text).await?;

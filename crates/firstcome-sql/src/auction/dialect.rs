@@ -1,6 +1,7 @@
 //! What the two kinds of databases say differently about auctions. The logic above it is the same.
 
 use super::changes::Changes;
+use super::{mysql, postgres};
 use crate::dialect::{Dialect, list, number, quoted};
 use crate::schema::Part;
 use firstcome_core::id::{ListingName, MemberName};
@@ -55,10 +56,13 @@ pub(super) mod tag {
 }
 
 /// The tables of auctions.
-pub(super) const fn part(steps: &'static [&'static str]) -> Part {
+pub const fn auction_part(dialect: Dialect) -> Part {
     Part {
         name: "market",
-        steps,
+        steps: match dialect {
+            Dialect::Postgres => &[include_str!("postgres_0001.sql"), include_str!("postgres_0002.sql")],
+            Dialect::MySql => &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")],
+        },
         written: &[
             ("firstcome_member", "name"),
             ("firstcome_record", "number"),
@@ -70,17 +74,21 @@ pub(super) const fn part(steps: &'static [&'static str]) -> Part {
     }
 }
 
-/// What auctions says to a kind of database. The functions stand in the same order in every file.
-pub(super) trait AuctionSql: Dialect {
-    /// Its tables.
-    const PART: Part;
+/// The statements that begin a transaction: they lock the listing, then the wallets in the order of their numbers; then they
+/// read requests, and at last the clock.
+pub(super) fn open(dialect: Dialect, opening: &Opening<'_>) -> String {
+    match dialect {
+        Dialect::Postgres => postgres::open(opening),
+        Dialect::MySql => mysql::open(opening),
+    }
+}
 
-    /// Begins a transaction: locks the listing, then the wallets in the order of their numbers; then reads requests, and
-    /// at last the clock.
-    fn open(opening: &Opening<'_>) -> String;
-
-    /// Writes changes. The numbers of rows that a change finds as they were read add up to [`Changes::rows`].
-    fn write(changes: &Changes) -> String;
+/// The statements that write changes. The numbers of rows that a change finds as they were read add up to [`Changes::rows`].
+pub(super) fn write(dialect: Dialect, changes: &Changes) -> String {
+    match dialect {
+        Dialect::Postgres => postgres::write(changes),
+        Dialect::MySql => mysql::write(changes),
+    }
 }
 
 /// The columns of a listing, in the order in which they are read and written.
@@ -117,13 +125,13 @@ pub(super) fn listing_columns() -> String {
 }
 
 /// Creates members that are not there yet.
-pub(super) fn create_members<D: AuctionSql>(names: &[&MemberName]) -> String {
+pub(super) fn create_members(dialect: Dialect, names: &[&MemberName]) -> String {
     let names = list(names, |text, name| {
         text.push('(');
         quoted(text, name.as_str());
         text.push(')');
     });
-    format!("INSERT INTO firstcome_member (name) VALUES {names} {};", D::UNLESS_THERE)
+    format!("INSERT INTO firstcome_member (name) VALUES {names} {};", dialect.words().unless_there)
 }
 
 /// Finds members by their names.
@@ -148,8 +156,8 @@ pub(super) fn owners(text: &mut String, ids: &[i64]) {
 }
 
 /// Begins a transaction and locks a listing, of which version and writer are read, or a member.
-pub(super) fn lock<D: AuctionSql>(scope: RequestScope) -> String {
-    let begin = D::BEGIN;
+pub(super) fn lock(dialect: Dialect, scope: RequestScope) -> String {
+    let begin = dialect.words().begin;
     match scope {
         RequestScope::Listing(id) => {
             format!("{begin}SELECT 0,version,writer FROM firstcome_listing WHERE id={id} FOR UPDATE;")

@@ -3,7 +3,7 @@
 use super::changes::Before;
 use super::dialect::LISTING_COLUMNS;
 use crate::SqlError;
-use crate::dialect::RowReader;
+use crate::dialect::Row;
 use crate::reader::{Reader, wrong};
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName};
@@ -18,7 +18,7 @@ pub(super) struct Stored {
 }
 
 /// Reads the columns of a listing; `id` is known to the caller that asked.
-pub(super) fn listing<R: RowReader>(row: &R, id: i64) -> Result<Stored, SqlError> {
+pub(super) fn listing(row: &Row, id: i64) -> Result<Stored, SqlError> {
     let Columns { owner, highest, standing } = columns(row)?;
     let version = standing.version;
     let listing = Listing::restore(standing).map_err(|damage| wrong(damage.as_str()))?;
@@ -35,7 +35,7 @@ pub(super) struct Columns {
 }
 
 /// Reads the columns of a listing.
-pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
+pub(super) fn columns(row: &Row) -> Result<Columns, SqlError> {
     let mut columns = Reader::at(row, 1);
     let name = columns.maybe_listing()?.ok_or_else(|| wrong("a listing without a name"))?;
     let owner_id = columns.integer()?;
@@ -87,7 +87,7 @@ pub(super) fn columns<R: RowReader>(row: &R) -> Result<Columns, SqlError> {
     Ok(Columns { owner: owner_id, highest: highest_id, standing })
 }
 
-fn terms<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
+fn terms(columns: &mut Reader<'_>) -> Result<Terms, SqlError> {
     let kind = columns.integer()?;
     let ends_at = columns.maybe_instant()?;
     let min_increment = columns.maybe_count()?.and_then(Amount::new);
@@ -107,13 +107,13 @@ fn terms<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Terms, SqlError> {
 }
 
 /// Reads a wallet and its number.
-pub(super) fn wallet<R: RowReader>(row: &R) -> Result<(i64, Wallet), SqlError> {
+pub(super) fn wallet(row: &Row) -> Result<(i64, Wallet), SqlError> {
     let mut columns = Reader::at(row, 1);
     Ok((columns.integer()?, wallet_of(&mut columns)?))
 }
 
 /// Reads a wallet from its member's name on.
-pub(super) fn wallet_of<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Wallet, SqlError> {
+pub(super) fn wallet_of(columns: &mut Reader<'_>) -> Result<Wallet, SqlError> {
     let member = columns.member()?;
     let balance = columns.balance()?;
     let records = columns.count()?;
@@ -123,20 +123,20 @@ pub(super) fn wallet_of<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Wal
 }
 
 /// Reads a bid from number, bidder, price and instant.
-pub(super) fn bid<R: RowReader>(columns: &mut Reader<'_, R>) -> Result<Bid, SqlError> {
+pub(super) fn bid(columns: &mut Reader<'_>) -> Result<Bid, SqlError> {
     Ok(Bid { number: columns.small()?, bidder: columns.member()?, price: columns.amount()?, at: columns.instant()? })
 }
 
 /// Reads a record of a member.
-pub(super) fn record<R: RowReader>(row: &R, member: &MemberName) -> Result<Record, SqlError> {
+pub(super) fn record(row: &Row, member: &MemberName) -> Result<Record, SqlError> {
     record_of(&mut Reader::at(row, 1), member, Reader::maybe_listing)
 }
 
 /// Reads a record from its number on; `listing` reads what it is about.
-pub(super) fn record_of<'a, R: RowReader>(
-    columns: &mut Reader<'a, R>,
+pub(super) fn record_of<'a>(
+    columns: &mut Reader<'a>,
     member: &MemberName,
-    listing: impl FnOnce(&mut Reader<'a, R>) -> Result<Option<ListingName>, SqlError>,
+    listing: impl FnOnce(&mut Reader<'a>) -> Result<Option<ListingName>, SqlError>,
 ) -> Result<Record, SqlError> {
     let number = columns.count()?;
     let kind = u8::try_from(columns.integer()?).ok().and_then(Kind::from_number);

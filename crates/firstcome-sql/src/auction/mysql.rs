@@ -1,85 +1,83 @@
 //! MySQL and MariaDB.
 
 use super::changes::Changes;
-use super::dialect::{AuctionSql, Opening, listing_columns, owners, part, tag};
+use super::dialect::{Opening, listing_columns, owners, tag};
 use crate::dialect::{Dialect, hex, list, maybe, number};
-use crate::schema::Part;
-use sqlx::MySql;
 use std::fmt::Write as _;
 
-impl AuctionSql for MySql {
-    const PART: Part = part(&[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")]);
+const DIALECT: Dialect = Dialect::MySql;
 
-    fn open(opening: &Opening<'_>) -> String {
-        let lock = if opening.locks { "FOR UPDATE" } else { "" };
-        let mut text = Self::BEGIN.to_owned();
-        let mut members = list(opening.members, |text, id| number(text, *id));
-        if let Some(id) = opening.listing {
-            let (listing, columns) = (tag::LISTING, listing_columns());
-            let _ = write!(text, "SELECT {listing},{columns} FROM firstcome_listing WHERE id={id} {lock};");
-            // Of a subquery the server would not know that it is one number, and read all members.
-            let _ = write!(
-                text,
-                "SELECT COALESCE(highest_id,0),owner_id INTO @firstcome_highest,@firstcome_owner \
-                 FROM firstcome_listing WHERE id={id};"
-            );
-            members.push_str(if members.is_empty() { "@firstcome_highest" } else { ",@firstcome_highest" });
-            members.push_str(if opening.with_owner { ",@firstcome_owner" } else { "" });
-        }
-        // Read, and so locked, along the primary key.
-        let wallet = tag::WALLET;
-        let columns = "m.id,m.name,m.total,m.held,m.records,m.last_at,m.chain";
-        #[cfg(feature = "planted-bugs")]
-        if firstcome_core::planted::is(firstcome_core::planted::Bug::WalletsUnordered) {
-            let ids = list(opening.members, |text, id| number(text, *id));
-            let ids = if ids.is_empty() { String::new() } else { format!("'{ids}',") };
-            let highest = if opening.listing.is_some() { "@firstcome_highest" } else { "0" };
-            let owner = if opening.with_owner { ",@firstcome_owner" } else { "" };
-            let _ = write!(
-                text,
-                "SELECT {wallet},{columns} FROM JSON_TABLE(CONCAT('[',CONCAT_WS(',',{ids}{highest}{owner}),']'),'$[*]' \
-                 COLUMNS (id bigint PATH '$')) v STRAIGHT_JOIN firstcome_member m FORCE INDEX (PRIMARY) ON m.id=v.id {lock};"
-            );
-            members.clear();
-        }
-        if !members.is_empty() {
-            let _ = write!(
-                text,
-                "SELECT {wallet},{columns} FROM firstcome_member m FORCE INDEX (PRIMARY) \
-                 WHERE m.id IN ({members}) ORDER BY m.id {lock};"
-            );
-        }
-        owners(&mut text, opening.owners);
-        if !opening.keys.is_empty() {
-            let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
-            let keys = list(opening.keys, |text, key| MySql::bytes(text, &key.to_be_bytes()));
-            let _ = write!(
-                text,
-                "SELECT {request},request,body,number,at FROM firstcome_request \
-                 WHERE kind={kind} AND scope={scope} AND request IN ({keys});"
-            );
-        }
-        let _ = write!(text, "SELECT {},{};", tag::CLOCK, Self::CLOCK);
-        text
+/// See [`super::dialect::open`].
+pub(super) fn open(opening: &Opening<'_>) -> String {
+    let lock = if opening.locks { "FOR UPDATE" } else { "" };
+    let mut text = DIALECT.words().begin.to_owned();
+    let mut members = list(opening.members, |text, id| number(text, *id));
+    if let Some(id) = opening.listing {
+        let (listing, columns) = (tag::LISTING, listing_columns());
+        let _ = write!(text, "SELECT {listing},{columns} FROM firstcome_listing WHERE id={id} {lock};");
+        // Of a subquery the server would not know that it is one number, and read all members.
+        let _ = write!(
+            text,
+            "SELECT COALESCE(highest_id,0),owner_id INTO @firstcome_highest,@firstcome_owner \
+             FROM firstcome_listing WHERE id={id};"
+        );
+        members.push_str(if members.is_empty() { "@firstcome_highest" } else { ",@firstcome_highest" });
+        members.push_str(if opening.with_owner { ",@firstcome_owner" } else { "" });
     }
+    // Read, and so locked, along the primary key.
+    let wallet = tag::WALLET;
+    let columns = "m.id,m.name,m.total,m.held,m.records,m.last_at,m.chain";
+    #[cfg(feature = "planted-bugs")]
+    if firstcome_core::planted::is(firstcome_core::planted::Bug::WalletsUnordered) {
+        let ids = list(opening.members, |text, id| number(text, *id));
+        let ids = if ids.is_empty() { String::new() } else { format!("'{ids}',") };
+        let highest = if opening.listing.is_some() { "@firstcome_highest" } else { "0" };
+        let owner = if opening.with_owner { ",@firstcome_owner" } else { "" };
+        let _ = write!(
+            text,
+            "SELECT {wallet},{columns} FROM JSON_TABLE(CONCAT('[',CONCAT_WS(',',{ids}{highest}{owner}),']'),'$[*]' \
+             COLUMNS (id bigint PATH '$')) v STRAIGHT_JOIN firstcome_member m FORCE INDEX (PRIMARY) ON m.id=v.id {lock};"
+        );
+        members.clear();
+    }
+    if !members.is_empty() {
+        let _ = write!(
+            text,
+            "SELECT {wallet},{columns} FROM firstcome_member m FORCE INDEX (PRIMARY) \
+             WHERE m.id IN ({members}) ORDER BY m.id {lock};"
+        );
+    }
+    owners(&mut text, opening.owners);
+    if !opening.keys.is_empty() {
+        let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
+        let keys = list(opening.keys, |text, key| DIALECT.bytes(text, &key.to_be_bytes()));
+        let _ = write!(
+            text,
+            "SELECT {request},request,body,number,at FROM firstcome_request \
+             WHERE kind={kind} AND scope={scope} AND request IN ({keys});"
+        );
+    }
+    let _ = write!(text, "SELECT {},{};", tag::CLOCK, DIALECT.words().clock);
+    text
+}
 
-    fn write(changes: &Changes) -> String {
-        let mut text = String::new();
-        for (scope, key) in &changes.forgotten {
-            let (kind, scope) = scope.parts();
-            let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
-            MySql::bytes(&mut text, &key.to_be_bytes());
-            text.push(';');
-        }
-        insert_bids(&mut text, changes);
-        insert_records(&mut text, changes);
-        insert_requests(&mut text, changes);
-        update_wallets(&mut text, changes);
-        if let Some(listing) = &changes.listing {
-            listing.write(&mut text, changes.writer, changes.unguarded);
-        }
-        text
+/// See [`super::dialect::write`].
+pub(super) fn write(changes: &Changes) -> String {
+    let mut text = String::new();
+    for (scope, key) in &changes.forgotten {
+        let (kind, scope) = scope.parts();
+        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
+        DIALECT.bytes(&mut text, &key.to_be_bytes());
+        text.push(';');
     }
+    insert_bids(&mut text, changes);
+    insert_records(&mut text, changes);
+    insert_requests(&mut text, changes);
+    update_wallets(&mut text, changes);
+    if let Some(listing) = &changes.listing {
+        listing.write(&mut text, changes.writer, changes.unguarded);
+    }
+    text
 }
 
 fn insert_bids(text: &mut String, changes: &Changes) {
@@ -107,7 +105,7 @@ fn insert_records(text: &mut String, changes: &Changes) {
         maybe(text, record.about.as_ref().and_then(|about| about.bid).map(i64::from));
         let (at, balance) = (record.at.as_us(), record.balance);
         let _ = write!(text, ",{at},{},{},{},", balance.total(), balance.held(), changes.writer);
-        MySql::bytes(text, &record.chain.0);
+        DIALECT.bytes(text, &record.chain.0);
         text.push(')');
     });
     let columns = "member,number,kind,amount,listing,bid,at,total,held,writer,chain";
@@ -121,7 +119,7 @@ fn insert_requests(text: &mut String, changes: &Changes) {
     let rows = list(&changes.requests, |text, row| {
         let (kind, scope) = row.scope.parts();
         let _ = write!(text, "({kind},{scope},");
-        MySql::bytes(text, &row.key.to_be_bytes());
+        DIALECT.bytes(text, &row.key.to_be_bytes());
         let _ = write!(text, ",{},{},{})", row.body.cast_signed(), row.number, row.at.as_us());
     });
     let _ = write!(text, "INSERT INTO firstcome_request (kind,scope,request,body,number,at) VALUES {rows};");

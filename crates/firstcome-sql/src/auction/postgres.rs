@@ -1,78 +1,76 @@
 //! PostgreSQL.
 
 use super::changes::{Changes, stored};
-use super::dialect::{AuctionSql, Opening, listing_columns, owners, part, tag};
+use super::dialect::{Opening, listing_columns, owners, tag};
 use crate::dialect::{Dialect, hex, list, maybe, number};
-use crate::schema::Part;
-use sqlx::Postgres;
 use std::fmt::Write as _;
 
-impl AuctionSql for Postgres {
-    const PART: Part = part(&[include_str!("postgres_0001.sql"), include_str!("postgres_0002.sql")]);
+const DIALECT: Dialect = Dialect::Postgres;
 
-    fn open(opening: &Opening<'_>) -> String {
-        let lock = if opening.locks { "FOR UPDATE" } else { "" };
-        let mut text = Self::BEGIN.to_owned();
-        let mut members = list(opening.members, |text, id| number(text, *id));
-        if let Some(id) = opening.listing {
-            let (listing, columns) = (tag::LISTING, listing_columns());
-            let _ = write!(text, "SELECT {listing},{columns} FROM firstcome_listing WHERE id={id} {lock};");
-            // Each statement sees what was committed before it: this one reads what the one before has locked.
-            for column in ["highest_id", "owner_id"].iter().take(1 + usize::from(opening.with_owner)) {
-                let comma = if members.is_empty() { "" } else { "," };
-                let _ = write!(members, "{comma}(SELECT {column} FROM firstcome_listing WHERE id={id})");
-            }
+/// See [`super::dialect::open`].
+pub(super) fn open(opening: &Opening<'_>) -> String {
+    let lock = if opening.locks { "FOR UPDATE" } else { "" };
+    let mut text = DIALECT.words().begin.to_owned();
+    let mut members = list(opening.members, |text, id| number(text, *id));
+    if let Some(id) = opening.listing {
+        let (listing, columns) = (tag::LISTING, listing_columns());
+        let _ = write!(text, "SELECT {listing},{columns} FROM firstcome_listing WHERE id={id} {lock};");
+        // Each statement sees what was committed before it: this one reads what the one before has locked.
+        for column in ["highest_id", "owner_id"].iter().take(1 + usize::from(opening.with_owner)) {
+            let comma = if members.is_empty() { "" } else { "," };
+            let _ = write!(members, "{comma}(SELECT {column} FROM firstcome_listing WHERE id={id})");
         }
-        // Rows are sorted first, and locked in that order.
-        let wallet = tag::WALLET;
-        let columns = "m.id,m.name,m.total,m.held,m.records,m.last_at,m.chain";
-        #[cfg(feature = "planted-bugs")]
-        if firstcome_core::planted::is(firstcome_core::planted::Bug::WalletsUnordered) {
-            let _ = write!(
-                text,
-                "SELECT {wallet},{columns} FROM firstcome_member m \
-                 JOIN unnest(ARRAY[{members}]::bigint[]) WITH ORDINALITY v(id,at) ON m.id=v.id ORDER BY v.at {lock} OF m;"
-            );
-            members.clear();
-        }
-        if !members.is_empty() {
-            let _ = write!(
-                text,
-                "SELECT {wallet},{columns} FROM firstcome_member m \
-                 WHERE m.id=ANY(ARRAY[{members}]::bigint[]) ORDER BY m.id {lock};"
-            );
-        }
-        owners(&mut text, opening.owners);
-        if !opening.keys.is_empty() {
-            let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
-            let keys = list(opening.keys, |text, key| Postgres::bytes(text, &key.to_be_bytes()));
-            let _ = write!(
-                text,
-                "SELECT {request},request,body,number,at FROM firstcome_request \
-                 WHERE kind={kind} AND scope={scope} AND request=ANY(ARRAY[{keys}]::bytea[]);"
-            );
-        }
-        let _ = write!(text, "SELECT {},{};", tag::CLOCK, Self::CLOCK);
-        text
     }
+    // Rows are sorted first, and locked in that order.
+    let wallet = tag::WALLET;
+    let columns = "m.id,m.name,m.total,m.held,m.records,m.last_at,m.chain";
+    #[cfg(feature = "planted-bugs")]
+    if firstcome_core::planted::is(firstcome_core::planted::Bug::WalletsUnordered) {
+        let _ = write!(
+            text,
+            "SELECT {wallet},{columns} FROM firstcome_member m \
+             JOIN unnest(ARRAY[{members}]::bigint[]) WITH ORDINALITY v(id,at) ON m.id=v.id ORDER BY v.at {lock} OF m;"
+        );
+        members.clear();
+    }
+    if !members.is_empty() {
+        let _ = write!(
+            text,
+            "SELECT {wallet},{columns} FROM firstcome_member m \
+             WHERE m.id=ANY(ARRAY[{members}]::bigint[]) ORDER BY m.id {lock};"
+        );
+    }
+    owners(&mut text, opening.owners);
+    if !opening.keys.is_empty() {
+        let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
+        let keys = list(opening.keys, |text, key| DIALECT.bytes(text, &key.to_be_bytes()));
+        let _ = write!(
+            text,
+            "SELECT {request},request,body,number,at FROM firstcome_request \
+             WHERE kind={kind} AND scope={scope} AND request=ANY(ARRAY[{keys}]::bytea[]);"
+        );
+    }
+    let _ = write!(text, "SELECT {},{};", tag::CLOCK, DIALECT.words().clock);
+    text
+}
 
-    fn write(changes: &Changes) -> String {
-        let mut text = String::new();
-        for (scope, key) in &changes.forgotten {
-            let (kind, scope) = scope.parts();
-            let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
-            Postgres::bytes(&mut text, &key.to_be_bytes());
-            text.push(';');
-        }
-        insert_bids(&mut text, changes);
-        insert_records(&mut text, changes);
-        insert_requests(&mut text, changes);
-        update_wallets(&mut text, changes);
-        if let Some(listing) = &changes.listing {
-            listing.write(&mut text, changes.writer, changes.unguarded);
-        }
-        text
+/// See [`super::dialect::write`].
+pub(super) fn write(changes: &Changes) -> String {
+    let mut text = String::new();
+    for (scope, key) in &changes.forgotten {
+        let (kind, scope) = scope.parts();
+        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
+        DIALECT.bytes(&mut text, &key.to_be_bytes());
+        text.push(';');
     }
+    insert_bids(&mut text, changes);
+    insert_records(&mut text, changes);
+    insert_requests(&mut text, changes);
+    update_wallets(&mut text, changes);
+    if let Some(listing) = &changes.listing {
+        listing.write(&mut text, changes.writer, changes.unguarded);
+    }
+    text
 }
 
 /// One column of several rows: read far faster than rows of values.
@@ -150,7 +148,7 @@ fn insert_requests(text: &mut String, changes: &Changes) {
     let rows = list(&changes.requests, |text, row| {
         let (kind, scope) = row.scope.parts();
         let _ = write!(text, "({kind},{scope},");
-        Postgres::bytes(text, &row.key.to_be_bytes());
+        DIALECT.bytes(text, &row.key.to_be_bytes());
         let _ = write!(text, ",{},{},{})", row.body.cast_signed(), row.number, row.at.as_us());
     });
     let _ = write!(text, "INSERT INTO firstcome_request (kind,scope,request,body,number,at) VALUES {rows};");

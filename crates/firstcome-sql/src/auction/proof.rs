@@ -11,10 +11,10 @@
 use super::batch::Judged;
 use super::changes::{Changes, ListingChange};
 use super::database::AuctionDatabase;
-use super::dialect::{AuctionSql, RequestScope, lock};
+use super::dialect::{RequestScope, lock};
 use crate::SqlError;
 use crate::base::ROLL_BACK;
-use crate::dialect::{RowReader, quoted};
+use crate::dialect::{Row, quoted};
 use crate::reader::Reader;
 use crate::watch::AcknowledgedCommit;
 use firstcome_store::edge::draw_id;
@@ -77,7 +77,7 @@ impl Pending {
     }
 }
 
-impl<D: AuctionSql> AuctionDatabase<D> {
+impl AuctionDatabase {
     /// Finds out whether a batch was committed; `None` if nothing tells that, an error if it cannot be looked up now.
     ///
     /// Waits for the row that the batch had locked, or for its name: a caller that gets it knows that the batch is over, in one way
@@ -88,23 +88,23 @@ impl<D: AuctionSql> AuctionDatabase<D> {
         let mut session = self.session(until).await?;
         let found = match trace {
             Trace::Record { scope, member, number } => {
-                session.ask(lock::<D>(*scope)).await?;
+                session.ask(lock(self.dialect, *scope)).await?;
                 let text = format!("SELECT 0,writer FROM firstcome_record WHERE member={member} AND number={number};");
                 let rows = session.ask(text).await?;
                 let writer = rows.first().map(|row| Reader::at(row, 1).integer()).transpose()?;
                 Some(writer == Some(pending.writer))
             }
             Trace::Listing { id, version } => {
-                let rows = session.ask(lock::<D>(RequestScope::Listing(*id))).await?;
+                let rows = session.ask(lock(self.dialect, RequestScope::Listing(*id))).await?;
                 pending.of_row(rows.first().map(version_and_writer).transpose()?, *version)
             }
             Trace::New(change) => {
                 // A caller that makes the same name waits until the batch is over. No transaction has drawn 0.
-                let mut text = D::BEGIN.to_owned();
+                let mut text = self.dialect.words().begin.to_owned();
                 change.insert(&mut text, 0);
                 text.push_str(&format!(
                     " {};SELECT 0,version,writer FROM firstcome_listing WHERE name=",
-                    D::UNLESS_THERE
+                    self.dialect.words().unless_there
                 ));
                 quoted(&mut text, change.listing.standing().name.as_str());
                 text.push_str(" FOR UPDATE;");
@@ -118,7 +118,7 @@ impl<D: AuctionSql> AuctionDatabase<D> {
     }
 }
 
-fn version_and_writer<R: RowReader>(row: &R) -> Result<(u64, i64), SqlError> {
+fn version_and_writer(row: &Row) -> Result<(u64, i64), SqlError> {
     let mut columns = Reader::at(row, 1);
     Ok((columns.count()?, columns.integer()?))
 }

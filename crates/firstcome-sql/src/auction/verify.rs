@@ -1,17 +1,17 @@
 //! Re-checks every stored invariant of members, listings and bids from the rows of a database: the same checks as those of
 //! the file. Nothing is written, and rules of the server (who may write, what is durable) are not looked at.
 
-use super::dialect::{AuctionSql, LISTING_COLUMNS};
+use super::dialect::{LISTING_COLUMNS, auction_part};
 use super::load::{self, Columns};
+use crate::dialect::Connection;
 use crate::reader::Reader;
-use crate::snapshot::{PAGE, Reading, Snapshot};
-use crate::{Address, SqlError, SqlOptions, connect};
+use crate::snapshot::{PAGE, Reading};
+use crate::{Address, SqlError, SqlOptions};
 use firstcome_core::auction::Bid;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Wallet;
 use firstcome_store::check::Check;
 use firstcome_store::check::auction::Replay;
-use sqlx::{MySql, Postgres};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,15 +23,8 @@ use std::time::Duration;
 pub async fn verify_auctions(url: &str) -> Result<Vec<Check>, SqlError> {
     // An operator who asks for this can wait for a busy server.
     let times = SqlOptions { connect_timeout: Duration::from_secs(10), ..SqlOptions::default() };
-    match Address::parse(url)? {
-        Address::Postgres(options) => verify::<Postgres>(connect(&options, &times).await?).await,
-        Address::MySql(options) => verify::<MySql>(connect(&options, &times).await?).await,
-    }
-}
-
-async fn verify<D: AuctionSql + Snapshot>(connection: D::Connection) -> Result<Vec<Check>, SqlError> {
-    let mut reading = Reading::<D>::new(connection);
-    reading.is_ours(D::PART.steps.len() as i64).await?;
+    let mut reading = Reading::new(Connection::open(&Address::parse(url)?, &times).await?);
+    reading.is_ours(auction_part(reading.dialect()).steps.len() as i64).await?;
     reading.begin().await?;
     let mut replay = Replay::new();
     let listings = reading.listings().await?;
@@ -56,11 +49,11 @@ async fn verify<D: AuctionSql + Snapshot>(connection: D::Connection) -> Result<V
     Ok(replay.finish())
 }
 
-impl<D: Snapshot> Reading<D> {
+impl Reading {
     /// Refuses what is no auctions, and one of another version than the one known.
     async fn is_ours(&mut self, known: i64) -> Result<(), SqlError> {
         let foreign = || SqlError::broken("this database has no tables of auctions of firstcome");
-        let rows = self.ask(D::HAS_SCHEMA.to_owned()).await?;
+        let rows = self.ask(self.dialect().words().has_schema.to_owned()).await?;
         let there = rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?;
         if there != Some(1) {
             return Err(foreign());
@@ -145,8 +138,8 @@ impl<D: Snapshot> Reading<D> {
         let (mut first, mut second) = (i64::MIN, [0; 16]);
         loop {
             let mut request = String::new();
-            D::bytes(&mut request, &second);
-            let after = D::after(["scope", "request"], first, &request);
+            self.dialect().bytes(&mut request, &second);
+            let after = self.dialect().after(["scope", "request"], first, &request);
             let rows = self
                 .ask(format!(
                     "SELECT scope,request,number FROM firstcome_request WHERE kind=1 AND {after} \

@@ -1,39 +1,16 @@
 //! MySQL and MariaDB.
 
-use super::{Column, Value, add_list, quoted};
-use super::{Dialect, RowReader, hex};
+use super::connection::LentConnection;
+use super::{Column, Dialect, Value, Words, add_list, quoted};
+use crate::DatabaseOptions;
 use crate::replication::{Replication, count, value};
 use crate::watch::Watch;
-use crate::{Address, DatabaseOptions, SqlError};
-use sqlx::mysql::{MySqlConnection, MySqlRow};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::pool::PoolOptions;
 use sqlx::{AssertSqlSafe, MySql, Pool, Row as _};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-
-impl RowReader for MySqlRow {
-    fn integer(&self, at: usize) -> Result<i64, sqlx::Error> {
-        self.try_get(at)
-    }
-
-    fn maybe_integer(&self, at: usize) -> Result<Option<i64>, sqlx::Error> {
-        self.try_get(at)
-    }
-
-    fn maybe_text(&self, at: usize) -> Result<Option<String>, sqlx::Error> {
-        let bytes: Option<Vec<u8>> = self.try_get_unchecked(at)?;
-        bytes.map(|bytes| String::from_utf8(bytes).map_err(|error| sqlx::Error::Decode(error.into()))).transpose()
-    }
-
-    fn bytes(&self, at: usize) -> Result<Vec<u8>, sqlx::Error> {
-        self.try_get(at)
-    }
-
-    fn maybe_bytes(&self, at: usize) -> Result<Option<Vec<u8>>, sqlx::Error> {
-        self.try_get(at)
-    }
-}
 
 /// What stands in a row.
 fn element(text: &mut String, value: Value<'_>) {
@@ -43,134 +20,115 @@ fn element(text: &mut String, value: Value<'_>) {
             let _ = write!(text, "{number}");
         }
         Value::Name(name) => quoted(text, name),
-        Value::Bytes(bytes) => MySql::bytes(text, bytes),
-        Value::Key(key) => MySql::bytes(text, &key.to_be_bytes()),
+        Value::Bytes(bytes) => Dialect::MySql.bytes(text, bytes),
+        Value::Key(key) => Dialect::MySql.bytes(text, &key.to_be_bytes()),
         Value::Nothing => text.push_str("NULL"),
     }
 }
 
-impl Dialect for MySql {
-    const FLUSH: &'static str = "UPDATE firstcome_flush SET flushed=flushed+1 WHERE id=1;";
-    const BEGIN: &'static str = "BEGIN;";
-    const UNLESS_THERE: &'static str = "ON DUPLICATE KEY UPDATE id=id";
-    const CLOCK: &'static str = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
-    const HAS_SCHEMA: &'static str = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
-        WHERE table_schema=DATABASE() AND table_name='firstcome_schema';";
+pub(super) const WORDS: Words = Words {
+    flush: "UPDATE firstcome_flush SET flushed=flushed+1 WHERE id=1;",
+    begin: "BEGIN;",
+    begin_read_only: "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY;",
+    unless_there: "ON DUPLICATE KEY UPDATE id=id",
+    clock: "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))",
+    has_schema: "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.tables \
+        WHERE table_schema=DATABASE() AND table_name='firstcome_schema';",
     // A lock of the session, since statements that create tables end every transaction. It ends with the connection.
-    const MIGRATION_BEGINS: &'static str = "SELECT CAST(COALESCE(GET_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)), 10), 0) AS SIGNED); \
+    migration_begins: "SELECT CAST(COALESCE(GET_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)), 10), 0) AS SIGNED); \
         CREATE TABLE IF NOT EXISTS firstcome_schema (part VARBINARY(32) PRIMARY KEY, version bigint NOT NULL) \
-        ENGINE = InnoDB;";
-    const MIGRATION_ENDS: &'static str = "DO RELEASE_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)));";
-
-    fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Result<Pool<Self>, SqlError> {
-        let Address::MySql(connect) = address else {
-            return Err(SqlError::broken("the address must begin with mysql://"));
-        };
-        let session = session(options);
-        let idle = options.idle_timeout;
-        let pool: PoolOptions<Self> = options.connections.pool();
-        // A dead connection is found by its first statement, and another one is taken; to ask each time is a round trip.
-        // Where a silent session ends as a silent transaction does, those that rest in the pool are to go before.
-        let pool =
-            pool.test_before_acquire(false).idle_timeout(idle.mul_f64(0.6)).after_connect(move |connection, _| {
-                let (session, watch) = (session.clone(), Arc::clone(&watch));
-                Box::pin(async move {
-                    let idle = session_idle(connection, idle).await?;
-                    Self::run(connection, format!("{session}{idle}")).await?;
-                    watch.look::<Self>(connection).await.map(drop)
-                })
-            });
-        Ok(pool.connect_lazy_with(connect))
-    }
-
-    fn bytes(text: &mut String, bytes: &[u8]) {
-        text.push_str("x'");
-        hex(text, bytes);
-        text.push('\'');
-    }
-
-    fn insert<'a, const N: usize>(
-        table: &str,
-        columns: [Column; N],
-        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
-    ) -> String {
-        let mut text = format!("INSERT INTO {table} ({}) VALUES ", columns.map(Column::name).join(","));
-        add_list(&mut text, rows, |text, row| {
-            text.push('(');
-            add_list(text, row, element);
-            text.push(')');
-        });
-        text.push(';');
-        text
-    }
-
-    fn settings() -> &'static str {
-        "SHOW SESSION VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
-         'binlog_format', 'tx_isolation', 'transaction_isolation', 'autocommit', 'read_only', 'innodb_read_only', \
-         'version', 'idle_transaction_timeout', 'wait_timeout', 'innodb_doublewrite', 'max_allowed_packet')"
-    }
-
-    fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String> {
-        let of = |wanted: &str| settings.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
-        let must = |name: &str, wanted: &[&str]| match of(name) {
-            Some(value) if !wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)) => {
-                Err(format!("{name} is {value} and must be {}", wanted[0]))
-            }
-            _ => Ok(()),
-        };
-        let version = of("version").unwrap_or_default();
-        let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        let version_min = if version.contains("MariaDB") { (10, 6, 0) } else { (8, 0, 16) };
-        let number = |numbers: &mut dyn Iterator<Item = u32>| numbers.next().unwrap_or(0);
-        if (number(&mut numbers), number(&mut numbers), number(&mut numbers)) < version_min {
-            return Err(format!("MariaDB 10.6 or MySQL 8.0.16 or later is needed, and this is {version}"));
-        }
-        for isolation in ["tx_isolation", "transaction_isolation"] {
-            must(isolation, &["READ-COMMITTED"])?;
-        }
-        must("autocommit", &["ON", "1"])?;
-        must("innodb_read_only", &["OFF", "0"])?;
-        let binlog = of("log_bin").is_some_and(|value| value.eq_ignore_ascii_case("ON") || value == "1");
-        if binlog {
-            must("binlog_format", &["ROW", "MIXED"])?;
-        }
-        if options.allow_volatile {
-            return Ok(());
-        }
-        must("innodb_flush_log_at_trx_commit", &["1", "3"])?;
-        must("innodb_doublewrite", &["ON", "1", "fast", "DETECT_AND_RECOVER"])?;
-        // With a binary log a crash keeps only what that log has kept.
-        if binlog { must("sync_binlog", &["1"]) } else { Ok(()) }
-    }
-
+        ENGINE = InnoDB;",
+    migration_ends: "DO RELEASE_LOCK(CONCAT('firstcome:', LEFT(DATABASE(), 40)));",
+    settings: "SHOW SESSION VARIABLES WHERE Variable_name IN ('innodb_flush_log_at_trx_commit', 'sync_binlog', 'log_bin', \
+        'binlog_format', 'tx_isolation', 'transaction_isolation', 'autocommit', 'read_only', 'innodb_read_only', \
+        'version', 'idle_transaction_timeout', 'wait_timeout', 'innodb_doublewrite', 'max_allowed_packet')",
     // Without the right PROCESS a user sees no threads but its own; MariaDB counts copies all the same.
-    const REPLICATION: &'static str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', \
-         'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_status', \
-         'Rpl_semi_sync_source_clients');\
-         SELECT 'binlog_dumps', CAST(COUNT(*) AS CHAR) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%';";
+    replication: "SHOW GLOBAL STATUS WHERE Variable_name IN ('Slaves_connected', \
+        'Rpl_semi_sync_master_status', 'Rpl_semi_sync_master_clients', 'Rpl_semi_sync_source_status', \
+        'Rpl_semi_sync_source_clients');\
+        SELECT 'binlog_dumps', CAST(COUNT(*) AS CHAR) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%';",
+    bytes: "x'",
+};
 
-    fn replication(rows: &[(String, String)]) -> Replication {
-        let replicas = count(rows, "Slaves_connected").max(count(rows, "binlog_dumps"));
-        // The status goes to OFF when no copy has answered in time, and commits wait no longer.
-        let waits = ["master", "source"].into_iter().any(|role| {
-            value(rows, &format!("Rpl_semi_sync_{role}_status")) == Some("ON")
-                && 0 < count(rows, &format!("Rpl_semi_sync_{role}_clients"))
-        });
-        Replication::of(replicas, waits)
-    }
+/// See [`super::pool`].
+pub(super) fn pool(connect: MySqlConnectOptions, options: &DatabaseOptions, watch: Arc<Watch>) -> Pool<MySql> {
+    let session = session(options);
+    let idle = options.idle_timeout;
+    let pool: PoolOptions<MySql> = options.connections.pool();
+    // A dead connection is found by its first statement, and another one is taken; to ask each time is a round trip.
+    // Where a silent session ends as a silent transaction does, those that rest in the pool are to go before.
+    let pool = pool.test_before_acquire(false).idle_timeout(idle.mul_f64(0.6)).after_connect(move |connection, _| {
+        let (session, watch) = (session.clone(), Arc::clone(&watch));
+        Box::pin(async move {
+            let idle = session_idle(connection, idle).await?;
+            sqlx::raw_sql(AssertSqlSafe(format!("{session}{idle}"))).execute(&mut *connection).await?;
+            watch.look(LentConnection::MySql(connection)).await.map(drop)
+        })
+    });
+    pool.connect_lazy_with(connect)
+}
 
-    fn insert_nothing(table: &str, _: &str) -> String {
-        // One column would be too few: others have no default.
-        format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1=0;")
-    }
+pub(super) fn insert<'a, const N: usize>(
+    table: &str,
+    columns: [Column; N],
+    rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
+) -> String {
+    let mut text = format!("INSERT INTO {table} ({}) VALUES ", columns.map(Column::name).join(","));
+    add_list(&mut text, rows, |text, row| {
+        text.push('(');
+        add_list(text, row, element);
+        text.push(')');
+    });
+    text.push(';');
+    text
+}
 
-    async fn ask(connection: &mut MySqlConnection, text: String) -> Result<Vec<MySqlRow>, sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(text)).fetch_all(connection).await
+pub(super) fn judge(settings: &[(String, String)], options: &DatabaseOptions) -> Result<(), String> {
+    let of = |wanted: &str| settings.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let must = |name: &str, wanted: &[&str]| match of(name) {
+        Some(value) if !wanted.iter().any(|wanted| value.eq_ignore_ascii_case(wanted)) => {
+            Err(format!("{name} is {value} and must be {}", wanted[0]))
+        }
+        _ => Ok(()),
+    };
+    let version = of("version").unwrap_or_default();
+    let mut numbers = version.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version_min = if version.contains("MariaDB") { (10, 6, 0) } else { (8, 0, 16) };
+    let number = |numbers: &mut dyn Iterator<Item = u32>| numbers.next().unwrap_or(0);
+    if (number(&mut numbers), number(&mut numbers), number(&mut numbers)) < version_min {
+        return Err(format!("MariaDB 10.6 or MySQL 8.0.16 or later is needed, and this is {version}"));
     }
+    for isolation in ["tx_isolation", "transaction_isolation"] {
+        must(isolation, &["READ-COMMITTED"])?;
+    }
+    must("autocommit", &["ON", "1"])?;
+    must("innodb_read_only", &["OFF", "0"])?;
+    let binlog = of("log_bin").is_some_and(|value| value.eq_ignore_ascii_case("ON") || value == "1");
+    if binlog {
+        must("binlog_format", &["ROW", "MIXED"])?;
+    }
+    if options.allow_volatile {
+        return Ok(());
+    }
+    must("innodb_flush_log_at_trx_commit", &["1", "3"])?;
+    must("innodb_doublewrite", &["ON", "1", "fast", "DETECT_AND_RECOVER"])?;
+    // With a binary log a crash keeps only what that log has kept.
+    if binlog { must("sync_binlog", &["1"]) } else { Ok(()) }
+}
 
-    async fn run(connection: &mut MySqlConnection, text: String) -> Result<u64, sqlx::Error> {
-        Ok(sqlx::raw_sql(AssertSqlSafe(text)).execute(connection).await?.rows_affected())
-    }
+pub(super) fn replication(rows: &[(String, String)]) -> Replication {
+    let replicas = count(rows, "Slaves_connected").max(count(rows, "binlog_dumps"));
+    // The status goes to OFF when no copy has answered in time, and commits wait no longer.
+    let waits = ["master", "source"].into_iter().any(|role| {
+        value(rows, &format!("Rpl_semi_sync_{role}_status")) == Some("ON")
+            && 0 < count(rows, &format!("Rpl_semi_sync_{role}_clients"))
+    });
+    Replication::of(replicas, waits)
+}
+
+pub(super) fn insert_nothing(table: &str) -> String {
+    // One column would be too few: others have no default.
+    format!("INSERT INTO {table} SELECT * FROM {table} WHERE 1=0;")
 }
 
 /// What is set in every session.
@@ -218,7 +176,7 @@ mod tests {
             let mut settings: Vec<_> =
                 settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             settings.push(("version".to_owned(), "8.0.36".to_owned()));
-            let judged = MySql::judge(&settings, &options);
+            let judged = judge(&settings, &options);
             match refused {
                 Some(says) => assert!(judged.as_ref().is_err_and(|said| said.contains(says)), "{judged:?}"),
                 None => assert_eq!(judged, Ok(()), "{settings:?}"),

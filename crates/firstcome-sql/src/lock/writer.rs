@@ -4,85 +4,39 @@ use super::super::{SqlError, SqlOptions, connect};
 use super::notify::{LockNotifier, notify};
 use super::page::{Page, Wants};
 use super::rows::{self, Keep};
-use firstcome_core::id::LockName;
-use firstcome_core::lock::{Answer, Push, Renewal, Step, bucket_of, take, view};
-use firstcome_store::StoreError;
-use firstcome_store::{LockEvent, TimedLockView};
+use firstcome_core::lock::{Push, Renewal, Step};
+use firstcome_store::lock_queue::{LockJob, LockJobs, LockOutcome, reply_all};
+use firstcome_store::{LockEvent, StoreError};
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{AssertSqlSafe, PgConnection, raw_sql};
 use std::sync::Arc;
-use tokio::sync::mpsc::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::timeout;
-
-/// Steps in one transaction at most: others who need the same buckets wait as long as it takes.
-const BATCH_MAX: usize = 256;
 
 /// How often a batch is tried that others were preferred to, or whose connection had ended before.
 const TRIES: u32 = 3;
 
-/// What is asked of the writer. A process that asked may have gone: the step is taken all the same.
-pub(super) enum Job {
-    Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
-    View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
-}
-
-/// A job in the queue.
-pub(super) struct Queued {
-    pub(super) job: Job,
-    /// Free again when the job is taken out, whether or not a process still waits for its answer.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
-}
-
-enum Outcome {
-    Taken(Answer),
-    Seen(TimedLockView),
-}
-
-impl Job {
-    /// A process that asked may have gone: then no process is told.
-    fn tell(self, outcome: Result<Outcome, StoreError>) {
-        match (self, outcome) {
-            (Self::Take(_, told), Ok(Outcome::Taken(answer))) => drop(told.send(Ok(answer))),
-            (Self::View(_, told), Ok(Outcome::Seen(seen))) => drop(told.send(Ok(seen))),
-            (Self::Take(_, told), Err(error)) => drop(told.send(Err(error))),
-            (Self::View(_, told), Err(error)) => drop(told.send(Err(error))),
-            (Self::Take(..) | Self::View(..), Ok(_)) => unreachable!("another kind of answer than was asked for"),
+/// Adds the rows that the rules usually ask for.
+fn want(job: &LockJob, wants: &mut Wants) {
+    let bucket = job.bucket();
+    wants.buckets.insert(bucket);
+    match job {
+        LockJob::View(name, _) => wants.lock(bucket, name),
+        LockJob::Take(Step::Acquire { name, waiter, .. }, _) => {
+            wants.lock(bucket, name);
+            wants.places.insert((name.clone(), waiter.request));
+            wants.lives.insert((bucket, waiter.request.client));
+            wants.voids.insert((bucket, waiter.request));
         }
-    }
-
-    fn bucket(&self) -> u8 {
-        match self {
-            Self::Take(Step::Acquire { name, .. } | Step::Release { name, .. }, _) | Self::View(name, _) => {
-                bucket_of(name)
-            }
-            Self::Take(Step::Renew { bucket, .. } | Step::Beat { bucket, .. }, _) => *bucket,
+        LockJob::Take(Step::Release { name, request, .. }, _) => {
+            wants.lock(bucket, name);
+            wants.places.insert((name.clone(), *request));
         }
-    }
-
-    /// Adds what the rules usually ask for.
-    fn want(&self, wants: &mut Wants) {
-        let bucket = self.bucket();
-        wants.buckets.insert(bucket);
-        match self {
-            Self::View(name, _) => wants.lock(bucket, name),
-            Self::Take(Step::Acquire { name, waiter, .. }, _) => {
-                wants.lock(bucket, name);
-                wants.places.insert((name.clone(), waiter.request));
-                wants.lives.insert((bucket, waiter.request.client));
-                wants.voids.insert((bucket, waiter.request));
-            }
-            Self::Take(Step::Release { name, request, .. }, _) => {
-                wants.lock(bucket, name);
-                wants.places.insert((name.clone(), *request));
-            }
-            Self::Take(Step::Renew { renewals, .. }, _) => {
-                renewals.iter().for_each(|Renewal { name, .. }| wants.lock(bucket, name));
-            }
-            Self::Take(Step::Beat { client, names, .. }, _) => {
-                wants.lives.insert((bucket, *client));
-                names.iter().for_each(|name| wants.lock(bucket, name));
-            }
+        LockJob::Take(Step::Renew { renewals, .. }, _) => {
+            renewals.iter().for_each(|Renewal { name, .. }| wants.lock(bucket, name));
+        }
+        LockJob::Take(Step::Beat { client, names, .. }, _) => {
+            wants.lives.insert((bucket, *client));
+            names.iter().for_each(|name| wants.lock(bucket, name));
         }
     }
 }
@@ -121,30 +75,21 @@ async fn ask(connection: &mut PgConnection, times: &SqlOptions, sql: String) -> 
 }
 
 impl Writer {
-    /// Serves until no process can ask any more.
-    pub(super) async fn run(mut self, mut queue: Receiver<Queued>) {
-        let mut queued = Vec::new();
-        while 0 < queue.recv_many(&mut queued, BATCH_MAX).await {
-            let batch: Vec<Job> = queued.drain(..).map(|queued| queued.job).collect();
-            match self.serve(&batch).await {
-                Ok((outcomes, pushes)) => {
-                    for (job, outcome) in batch.into_iter().zip(outcomes) {
-                        job.tell(Ok(outcome));
-                    }
-                    for push in pushes {
-                        self.post.tell(push.grant.request.client, LockEvent::Push(push));
-                    }
-                }
-                Err(error) => {
-                    let error = StoreError::from(error);
-                    batch.into_iter().for_each(|job| job.tell(Err(error.clone())));
-                }
+    /// Serves until the callers' end of the queue is gone.
+    pub(super) async fn run(mut self, mut jobs: LockJobs) {
+        while let Some(batch) = jobs.next_batch().await {
+            let done = self.serve(&batch).await.map_err(StoreError::from);
+            let (outcomes, pushes) =
+                done.map_or_else(|error| (Err(error), Vec::new()), |(out, pushes)| (Ok(out), pushes));
+            reply_all(batch, outcomes);
+            for push in pushes {
+                self.post.tell(push.grant.request.client, LockEvent::Push(push));
             }
         }
     }
 
     /// Takes all steps, or none. The pushes are those for this process.
-    async fn serve(&mut self, batch: &[Job]) -> Result<(Vec<Outcome>, Vec<Push>), SqlError> {
+    async fn serve(&mut self, batch: &[LockJob]) -> Result<(Vec<LockOutcome>, Vec<Push>), SqlError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -169,11 +114,11 @@ impl Writer {
     async fn transact(
         &self,
         connection: &mut PgConnection,
-        batch: &[Job],
-    ) -> Result<(Vec<Outcome>, Vec<Push>), SqlError> {
+        batch: &[LockJob],
+    ) -> Result<(Vec<LockOutcome>, Vec<Push>), SqlError> {
         let mut wants = Wants::default();
-        batch.iter().for_each(|job| job.want(&mut wants));
-        let only_looks = batch.iter().all(|job| matches!(job, Job::View(..)));
+        batch.iter().for_each(|job| want(job, &mut wants));
+        let only_looks = batch.iter().all(|job| matches!(job, LockJob::View(..)));
         // No matter what the server's default is: each statement must see what was committed before it began.
         let mut begin = if only_looks { "" } else { "BEGIN ISOLATION LEVEL READ COMMITTED; " };
         let keep = if only_looks { Keep::Free } else { Keep::Out };
@@ -203,19 +148,13 @@ impl Writer {
     }
 }
 
-fn take_all(page: &mut Page, batch: &[Job]) -> (Vec<Outcome>, Vec<Push>) {
+fn take_all(page: &mut Page, batch: &[LockJob]) -> (Vec<LockOutcome>, Vec<Push>) {
     let (mut outcomes, mut all_pushes) = (Vec::with_capacity(batch.len()), Vec::new());
     let now_us = page.now_us;
     for job in batch {
-        let mut table = page.table(job.bucket());
-        outcomes.push(match job {
-            Job::Take(step, _) => {
-                let (answer, pushes) = take(&mut table, step, now_us);
-                all_pushes.extend(pushes);
-                Outcome::Taken(answer)
-            }
-            Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&table, name, now_us), now_us }),
-        });
+        let (outcome, pushes) = job.run(&mut page.table(job.bucket()), now_us);
+        outcomes.push(outcome);
+        all_pushes.extend(pushes);
     }
     (outcomes, all_pushes)
 }

@@ -2,50 +2,14 @@
 
 use super::notify::LockNotifier;
 use super::table::SqliteLockTable;
-use super::{Clock, TimedLockView, fault, io_fault, is_busy};
-use firstcome_core::id::LockName;
-use firstcome_core::lock::{Answer, Push, Step, bucket_of, take, view};
+use super::{Clock, fault, io_fault, is_busy};
+use firstcome_core::lock::Push;
 use firstcome_store::Faults;
+use firstcome_store::lock_queue::{LockJob, LockJobs, LockOutcome, reply_all};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use rusqlite::{Connection, ErrorCode};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
-/// Steps in one transaction at most: other processes wait for its end.
-const BATCH_MAX: usize = 256;
-
-/// A request to the writer. The writer serves it even if its caller has gone.
-pub(super) enum Job {
-    Take(Step, oneshot::Sender<Result<Answer, StoreError>>),
-    View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
-}
-
-/// A job in the queue.
-pub(super) struct Queued {
-    pub(super) job: Job,
-    /// The permit of an acquire or a view. Dropped when the writer takes the job, whether or not the caller still waits.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
-}
-
-enum Outcome {
-    Taken(Answer),
-    Seen(TimedLockView),
-}
-
-impl Job {
-    /// Sends the outcome to the caller. Does nothing if the caller has gone.
-    fn tell(self, outcome: Result<Outcome, StoreError>) {
-        match (self, outcome) {
-            (Self::Take(_, told), Ok(Outcome::Taken(answer))) => drop(told.send(Ok(answer))),
-            (Self::View(_, told), Ok(Outcome::Seen(seen))) => drop(told.send(Ok(seen))),
-            (Self::Take(_, told), Err(error)) => drop(told.send(Err(error))),
-            (Self::View(_, told), Err(error)) => drop(told.send(Err(error))),
-            (Self::Take(..) | Self::View(..), Ok(_)) => unreachable!("another kind of answer than was asked for"),
-        }
-    }
-}
 
 /// The identity of the file behind a path. If a user moves the file away, processes that open the path later use other locks.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,31 +87,24 @@ impl Writer {
         Self { connection, identity, clock, post, broken: None, faults: Faults::default(), is_faulty: false }
     }
 
-    /// Serves until all senders of jobs are gone.
-    pub(super) fn run(mut self, queue: &Receiver<Queued>) {
-        while let Ok(first) = queue.recv() {
-            let queued = std::iter::once(first).chain(queue.try_iter()).take(BATCH_MAX);
-            self.serve(queued.map(|queued| queued.job).collect());
+    /// Serves until the callers' end of the queue is gone.
+    pub(super) fn run(mut self, mut jobs: LockJobs) {
+        while let Some(batch) = jobs.next_batch_blocking() {
+            self.serve(batch);
         }
     }
 
-    fn serve(&mut self, batch: Vec<Job>) {
+    fn serve(&mut self, batch: Vec<LockJob>) {
         let done = match &self.broken {
             Some(fault) => Err(StoreError::Unavailable(Arc::clone(fault))),
             None => self.transact(&batch).map_err(|failure| self.note(failure)),
         };
-        match done {
-            Ok((outcomes, pushes)) => {
-                if std::mem::take(&mut self.is_faulty) {
-                    self.faults.clear(FAULTY_FILE);
-                }
-                for (job, outcome) in batch.into_iter().zip(outcomes) {
-                    job.tell(Ok(outcome));
-                }
-                self.post.send(pushes);
-            }
-            Err(error) => batch.into_iter().for_each(|job| job.tell(Err(error.clone()))),
+        if done.is_ok() && std::mem::take(&mut self.is_faulty) {
+            self.faults.clear(FAULTY_FILE);
         }
+        let (outcomes, pushes) = done.map_or_else(|error| (Err(error), Vec::new()), |(out, pushes)| (Ok(out), pushes));
+        reply_all(batch, outcomes);
+        self.post.send(pushes);
     }
 
     fn note(&mut self, failure: Failure) -> StoreError {
@@ -167,7 +124,7 @@ impl Writer {
     }
 
     /// Takes all steps in one transaction, or none.
-    fn transact(&self, batch: &[Job]) -> Result<(Vec<Outcome>, Vec<Push>), Failure> {
+    fn transact(&self, batch: &[LockJob]) -> Result<(Vec<LockOutcome>, Vec<Push>), Failure> {
         self.execute("BEGIN IMMEDIATE").map_err(|error| Failure::of(&error, "cannot begin a step"))?;
         let taken = self.take_all(batch).map_err(|error| Failure::of(&error, "a step failed"));
         // Checked inside the transaction, so that no caller learns of a grant in a file that other processes cannot see.
@@ -187,26 +144,15 @@ impl Writer {
         committed
     }
 
-    fn take_all(&self, batch: &[Job]) -> rusqlite::Result<(Vec<Outcome>, Vec<Push>)> {
+    fn take_all(&self, batch: &[LockJob]) -> rusqlite::Result<(Vec<LockOutcome>, Vec<Push>)> {
         let (mut outcomes, mut all_pushes) = (Vec::with_capacity(batch.len()), Vec::new());
         for job in batch {
-            let bucket = match job {
-                Job::Take(Step::Acquire { name, .. } | Step::Release { name, .. }, _) | Job::View(name, _) => {
-                    bucket_of(name)
-                }
-                Job::Take(Step::Renew { bucket, .. } | Step::Beat { bucket, .. }, _) => *bucket,
-            };
-            let mut table = SqliteLockTable::new(&self.connection, bucket);
+            let mut table = SqliteLockTable::new(&self.connection, job.bucket());
             // Read inside the transaction, so that no later step of any process reads an earlier clock, unless it is set back.
             let now_us = u64::try_from(self.clock.now().as_us()).unwrap_or(0);
-            outcomes.push(match job {
-                Job::Take(step, _) => {
-                    let (answer, pushes) = take(&mut table, step, now_us);
-                    all_pushes.extend(pushes);
-                    Outcome::Taken(answer)
-                }
-                Job::View(name, _) => Outcome::Seen(TimedLockView { view: view(&table, name, now_us), now_us }),
-            });
+            let (outcome, pushes) = job.run(&mut table, now_us);
+            outcomes.push(outcome);
+            all_pushes.extend(pushes);
             table.finish()?;
         }
         Ok((outcomes, all_pushes))

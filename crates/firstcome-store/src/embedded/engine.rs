@@ -10,12 +10,12 @@
 
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
-use super::journal::{CouponId, Journal, RoomId};
+use super::journal::{Change, CouponId, Journal, RoomId};
 use super::room::RoomWriter;
 use super::writer::{Log, Primitive};
 use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
 use crate::edge::Stopwatch;
-use crate::error::Fault;
+use crate::error::{Fault, StoreError};
 use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -26,10 +26,51 @@ const CLAIMS_PER_HOLD: usize = 64;
 /// The state and the journal. Its owner is the one writer.
 pub struct Engine {
     log: Log,
+    primitives: Primitives,
+    pending_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
+}
+
+/// Every primitive of the store. A new one is a field here, and a line in each step.
+struct Primitives {
     coupons: CouponWriter,
     rooms: RoomWriter,
     auctions: AuctionWriter,
-    pending_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
+}
+
+impl Primitive for Primitives {
+    fn needs_clocks(&self) -> bool {
+        self.coupons.needs_clocks() || self.rooms.needs_clocks() || self.auctions.needs_clocks()
+    }
+
+    fn seal(&self, changes: &mut Vec<Change>) {
+        self.coupons.seal(changes);
+        self.rooms.seal(changes);
+        self.auctions.seal(changes);
+    }
+
+    fn publish(&mut self, shared: &Shared, now: Now) {
+        self.coupons.publish(shared, now);
+        self.rooms.publish(shared, now);
+        self.auctions.publish(shared, now);
+    }
+
+    fn reply(&mut self) {
+        self.coupons.reply();
+        self.rooms.reply();
+        self.auctions.reply();
+    }
+
+    fn refuse(&mut self, error: &StoreError) {
+        self.coupons.refuse(error);
+        self.rooms.refuse(error);
+        self.auctions.refuse(error);
+    }
+
+    fn take_back(&mut self, changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault> {
+        self.coupons.take_back(changes, journal, now)?;
+        self.rooms.take_back(changes, journal, now)?;
+        self.auctions.take_back(changes, journal, now)
+    }
 }
 
 /// The next free ids.
@@ -50,9 +91,11 @@ impl Engine {
     ) -> Self {
         Self {
             log: Log::new(shared, journal),
-            coupons: CouponWriter::new(hasher.clone(), next.coupon),
-            rooms: RoomWriter::new(hasher.clone(), next.room, next.pass_secret),
-            auctions,
+            primitives: Primitives {
+                coupons: CouponWriter::new(hasher.clone(), next.coupon),
+                rooms: RoomWriter::new(hasher.clone(), next.room, next.pass_secret),
+                auctions,
+            },
             pending_ticks: Vec::new(),
         }
     }
@@ -61,12 +104,12 @@ impl Engine {
     pub(super) fn run(&mut self, batch: &mut Vec<Command>) {
         let watch = Stopwatch::start();
         let now = self.log.shared.both();
-        self.auctions.begin_turn();
+        self.primitives.auctions.begin_turn();
         #[cfg(feature = "planted-bugs")]
         swap_neighbours(batch);
         let mut batch = batch.drain(..).peekable();
         while let Some(command) = batch.next() {
-            let log = &mut self.log;
+            let (log, Primitives { coupons, rooms, auctions }) = (&mut self.log, &mut self.primitives);
             match command {
                 Command::Claim(first) => {
                     let cell = Arc::clone(&first.cell);
@@ -75,7 +118,7 @@ impl Engine {
                         Some(Command::Claim(next)) => Some(next),
                         _ => None,
                     });
-                    self.coupons.claims(&cell, std::iter::once(first).chain(rest).take(CLAIMS_PER_HOLD), log, now);
+                    coupons.claims(&cell, std::iter::once(first).chain(rest).take(CLAIMS_PER_HOLD), log, now);
                 }
                 Command::Room(first) => {
                     let cell = first.cell;
@@ -84,13 +127,13 @@ impl Engine {
                         Some(Command::Room(RoomJob { order, .. })) => Some(order),
                         _ => None,
                     });
-                    self.rooms.orders(&cell, std::iter::once(first.order).chain(rest).take(CLAIMS_PER_HOLD), log, now);
+                    rooms.orders(&cell, std::iter::once(first.order).chain(rest).take(CLAIMS_PER_HOLD), log, now);
                 }
-                Command::Redeem { cell, redeem, reply } => self.coupons.redeem(&cell, &redeem, reply, log, now),
-                Command::Auctions(job) => self.auctions.run(job, log, now),
+                Command::Redeem { cell, redeem, reply } => coupons.redeem(&cell, &redeem, reply, log, now),
+                Command::Auctions(job) => auctions.run(job, log, now),
                 Command::Tick(rest, reply) => {
-                    self.rooms.tick(log, now);
-                    let rest = self.auctions.close_due_now(rest, log, now);
+                    rooms.tick(log, now);
+                    let rest = auctions.close_due_now(rest, log, now);
                     self.pending_ticks.push((reply, rest));
                 }
                 rare => {
@@ -107,19 +150,19 @@ impl Engine {
 
     /// Runs a command whose change is committed on its own.
     fn run_alone(&mut self, command: Command, now: Now) {
-        let log = &mut self.log;
+        let (log, Primitives { coupons, rooms, .. }) = (&mut self.log, &mut self.primitives);
         match command {
             Command::PutCoupon(put) => {
                 let PutCommand { name, revision, voucher_key, reply } = *put;
-                reply.send(self.coupons.put(name, revision, voucher_key, log, now));
+                reply.send(coupons.put(name, revision, voucher_key, log, now));
             }
             Command::DeleteCoupon { cell, reply } => reply.send(CouponWriter::delete(&cell, log, now)),
             Command::PutRoom(put) => {
                 let PutRoomCommand { name, revision, secrets, reply } = *put;
-                reply.send(self.rooms.put(name, revision, secrets, log, now));
+                reply.send(rooms.put(name, revision, secrets, log, now));
             }
             Command::CloseRoom { cell, reply } => reply.send(RoomWriter::close(&cell, log, now)),
-            Command::RotatePassSecret { bytes, reply } => reply.send(self.rooms.sign_with(bytes, log, now).map(Ok)),
+            Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             // `run` takes these into its batch.
             Command::Claim(_)
             | Command::Room(_)
@@ -141,18 +184,18 @@ impl Engine {
 
     /// Commits what was decided, publishes it to readers, and replies.
     fn finish(&mut self, now: Now) {
-        let mut primitives: [&mut dyn Primitive; 3] = [&mut self.coupons, &mut self.rooms, &mut self.auctions];
-        if primitives.iter().any(|one| one.needs_clocks()) {
-            self.log.note_clocks(now);
+        let (log, primitives) = (&mut self.log, &mut self.primitives);
+        if primitives.needs_clocks() {
+            log.note_clocks(now);
         }
-        primitives.iter().for_each(|one| one.seal(&mut self.log.changes));
-        if let Err(error) = self.log.write(&mut primitives) {
-            primitives.iter_mut().for_each(|one| one.refuse(&error));
+        primitives.seal(&mut log.changes);
+        if let Err(error) = log.write(primitives) {
+            primitives.refuse(&error);
             self.pending_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
             return;
         }
-        primitives.iter_mut().for_each(|one| one.publish(&self.log.shared, now));
-        primitives.iter_mut().for_each(|one| one.reply());
+        primitives.publish(&log.shared, now);
+        primitives.reply();
         self.pending_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
     }
 

@@ -40,6 +40,21 @@ pub(super) trait Primitive {
     fn take_back(&mut self, changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault>;
 }
 
+/// No primitive, for a change that is committed on its own: none has any of it in its batch.
+struct NoPrimitive;
+
+impl Primitive for NoPrimitive {
+    fn publish(&mut self, _: &Shared, _: Now) {}
+
+    fn reply(&mut self) {}
+
+    fn refuse(&mut self, _: &StoreError) {}
+
+    fn take_back(&mut self, _: &[Change], _: &mut dyn Journal, _: Now) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
 /// The changes of a batch, and the journal that stores them.
 pub(super) struct Log {
     pub(super) shared: Arc<Shared>,
@@ -61,7 +76,7 @@ impl Log {
     /// Commits one change on its own. The batch before it has ended, so no primitive has changes to take back.
     pub(super) fn commit(&mut self, change: Change) -> Result<(), StoreError> {
         self.changes.push(change);
-        self.write(&mut [])
+        self.write(&mut NoPrimitive)
     }
 
     /// Adds the clocks to the batch, unless they were stored recently: time-outs and keys of movements depend on steady
@@ -73,8 +88,8 @@ impl Log {
         }
     }
 
-    /// Commits the changes of the batch. After a temporary failure each of these primitives has taken its changes back.
-    pub(super) fn write(&mut self, primitives: &mut [&mut dyn Primitive]) -> Result<(), StoreError> {
+    /// Commits the changes of the batch. After a temporary failure the primitives have taken them back.
+    pub(super) fn write(&mut self, primitives: &mut impl Primitive) -> Result<(), StoreError> {
         if let Err(error) = self.check() {
             self.changes.clear();
             return Err(error);
@@ -102,10 +117,10 @@ impl Log {
         result
     }
 
-    fn take_back(&mut self, primitives: &mut [&mut dyn Primitive]) -> Result<(), Fault> {
+    fn take_back(&mut self, primitives: &mut impl Primitive) -> Result<(), Fault> {
         self.clock_stored = None;
         let now = self.shared.both();
-        primitives.iter_mut().try_for_each(|one| one.take_back(&self.changes, &mut *self.journal, now))
+        primitives.take_back(&self.changes, &mut *self.journal, now)
     }
 
     /// Tries a real write, to see whether the journal accepts writes again after a temporary fault.
