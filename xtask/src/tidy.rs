@@ -53,7 +53,8 @@ fn is_test(name: &str) -> bool {
 fn check_source(name: &str, text: &str, findings: &mut Vec<String>) {
     let lines: Vec<&str> = text.lines().collect();
     if FILE_LINES_MAX < lines.len() && !is_test(name) {
-        findings.push(format!("{name}: {} lines, at most {FILE_LINES_MAX}: find the seam", lines.len()));
+        findings
+            .push(format!("{name}: {} lines, at most {FILE_LINES_MAX}: split it where two concerns meet", lines.len()));
     }
     // Joined here, so that this file does not find itself.
     let markers = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["#[ig", "nore"].concat(), ["??", "?"].concat()];

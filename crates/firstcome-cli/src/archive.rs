@@ -177,7 +177,10 @@ impl std::fmt::Display for Count {
             write!(f, ", {rooms} rooms with {tickets} tickets")?;
         }
         if 0 < *lost {
-            write!(f, " ({lost} numbers as lost: perhaps drawn; a visitor who has one keeps the place)")?;
+            write!(
+                f,
+                " ({lost} numbers of tickets that the export does not know: a visitor who has one keeps the place)"
+            )?;
         }
         if 0 < *listings + *records {
             write!(f, ", {listings} listings, {bids} bids and {records} movements of points")?;
@@ -328,7 +331,11 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     }
     target.finish().map_err(|error| {
         // A commit without a reply: importing again shows whether it succeeded.
-        let what = if source::is_unknown(&error) { "import it again, which tells" } else { "nothing was imported" };
+        let what = if source::is_unknown(&error) {
+            "the outcome is unknown: import the same file again to find out"
+        } else {
+            "nothing was imported"
+        };
         error.context(format!("at the end; {what}"))
     })?;
     bar.finish_and_clear();

@@ -30,7 +30,7 @@ const MARK_KEY: &[u8] = b"fc:deployment";
 const SKEW_MS_MAX: u64 = 1_000;
 
 /// The advice about replicas that may lack acknowledged commits.
-const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop what is touched: set \
+const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop the coupons and rooms that this concerns: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
 
 /// The default directory of the embedded store.
@@ -39,7 +39,7 @@ const DATA: &str = "./firstcome-data";
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// The verdict on a server that could not be reached.
-const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; nothing of it was looked at");
+const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; doctor could not check it");
 
 #[derive(Args)]
 pub(crate) struct DoctorArgs {
@@ -150,7 +150,10 @@ fn of_service(url: &str, findings: &mut Findings) -> Outcome {
         (_, Some(false)) => {
             (text(&told["reason"]), Verdict::Unsafe("see its log, and the faults here if there are any"))
         }
-        _ => (format!("status {status}"), Verdict::Unsafe("what answers there is no firstcome: correct the address")),
+        _ => (
+            format!("status {status}"),
+            Verdict::Unsafe("the server at this address is not firstcome: correct the address"),
+        ),
     };
     findings.say("service", "ready", is, verdict);
     for fault in listed("faults") {
@@ -254,12 +257,15 @@ fn of_both(mark: Mark, number: Option<i64>, findings: &mut Findings) {
         (Mark::None, None) => ("none yet", Verdict::Fine),
         (Mark::None, Some(_)) => (
             "not on Redis",
-            Verdict::Note("it is empty, and is filled from the database; unless it is another one than before"),
+            Verdict::Note(
+                "it is empty, and the nodes fill it from the database; check that it is the same Redis as before",
+            ),
         ),
         (Mark::Of(mark), Some(number)) if mark == number => ("the same on both", Verdict::Fine),
-        (Mark::Of(_), _) => {
-            ("another one on Redis", Verdict::Unsafe("name the Redis and the database that belong together"))
-        }
+        (Mark::Of(_), _) => (
+            "Redis belongs to another deployment",
+            Verdict::Unsafe("name the Redis and the database that belong together"),
+        ),
     };
     findings.say("both", "deployment", is, verdict);
 }
@@ -369,7 +375,7 @@ fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
             Ok(true) => findings.say("directory", name, "its owner's alone", Verdict::Fine),
             Ok(false) => {
                 let verdict = Verdict::Unsafe("take the rights of others away: chmod go= of it");
-                findings.say("directory", name, "others may read it", verdict);
+                findings.say("directory", name, "other users can read it", verdict);
             }
             // The keys may come from the environment.
             Err(_) => findings.say("directory", name, "none", Verdict::Fine),

@@ -42,7 +42,7 @@ pub(crate) fn get(url: &str, wait: Duration) -> Result<(u16, String), Failure> {
     let answer = ask(authority, path, wait).map_err(Failure::Unreachable)?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.strip_prefix("HTTP/").and_then(|head| head.split(' ').nth(1)?.parse().ok());
-    let none = || Failure::Unreachable(anyhow!("{url}: what answers there speaks no HTTP"));
+    let none = || Failure::Unreachable(anyhow!("{url}: the server at this address does not answer in HTTP"));
     Ok((status.ok_or_else(none)?, body.to_owned()))
 }
 

@@ -172,7 +172,7 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     }
     let owner = match args.owner.as_ref().or(file.owner.as_ref()) {
         Some(text) => OwnerName::parse(text).map_err(|error| usage(anyhow!("the owner {error}")))?,
-        None => default_owner().ok_or_else(|| usage(anyhow!("say --owner")))?,
+        None => default_owner().ok_or_else(|| usage(anyhow!("the holder has no name: set --owner")))?,
     };
     let span =
         |text: Option<&String>, default: Duration| text.map_or(Ok(default), |text| duration(text).map_err(usage));

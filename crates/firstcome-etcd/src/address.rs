@@ -25,19 +25,19 @@ impl Address {
         let rest = match url.split_once("://") {
             Some(("etcd", rest)) => rest,
             Some(("etcds", _)) => {
-                return wrong("this program speaks no TLS; let something beside it do so, and name that");
+                return wrong("this program has no TLS: use a TLS proxy on this machine, and give its address");
             }
             _ => return wrong(WANTED),
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains(['/', '?']) {
-            return wrong("nothing follows its hosts");
+            return wrong("the address must end after the hosts");
         }
         let Authority { user, password, hosts } = Authority::read(authority, PORT).or_else(wrong)?;
         let login = match (user, password) {
             (Some(user), Some(password)) => Some(Login { user, password }),
             (None, None) => None,
-            _ => return wrong("a user has a password, and a password a user: etcd://user:password@host:port"),
+            _ => return wrong("give a user with a password, or neither: etcd://user:password@host:port"),
         };
         Ok(Self { hosts, login })
     }
@@ -78,13 +78,13 @@ mod tests {
             ("", "must be etcd://"),
             ("http://user:secret@one:2379", "must be etcd://"),
             ("etcds://user:secret@one", "no TLS"),
-            ("etcd://", "parted by commas"),
-            ("etcd://user:secret@one:port", "parted by commas"),
+            ("etcd://", "separated by commas"),
+            ("etcd://user:secret@one:port", "separated by commas"),
             ("etcd://user:secret%4@one", "percent sign"),
-            ("etcd://:secret@one", "a password a user"),
-            ("etcd://user@one", "a user has a password"),
-            ("etcd://user:secret@one/prefix", "nothing follows"),
-            ("etcd://user:secret@one?lease=1s", "nothing follows"),
+            ("etcd://:secret@one", "give a user with a password"),
+            ("etcd://user@one", "give a user with a password"),
+            ("etcd://user:secret@one/prefix", "must end after the hosts"),
+            ("etcd://user:secret@one?lease=1s", "must end after the hosts"),
         ] {
             let says = told(url);
             assert!(says.contains(expected) && !says.contains("secret"), "{url}: {says}");

@@ -23,7 +23,7 @@ pub enum EtcdError {
         says: String,
     },
     /// The address, the user, its rights or the server is wrong: a repeat fails too. etcd did nothing.
-    #[error("etcd is not what is needed: {says}")]
+    #[error("etcd cannot be used: {says}")]
     Broken {
         /// What must change.
         says: String,

@@ -77,7 +77,7 @@ impl EtcdLink {
         let Address { hosts, login } = Address::read(url)?;
         let servers = hosts.into_iter().map(|host| {
             let endpoint = Endpoint::from_shared(format!("http://{host}"))
-                .map_err(|_| EtcdError::broken(format!("{host} is no host and port")))?;
+                .map_err(|_| EtcdError::broken(format!("{host} is not a host and a port")))?;
             let endpoint = endpoint.connect_timeout(options.connect_timeout).tcp_nodelay(true);
             Ok((host, endpoint.http2_keep_alive_interval(PING).keep_alive_timeout(options.answer_timeout)))
         });
@@ -190,7 +190,7 @@ impl EtcdLink {
                     return Err(error);
                 }
                 Judged::TokenOver if renewed => {
-                    return Err(EtcdError::broken("it refuses the token that it has given"));
+                    return Err(EtcdError::broken("etcd refuses a token that it has just issued"));
                 }
                 Judged::TokenOver => {
                     // A new connection gets a new token.
@@ -287,7 +287,7 @@ impl Shared {
         let told = timeout(self.answer_timeout, line.ask::<_, AuthenticateResponse>(AUTHENTICATE, login)).await;
         match told {
             Ok(Ok(AuthenticateResponse { token })) => {
-                let unreadable = |_| EtcdError::broken("its tokens cannot be sent");
+                let unreadable = |_| EtcdError::broken("the token of etcd is not a valid header");
                 line.token = Some(MetadataValue::try_from(token).map_err(unreadable)?);
             }
             // The cluster has no logins. etcd's own clients accept that too.

@@ -53,7 +53,7 @@ impl Session {
         // `Read`, since a lost answer does no harm: the lease ends by itself.
         let granted: LeaseGrantResponse = link.call(LEASE_GRANT, wanted, Sent::Read, link.answer_timeout()).await?;
         if granted.id == 0 || granted.ttl_s <= 0 {
-            return Err(EtcdError::broken(format!("it gives no lease: {}", granted.error)));
+            return Err(EtcdError::broken(format!("etcd granted no lease: {}", granted.error)));
         }
         let ttl = Duration::from_secs(granted.ttl_s.unsigned_abs());
         let barrier = format!("{}session/{:016x}", options.prefix, granted.id).into_bytes();

@@ -38,7 +38,7 @@ impl Parse for Function {
         let mut attributes = input.call(Attribute::parse_outer)?;
         let (visibility, signature) = (input.parse()?, input.parse()?);
         if input.peek(syn::Token![;]) {
-            return Err(input.error("the lock is taken around a body: write the attribute where the function has one"));
+            return Err(input.error("`distributed_lock` needs a function with a body"));
         }
         let content;
         braced!(content in input);
@@ -70,10 +70,10 @@ impl Function {
     /// Refuses functions that are wrong as far as the macro can see without types.
     pub(crate) fn check(&self) -> syn::Result<()> {
         if self.signature.asyncness.is_none() {
-            let wanted = "a lock is waited for, so the function must be an `async fn`";
+            let wanted = "`distributed_lock` waits for a lock, so the function must be an `async fn`";
             return Err(syn::Error::new(self.signature.fn_token.span, wanted));
         }
-        let wanted = "a lock may not be had, so the function must return a `Result` whose error implements \
+        let wanted = "`distributed_lock` can fail to get the lock, so the function must return a `Result` whose error implements \
                       `From<firstcome::LockError>`";
         match &self.signature.output {
             ReturnType::Default => Err(syn::Error::new(self.signature.ident.span(), wanted)),

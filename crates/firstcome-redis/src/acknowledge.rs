@@ -191,7 +191,7 @@ impl CommandSocket {
         let answer = timeout(patience, connection.send_packed_command(&waiting)).await;
         let Ok(answer) = answer else {
             self.socket.lost().declare();
-            return Err("no word of the replicas in time".to_owned());
+            return Err("the replicas did not confirm in time".to_owned());
         };
         match answer.map_err(LinkError::from).and_then(|value| self.judged(value)) {
             Ok(Value::Int(replicas)) => Ok(u64::try_from(replicas).unwrap_or_default()),

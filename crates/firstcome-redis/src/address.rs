@@ -43,7 +43,7 @@ impl Address {
             "redis+sentinel" => primary(rest),
             "redis+cluster" => cluster(rest),
             _ if matches!(scheme.split('+').next(), Some("rediss" | "valkeys")) => {
-                wrong("this program speaks no TLS; let something beside it do so, and name that")
+                wrong("this program has no TLS: use a TLS proxy on this machine, and give its address")
             }
             _ => Ok(Self::Server(url.to_owned())),
         }
@@ -58,7 +58,7 @@ fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
 fn primary(rest: &str) -> Result<Address, OpenError> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let Some((authority, name)) = rest.split_once('/').filter(|(_, name)| !name.is_empty()) else {
-        return wrong("it does not say by which name the sentinels know the primary");
+        return wrong("the name of the primary is missing after the hosts");
     };
     let (sentinels, mut to_servers) = hosts(authority, SENTINEL_PORT)?;
     let mut to_sentinels = Credentials::default();
@@ -68,11 +68,11 @@ fn primary(rest: &str) -> Result<Address, OpenError> {
         match key {
             "db" => match value.parse() {
                 Ok(database @ 0..) => to_servers.database = database,
-                _ => return wrong("db is the number of a database"),
+                _ => return wrong("db must be the number of a database"),
             },
             "sentinel_user" => to_sentinels.user = Some(value),
             "sentinel_password" => to_sentinels.password = Some(value),
-            _ => return wrong("after the question mark it may say db, sentinel_user and sentinel_password"),
+            _ => return wrong("unknown parameter: use db, sentinel_user or sentinel_password"),
         }
     }
     Ok(Address::Primary { sentinels, name: decoded(name)?, to_sentinels, to_servers })
@@ -82,7 +82,7 @@ fn primary(rest: &str) -> Result<Address, OpenError> {
 fn cluster(rest: &str) -> Result<Address, OpenError> {
     let (authority, rest) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
     if !matches!(rest, "" | "0") {
-        return wrong("a cluster has one database only, so nothing follows its hosts");
+        return wrong("a cluster has one database only, so the address must end after the hosts");
     }
     let (seeds, credentials) = hosts(authority, SERVER_PORT)?;
     Ok(Address::Cluster { seeds, credentials })
@@ -144,16 +144,16 @@ mod tests {
     #[test]
     fn what_is_wrong_with_an_address_is_said_without_its_password() {
         for (url, expected) in [
-            ("redis+sentinel://one:1", "by which name"),
-            ("redis+sentinel://one:1/", "by which name"),
+            ("redis+sentinel://one:1", "the name of the primary is missing"),
+            ("redis+sentinel://one:1/", "the name of the primary is missing"),
             ("redis+sentinel://one:1/main?db=-1", "number of a database"),
             ("redis+sentinel://one:1/main?dv=1", "sentinel_password"),
-            ("redis+sentinel://:secret@one:port/main", "parted by commas"),
-            ("redis+sentinel://one:1,/main", "parted by commas"),
+            ("redis+sentinel://:secret@one:port/main", "separated by commas"),
+            ("redis+sentinel://one:1,/main", "separated by commas"),
             ("redis+sentinel://:secret%4@one:1/main", "percent sign"),
             ("redis+sentinel://:secret%ff@one:1/main", "UTF-8"),
-            ("redis+cluster://", "parted by commas"),
-            ("redis+cluster://[::1:1", "parted by commas"),
+            ("redis+cluster://", "separated by commas"),
+            ("redis+cluster://[::1:1", "separated by commas"),
             ("redis+cluster://:secret@one:1/2", "one database"),
             ("rediss://:secret@one:1", "no TLS"),
             ("rediss+sentinel://:secret@one:1/main", "no TLS"),

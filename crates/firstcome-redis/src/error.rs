@@ -172,7 +172,7 @@ pub enum OpenError {
     },
     /// The user or the password is wrong, or the user lacks rights.
     #[error(
-        "the server turned us away ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, in a cluster CLUSTER, at a sentinel SENTINEL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
+        "the server refused the login or a command ({code}: {says}); check user and password, and that it may use INFO, PING, SUBSCRIBE, SCRIPT, EVALSHA and EVAL, in a cluster CLUSTER, at a sentinel SENTINEL, and the commands of the scripts (+@read +@write +time +publish) on keys and channels that begin with fc:"
     )]
     Denied {
         /// The server's code: `NOAUTH`, `WRONGPASS`, `NOPERM`, `DENIED`.
@@ -198,7 +198,7 @@ pub enum OpenError {
     },
     /// It evicts keys when its memory is full.
     #[error(
-        "the server forgets keys when its memory is full (maxmemory-policy {policy}); set maxmemory-policy noeviction"
+        "the server evicts keys when its memory is full (maxmemory-policy {policy}); set maxmemory-policy noeviction"
     )]
     Eviction {
         /// Its policy.
@@ -231,7 +231,7 @@ pub enum OpenError {
     },
     /// The servers of a quorum are too few, too many, or not independent.
     #[error(
-        "these servers make no quorum ({says}); name 3 to 9 servers, each once, as redis://[user:password@]host[:port][/database]"
+        "these servers cannot be a quorum ({says}); name 3 to 9 servers, each once, as redis://[user:password@]host[:port][/database]"
     )]
     Quorum {
         /// What is wrong with them.

@@ -220,7 +220,7 @@ impl PortContext {
         if place.made_room {
             self.app.metrics.connection_made_room();
             if let Some(left_out) = self.warnings.made_room.pass() {
-                tracing::warn!(left_out, %peer, "closing the longest idle connection: as many as may be are open");
+                tracing::warn!(left_out, %peer, "closing the longest idle connection: the limit of connections is reached");
             }
         }
         let context = Arc::clone(self);
@@ -237,7 +237,10 @@ impl PortContext {
             SlotRefusal::Full => {
                 self.app.metrics.connections_refused();
                 if let Some(left_out) = self.warnings.full.pass() {
-                    tracing::warn!(left_out, "refusing connections: as many as may be are open, and none is idle");
+                    tracing::warn!(
+                        left_out,
+                        "refusing connections: the limit of connections is reached, and none is idle"
+                    );
                 }
             }
             SlotRefusal::Address => {

@@ -51,7 +51,7 @@ macro_rules! codes {
 
 codes! {
     InvalidJson 400 "invalid_json" "The body is not JSON" "Send one JSON object in UTF-8.";
-    InvalidField 400 "invalid_field" "A field is missing, unknown, of the wrong type or out of range" "`field` says which one, `detail` what it must be.";
+    InvalidField 400 "invalid_field" "A field is missing, unknown, of the wrong type or out of range" "`field` says which one, `detail` says what it must be.";
     InvalidName 400 "invalid_name" "Invalid name" "Use 1 to 128 of A-Z a-z 0-9 . _ : @ -, the first one a letter or a digit; a user must not begin with `pass:`. For any other text, such as an e-mail address with a plus or a name in another script, send an id or a hash.";
     InvalidQuery 400 "invalid_query" "A query parameter is unknown or out of range" "`detail` says which one.";
     InvalidIdempotencyKey 400 "invalid_idempotency_key" "Invalid Idempotency-Key" "Send it once, with 1 to 128 visible ASCII characters; on public calls at least 22 of the base64url alphabet.";
@@ -72,9 +72,9 @@ codes! {
     NotServed 404 "not_served" "This service serves members and listings only" "It runs over a database alone. Ask a service that has coupons, rooms and locks.";
     MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";
     RequestTimeout 408 "request_timeout" "The body did not arrive in time" "Send it within 10 s.";
-    AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the one.";
+    AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the claim of this user.";
     SoldOut 409 "sold_out" "All are issued" "There is nothing to wait for, unless an operator raises the limit.";
-    RoomFull 409 "room_full" "The line is as long as it may be" "Try again after `retry_after_ms`.";
+    RoomFull 409 "room_full" "The line is full" "Try again after `retry_after_ms`.";
     LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
     RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
     WrongUser 409 "wrong_user" "The code belongs to another user" "Let its holder redeem it.";
@@ -101,7 +101,7 @@ codes! {
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
-    RateLimited 429 "rate_limited" "This address asks for too much" "Try again after `retry_after_ms`. Counted is the `address`: its joins and its calls without a key per minute, and what it has open at once.";
+    RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
     StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";
     OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";

@@ -267,7 +267,7 @@ struct AuctionCollector(Auctions);
 
 impl fmt::Debug for AuctionCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("MarketCollector")
+        f.write_str("AuctionCollector")
     }
 }
 

@@ -17,13 +17,13 @@ const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 pub enum SqlError {
     /// A conflict with others, who were served first: a serialization failure, a deadlock, or a lock that was waited for in
     /// vain. Nothing was done. Do all of the transaction again.
-    #[error("the database chose others, and nothing was done: {says}")]
+    #[error("the database aborted the transaction in favour of another, and nothing was written: {says}")]
     Serialization {
         /// What the server said, for the operator's log.
         says: String,
     },
     /// All connections were in use for too long. Nothing was done. Safe to do again later.
-    #[error("too many wait for the database, and nothing was done: {says}")]
+    #[error("too many requests wait for the database, and nothing was done: {says}")]
     Overloaded {
         /// What happened, for the operator's log.
         says: String,
@@ -43,7 +43,7 @@ pub enum SqlError {
         says: String,
     },
     /// The server, its settings or the tables are not what is needed: it will not go better the next time. Nothing was done.
-    #[error("the database is not what is needed: {says}")]
+    #[error("the database cannot be used: {says}")]
     Broken {
         /// What is wanted, for the operator's log.
         says: String,

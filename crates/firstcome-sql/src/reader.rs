@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
 
     /// The next column, as the name of a member or `NULL`.
     pub fn maybe_member(&mut self) -> Result<Option<MemberName>, SqlError> {
-        let member = |text: String| MemberName::parse(&text).map_err(|_| wrong("a name that is none"));
+        let member = |text: String| MemberName::parse(&text).map_err(|_| wrong("an invalid name"));
         self.maybe_text()?.map(member).transpose()
     }
 
@@ -97,7 +97,7 @@ impl<'a> Reader<'a> {
 
     /// The next column, as the name of a listing or `NULL`.
     pub fn maybe_listing(&mut self) -> Result<Option<ListingName>, SqlError> {
-        let listing = |text: String| ListingName::parse(&text).map_err(|_| wrong("a name that is none"));
+        let listing = |text: String| ListingName::parse(&text).map_err(|_| wrong("an invalid name"));
         self.maybe_text()?.map(listing).transpose()
     }
 

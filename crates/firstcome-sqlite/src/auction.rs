@@ -424,7 +424,10 @@ pub(super) fn load(connection: &Connection, now: Now) -> Result<StoredAuctions, 
     for member in &stored.members {
         let wallet = &member.wallet;
         if wallet.balance.held() != held.remove(&wallet.member).unwrap_or(0) {
-            return Err(damaged(format!("member {}: what is held is not what highest bids need", wallet.member)));
+            return Err(damaged(format!(
+                "member {}: the held points differ from the sum of the highest bids",
+                wallet.member
+            )));
         }
     }
     load_keys(connection, now, &mut stored)?;

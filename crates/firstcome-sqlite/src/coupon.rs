@@ -255,10 +255,7 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
         restored.map_err(|damage| wrong(&stored.name, claim.issued.serial, damage))
     })?;
     if let Some(stored) = loaded.iter().find(|it| it.coupon.issued() + 1 < it.voucher_key.codes_bound_from()) {
-        return Err(damaged(format!(
-            "coupon {}: codes of claims that are yet to come are not bound to them",
-            stored.name
-        )));
+        return Err(damaged(format!("coupon {}: the codes of future claims are not bound to them", stored.name)));
     }
     for_each_redemption(connection, |row| {
         let stored = &mut loaded[*place.get(&row.coupon).ok_or_else(|| stray(row.coupon))?];

@@ -266,7 +266,7 @@ fn walk_tickets(
             None => None,
             Some(LEFT) => Some(Departure::Left),
             Some(EXPIRED) => Some(Departure::Expired),
-            Some(other) => return Err(damaged(format!("ticket {}: {other} is no way to go", number.get()))),
+            Some(other) => return Err(damaged(format!("ticket {}: unknown departure {other}", number.get()))),
         };
         visit(TicketRow { room, number, user, gone, request }, instant(joined_at)?)?;
     }

@@ -112,7 +112,7 @@ impl Checks {
             valid: Check::new("users and attributes are within their limits"),
             keys: Check::new("an idempotency key has one effect"),
             redeemed: Check::new("a redemption has its claim, and comes after it"),
-            codes: Check::new("a code names one claim: those of claims to come are bound to them"),
+            codes: Check::new("a code names one claim: the codes of future claims are bound to them"),
         }
     }
 

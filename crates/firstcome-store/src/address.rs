@@ -53,7 +53,7 @@ impl Authority {
         };
         match hosts.split(',').map(read).collect::<Option<Vec<_>>>() {
             Some(hosts) => Ok(Self { user, password, hosts }),
-            None => Err("its hosts are host:port, parted by commas"),
+            None => Err("write the hosts as host:port, separated by commas"),
         }
     }
 }

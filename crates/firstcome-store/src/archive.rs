@@ -226,7 +226,7 @@ pub enum ImportError {
     #[error("coupon {0} is there already and differs")]
     CouponDiffers(CouponName),
     /// A coupon of that name exists.
-    #[error("coupon {0} is there already: import where it is not")]
+    #[error("coupon {0} exists already: import into a store without it")]
     CouponThere(CouponName),
     /// A claim of a coupon that neither exists nor came before.
     #[error("there is no coupon {0}: put it first, or import the JSON lines that carry it")]
@@ -258,7 +258,7 @@ pub enum ImportError {
         serial: Serial,
     },
     /// A room of that name exists, or comes twice.
-    #[error("room {0} is there already: import where it is not")]
+    #[error("room {0} exists already: import into a store without it")]
     RoomThere(RoomName),
     /// A ticket of a room that did not come before.
     #[error("there is no room {0}: it must come before its tickets")]

@@ -93,8 +93,8 @@ impl FaultKind {
         match self {
             Self::InUse => "another process has the store open",
             Self::Newer => "a later version wrote the store",
-            Self::Foreign => "this is no firstcome store",
-            Self::Damaged => "what is stored contradicts itself",
+            Self::Foreign => "the directory holds no firstcome store",
+            Self::Damaged => "the stored data contradicts itself",
             Self::ReadOnly => "the store cannot be written",
             Self::Busy => "another process holds the store's file",
             Self::Full => "no space is left",
@@ -118,7 +118,7 @@ impl FaultKind {
                 "end the other process or wait for it; a running service goes on by itself, and what was acknowledged is kept"
             }
             Self::Full => {
-                "free some space; a running service goes on by itself, another one is to be started again; what was \
+                "free some space; a running service goes on by itself, a stopped one must be started again; what was \
                  acknowledged is kept"
             }
             Self::Io => "check the disk and start again; what was acknowledged is kept",

@@ -48,5 +48,5 @@ pub(crate) async fn wait_until<F: Future<Output = bool>>(
             tokio::time::sleep(PAUSE).await;
         }
     };
-    tokio::time::timeout(START, seen).await.map_err(|_| never(format!("waited in vain for {what}")))
+    tokio::time::timeout(START, seen).await.map_err(|_| never(format!("timed out waiting for {what}")))
 }

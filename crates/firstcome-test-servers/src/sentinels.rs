@@ -99,7 +99,7 @@ impl Sentinels {
             match sentinel.ask::<Option<(String, u16)>>(&asked).await {
                 Ok(Some((_, port))) => {
                     let at = self.servers.iter().position(|server| server.port() == port);
-                    return at.ok_or_else(|| never(format!("the sentinels name a stranger at port {port}")));
+                    return at.ok_or_else(|| never(format!("the sentinels name an unknown server at port {port}")));
                 }
                 Ok(None) => last = never("a sentinel does not know the primary"),
                 Err(error) => last = error,

@@ -201,7 +201,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
         }
     };
     let told = tokio::time::timeout(Duration::from_secs(60), looked).await;
-    assert!(told.is_ok(), "waited in vain for {what}");
+    assert!(told.is_ok(), "timed out waiting for {what}");
 }
 
 /// Sends a command, its words parted by spaces, to a server of Redis.

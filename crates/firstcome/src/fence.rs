@@ -209,7 +209,7 @@ pub enum FenceError<E> {
     #[error(transparent)]
     Stale(StaleFence),
     /// The database failed or did not answer, so the token was neither accepted for certain nor refused.
-    #[error("the fence was neither accepted for certain nor refused")]
+    #[error("it is unknown whether the fence was accepted")]
     Failed(#[source] E),
 }
 

@@ -240,7 +240,7 @@ impl SecretLine {
     pub(super) fn read(self, secrecy: &Secrecy) -> anyhow::Result<ArchivedSecret> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._:@-".contains(&byte);
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(is_name) {
-            return Err(anyhow!("name is not one of a secret"));
+            return Err(anyhow!("this secret has an unknown name"));
         }
         let bytes = secrecy.take("secret", "secret", &self.name, &self.secret)?;
         Ok(ArchivedSecret { name: self.name, bytes })

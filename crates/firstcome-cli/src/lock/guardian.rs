@@ -47,14 +47,14 @@ enum Event {
 
 /// Guards one command. Returns when no process of its group is left.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
-    adopt_orphans().context("cannot take care of orphans")?;
+    adopt_orphans().context("cannot become the parent of orphaned processes")?;
     // Caught, not ignored: the command would inherit an ignored signal. They stay caught after the listener is
     // dropped.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = messages::socket_of_input()?;
     let gate = std::io::stdout().as_fd().try_clone_to_owned().context("no standard output")?;
-    let own = i32::try_from(std::process::id()).context("a process without a number")?;
+    let own = i32::try_from(std::process::id()).context("a process id is out of range")?;
     // Started by this thread, which lives as long as the process: the gate dies with the thread that started it.
     let mut gate =
         program("lock-gate", &GateArgs { parent: Some(own), wait_children: false, command: args.command.clone() })
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
             .process_group(0)
             .spawn()
             .context("cannot start a process")?;
-    let pid = i32::try_from(gate.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    let pid = i32::try_from(gate.id()).ok().and_then(Pid::from_raw).context("a process id is out of range")?;
     let group = Group(pid);
     let (sender, events) = channel();
     let reader = holder.try_clone().context("cannot copy a socket")?;

@@ -65,7 +65,7 @@ struct Guarded {
 }
 
 fn prepare(args: &GateArgs) -> anyhow::Result<Guarded> {
-    adopt_orphans().context("cannot take care of orphans")?;
+    adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let ((control, of_guardian), (gate, of_gate)) = (UnixStream::pair()?, UnixStream::pair()?);
     let (keeper, lifeline) = keeper::start(args, OwnedFd::from(of_guardian), OwnedFd::from(of_gate))?;
     control.set_read_timeout(Some(START))?;

@@ -68,14 +68,14 @@ enum Event {
 
 /// Keeps one command. Returns when its guardian has ended.
 pub(crate) fn run(args: &GateArgs) -> Result<ExitCode, Failure> {
-    adopt_orphans().context("cannot take care of orphans")?;
+    adopt_orphans().context("cannot become the parent of orphaned processes")?;
     // Caught, not ignored, as in the guardian: the command would inherit an ignored signal.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { Signals::listen().map(drop) }).context("cannot listen to signals")?;
     let holder = messages::socket_of_input()?;
     let Some((_, [control, gate])) = messages::receive_with_files(&holder)? else { return Ok(ExitCode::SUCCESS) };
     let guardian = start_guardian(args, control, gate)?;
-    let guardian = i32::try_from(guardian.id()).ok().and_then(Pid::from_raw).context("a process without a number")?;
+    let guardian = i32::try_from(guardian.id()).ok().and_then(Pid::from_raw).context("a process id is out of range")?;
     let (sender, events) = channel();
     std::thread::spawn({
         let sender = sender.clone();

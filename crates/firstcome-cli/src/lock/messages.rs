@@ -108,7 +108,7 @@ pub(super) fn send_with_files(socket: &UnixStream, bytes: &[u8], files: [Borrowe
     let fits = control.push(SendAncillaryMessage::ScmRights(&files));
     assert!(fits, "the space is for two files");
     let sent = sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::empty())?;
-    if sent == bytes.len() { Ok(()) } else { Err(anyhow!("half a message was sent")) }
+    if sent == bytes.len() { Ok(()) } else { Err(anyhow!("only a part of the message was sent")) }
 }
 
 /// Receives a message of [`send_with_files`]; `None` if the other side is gone.

@@ -70,7 +70,7 @@ pub(super) fn check(store: &Path, absent: Absent) -> anyhow::Result<()> {
         return Ok(());
     }
     check_parent(store, "--store")?;
-    let exclude = "a lock in a new one would exclude no process";
+    let exclude = "a lock in a new one would exclude no other process";
     let shown = store.display();
     ensure!(
         absent == Absent::Create,

@@ -77,7 +77,9 @@ fn check(stores: &[String], layout: Layout, lease: Duration) -> anyhow::Result<(
         ([_], Layout::SingleKey | Layout::Redisson) => {
             ensure!(on_redis, ON_REDIS_ONLY);
         }
-        (_, Layout::SingleKey | Layout::Redisson) => bail!("several stores have a layout of their own: use native"),
+        (_, Layout::SingleKey | Layout::Redisson) => {
+            bail!("several stores cannot be used with this layout: leave --layout out")
+        }
         (_, Layout::Native) => {
             let servers = stores.iter().all(|store| store.starts_with("redis://"));
             ensure!(servers, "several stores are a quorum of servers; write each as redis://…");

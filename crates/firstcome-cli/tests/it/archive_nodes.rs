@@ -104,7 +104,7 @@ fn everything_moves_and_comes_back(kind: Kind) {
     world.migrate(world.sql.url());
     import().well();
     let said = import().with(1);
-    assert!(said.contains("is there already: import where it is not"), "{said}");
+    assert!(said.contains("exists already: import into a store without it"), "{said}");
 
     // Back at once: the same file.
     run(&mut over(&world, &["export", "-o", "back.jsonl"])).well();
@@ -362,7 +362,7 @@ fn people_without_a_name_come_along_and_a_caller_that_redis_has_forgotten_comes_
     assert_eq!(look("whole"), [place(1), place(2), place(3)]);
     world.redis(&["FLUSHALL"]);
     let (forgotten, said) = export("forgotten");
-    assert!(said.contains("with 1 tickets (65535 numbers as lost"), "{said}");
+    assert!(said.contains("with 1 tickets (65535 numbers of tickets"), "{said}");
     assert!(
         forgotten.contains("\"number\":1,\"lost_to\":1") && forgotten.contains("\"number\":3,\"lost_to\":65536"),
         "{forgotten}"

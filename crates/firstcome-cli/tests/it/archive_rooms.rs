@@ -246,7 +246,7 @@ fn a_file_that_is_not_whole_or_a_line_that_cannot_be_is_refused() {
         "no-pass",
         without("\"kind\":\"pass_secret\"")
             .replace(&format!("\"lines\":{}", count - 2), &format!("\"lines\":{}", count - 3)),
-        &["without a secret that signs passes"],
+        &["no secret that signs passes"],
     );
     refused_where_others_are(here, &whole);
 }

@@ -221,7 +221,7 @@ fn rooms_that_contradict_the_rules_are_refused_and_the_broken_invariant_is_named
             "an admission stands once",
             "more than was drawn",
         ),
-        ("UPDATE ticket SET gone = 7 WHERE user = 'user-6'", "", "no way to go"),
+        ("UPDATE ticket SET gone = 7 WHERE user = 'user-6'", "", "unknown departure 7"),
         ("UPDATE room SET max_active = 0", "", "max_active must be"),
     ];
     all_named(&with_a_line(), &table);

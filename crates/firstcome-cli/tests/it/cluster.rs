@@ -168,7 +168,7 @@ fn servers_that_may_lose_or_mix_up_what_was_told_are_refused() {
     }
     // The mark is made anew by the caller that comes first.
     Server::spawn(world.node().args(["--dev"])).stop();
-    refused(run(&mut world.node_at(&wrong, sql)), 3, &["turned us away", "check user and password"]);
+    refused(run(&mut world.node_at(&wrong, sql)), 3, &["refused the login", "check user and password"]);
     refused(run(world.node().env("FIRSTCOME_SECRET", SECRET.replace('a', "b"))), 3, &["FIRSTCOME_SECRET"]);
 
     // Another database on the same Redis, and the user who may not do enough.

@@ -71,7 +71,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     world.redis(&["DEL", "fc:deployment"]);
     let ended = doctor(redis, Some(SECRET));
     is(&said(&ended)("both", "deployment"), "not on Redis", "note");
-    assert!(!ended.stdout.contains("\"nothing\"") && ended.stdout.contains("filled from the database"), "{ended:?}");
+    assert!(!ended.stdout.contains("\"nothing\"") && ended.stdout.contains("fill it from the database"), "{ended:?}");
 
     world.redis(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     world.redis(&["CONFIG", "SET", "appendfsync", "everysec"]);
@@ -80,7 +80,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     let of = said(&ended);
     is(&of("redis", "maxmemory-policy"), "allkeys-lru", "unsafe");
     is(&of("redis", "appendfsync"), "everysec", "note");
-    is(&of("both", "deployment"), "another one on Redis", "unsafe");
+    is(&of("both", "deployment"), "Redis belongs to another deployment", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     world.redis(&["REPLICAOF", "127.0.0.1", "1"]);
     is(&said(&doctor(redis, None))("redis", "role"), "replica", "unsafe");
@@ -123,7 +123,7 @@ fn a_directory_that_others_may_read_is_not_fine() {
     assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
     fs::set_permissions(here.join("data/keys.toml"), Permissions::from_mode(0o644)).expect("it is ours");
     let ended = firstcome(here, &["doctor", "--data", "data"]);
-    is(&said(&ended)("directory", "keys.toml"), "others may read it", "unsafe");
+    is(&said(&ended)("directory", "keys.toml"), "other users can read it", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     firstcome(here, &["doctor", "--redis", "redis://127.0.0.1:1"]).with(2);
 }

@@ -20,7 +20,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(watch.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(watch.elapsed() < PATIENCE, "timed out waiting for {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
 }

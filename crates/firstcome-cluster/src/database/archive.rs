@@ -87,7 +87,7 @@ pub(crate) fn claims_after(coupon: i64, serial: u32, count: usize) -> String {
 pub(crate) fn claim_of(row: &Row) -> Result<OldClaim, SqlError> {
     let mut columns = Reader::at(row, 0);
     let serial = Serial::new(columns.small()?).ok_or_else(|| wrong("a serial out of its range"))?;
-    let user = UserId::restore(&columns.maybe_text()?.unwrap_or_default()).map_err(|_| wrong("a user that is none"))?;
+    let user = UserId::restore(&columns.maybe_text()?.unwrap_or_default()).map_err(|_| wrong("an invalid user"))?;
     let issued = Issued { serial, issued_at: columns.instant()? };
     let attributes =
         columns.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));

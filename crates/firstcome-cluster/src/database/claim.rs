@@ -98,7 +98,7 @@ fn claim_of(row: &Row) -> Result<ClaimRow, SqlError> {
     let issued_at = columns.instant()?;
     let attributes =
         columns.maybe_blob()?.map(|blob| String::from_utf8(blob).ok().and_then(|text| Attributes::new(&text)));
-    let attributes = attributes.map(|text| text.ok_or_else(|| wrong("attributes that are none"))).transpose()?;
+    let attributes = attributes.map(|text| text.ok_or_else(|| wrong("invalid attributes"))).transpose()?;
     let tag = Tag(columns.integer()?.cast_unsigned());
     let redeemed_at = columns.maybe_instant()?;
     Ok(ClaimRow { issued: Issued { serial, issued_at }, user, attributes, tag, redeemed_at })

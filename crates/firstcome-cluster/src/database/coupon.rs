@@ -124,9 +124,8 @@ pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<CouponSettings, Sq
     let (opens_at, expires_at) = (columns.maybe_instant()?, columns.maybe_instant()?);
     let redeem_until = columns.maybe_instant()?;
     let title = columns.maybe_blob()?.map(|title| String::from_utf8(title).ok().and_then(|title| Title::new(&title)));
-    let title = title.map(|title| title.ok_or_else(|| wrong("a title that is none"))).transpose()?;
-    let room =
-        columns.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("a room's name that is none")));
+    let title = title.map(|title| title.ok_or_else(|| wrong("an invalid title"))).transpose()?;
+    let room = columns.maybe_text()?.map(|room| RoomName::parse(&room).map_err(|_| wrong("an invalid name of a room")));
     let acknowledge = match columns.integer()? {
         0 => Acknowledge::Stored,
         _ => Acknowledge::Placed,
@@ -141,7 +140,7 @@ impl Database {
         let mut columns = Reader::at(row, 1);
         let id = columns.integer()?;
         let name = columns.maybe_text()?.unwrap_or_default();
-        let name = CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))?;
+        let name = CouponName::parse(&name).map_err(|_| wrong("an invalid name of a coupon"))?;
         let settings = settings_of(&mut columns)?;
         let deleted_at = columns.maybe_instant()?;
         let wrapped = columns.maybe_blob()?.unwrap_or_default();

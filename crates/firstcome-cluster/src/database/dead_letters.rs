@@ -37,7 +37,7 @@ pub(crate) async fn dead_letter_counts(base: &Base) -> Result<Vec<(CouponName, u
     let count = |row| {
         let mut columns = Reader::at(row, 0);
         let name = columns.maybe_text()?.unwrap_or_default();
-        let name = CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))?;
+        let name = CouponName::parse(&name).map_err(|_| wrong("an invalid name of a coupon"))?;
         Ok((name, columns.count()?))
     };
     rows.iter().map(count).collect()
@@ -48,5 +48,5 @@ pub(crate) async fn early_coupon(base: &Base) -> Result<Option<CouponName>, SqlE
     let text = "SELECT name FROM firstcome_coupon WHERE acknowledge=1 AND deleted_at IS NULL ORDER BY name LIMIT 1;";
     let rows = base.read(text.to_owned()).await?;
     let name = rows.first().map(|row| Reader::at(row, 0).maybe_text()).transpose()?.flatten();
-    name.map(|name| CouponName::parse(&name).map_err(|_| wrong("a coupon's name that is none"))).transpose()
+    name.map(|name| CouponName::parse(&name).map_err(|_| wrong("an invalid name of a coupon"))).transpose()
 }

@@ -142,7 +142,7 @@ pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<RoomSettings, SqlE
     let opens_at = columns.maybe_instant()?;
     let paused = columns.integer()? == 1;
     let mut text = || -> Result<Option<Box<str>>, SqlError> {
-        let text = columns.maybe_blob()?.map(|text| String::from_utf8(text).map_err(|_| wrong("a text that is none")));
+        let text = columns.maybe_blob()?.map(|text| String::from_utf8(text).map_err(|_| wrong("an invalid text")));
         Ok(text.transpose()?.map(Into::into))
     };
     let (message, target_url) = (text()?, text()?);
@@ -172,7 +172,7 @@ impl Database {
         let mut columns = Reader::at(row, 1);
         let id = columns.integer()?;
         let name = RoomName::parse(&columns.maybe_text()?.unwrap_or_default());
-        let name = name.map_err(|_| wrong("a room's name that is none"))?;
+        let name = name.map_err(|_| wrong("an invalid name of a room"))?;
         let settings = settings_of(&mut columns)?;
         let wrapped = columns.maybe_blob()?.unwrap_or_default();
         let secret = self.secret.unwrap(&wrapped, &place(&name)).ok_or_else(super::deployment::other_secret)?;

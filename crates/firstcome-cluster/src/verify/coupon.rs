@@ -55,7 +55,7 @@ impl Checks {
             stands: Check::new("a coupon stands as its claims lead to: how many, the last instant, a ticket for each"),
             settings: Check::new("names and settings of coupons are within their limits"),
             letters: Check::new("a dead letter is of a coupon, and of a ticket that was passed over"),
-            codes: Check::new("a code names one claim: those of claims to come are bound to them"),
+            codes: Check::new("a code names one claim: the codes of future claims are bound to them"),
         }
     }
 

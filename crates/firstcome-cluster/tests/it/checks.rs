@@ -331,7 +331,7 @@ const HARMS: [(&str, Harm, &[&str], &str); 18] = [
     ("a user is gone", Redis(&["HDEL", "fc:{c1}:users:1", "bob"]), &["user_not_in_gate"], "a sequencer knows"),
     ("all keys are gone", Redis(&["DEL", "fc:{c1}:keys:1"]), &["user_not_in_gate"], "a sequencer knows"),
     ("a user of nowhere", Redis(&["HSET", "fc:{c1}:users:1", "eve", "3"]), &["user_not_in_sql"], ""),
-    ("a user that is none", Redis(&["HSET", "fc:{c1}:users:1", "'; --", "99"]), &["user_not_in_sql"], ""),
+    ("an invalid user", Redis(&["HSET", "fc:{c1}:users:1", "'; --", "99"]), &["user_not_in_sql"], ""),
     ("a claim that waits", Entry(6, "eve"), &["undrained"], ""),
     ("what nobody can read", Entry(6, "-"), &["undrained", "unreadable_entry"], ""),
     ("the database went back", Sql("UPDATE firstcome_coupon SET anchor=anchor+1"), &["torn"], "a sequencer goes on"),

@@ -50,7 +50,7 @@ pub(crate) async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T
         if let Some(seen) = look().await {
             return seen;
         }
-        assert!(Instant::now() < end, "waited in vain for {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }

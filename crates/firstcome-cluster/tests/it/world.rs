@@ -41,7 +41,7 @@ pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
         if let Some(seen) = look().await {
             return seen;
         }
-        assert!(Instant::now() < until, "waited in vain for {what}");
+        assert!(Instant::now() < until, "timed out waiting for {what}");
         sleep(Duration::from_millis(2)).await;
     }
 }

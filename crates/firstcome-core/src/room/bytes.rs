@@ -37,7 +37,7 @@ impl fmt::Display for ImageError {
             Self::Version => f.write_str("another version"),
             Self::Short => f.write_str("too short"),
             Self::Trailing => f.write_str("too long"),
-            Self::Value(what) => write!(f, "a value of {what} that cannot be"),
+            Self::Value(what) => write!(f, "an invalid {what}"),
         }
     }
 }

@@ -109,8 +109,10 @@ impl Shared {
             Some([2, birth_us, ripe]) => Some(Answer::Young { birth_us: *birth_us, ripe: *ripe == 1 }),
             Some([3]) => Some(Answer::Refused),
             Some([4, rejoin_ms]) => {
-                let says =
-                    format!("others use a server of these with rejoin_after {rejoin_ms} ms, not {} ms", self.rejoin_ms);
+                let says = format!(
+                    "other clients use one of these servers with rejoin_after {rejoin_ms} ms, not {} ms",
+                    self.rejoin_ms
+                );
                 return Ok(Taken::Unfit(Fault::new(FaultKind::Unfit, says)));
             }
             _ => None,

@@ -180,6 +180,6 @@ impl Drop for QuorumNotifications {
 
 impl std::fmt::Debug for QuorumNotifications {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QuorumEar").field("member", &self.waiting.member).finish_non_exhaustive()
+        f.debug_struct("QuorumNotifications").field("member", &self.waiting.member).finish_non_exhaustive()
     }
 }

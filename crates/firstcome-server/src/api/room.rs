@@ -263,7 +263,7 @@ async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Pr
     responses(
         (status = 200, description = "The room", body = Room),
         (status = 400, description = "`invalid_name`", body = ProblemShape),
-        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`outcome_unknown`", body = ProblemShape)
@@ -361,7 +361,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
     responses(
         (status = 200, description = "The place", body = Ticket),
         (status = 400, description = "`invalid_name`", body = ProblemShape),
-        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
@@ -409,7 +409,7 @@ async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Probl
     responses(
         (status = 204, description = "Left"),
         (status = 400, description = "`invalid_name`", body = ProblemShape),
-        (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+        (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
@@ -483,7 +483,7 @@ async fn service_call(app: &App, path: PathName, request: Request) -> Result<(Ro
         (status = 204, description = "The slot is free"),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
-        (status = 403, description = "`invalid_pass`: none of this room", body = ProblemShape),
+        (status = 403, description = "`invalid_pass`: not a pass of this room", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
@@ -519,7 +519,7 @@ fn key_list(app: &App) -> PassKeyList {
 /// slot was given up before its end.
 #[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
     (status = 200, description = "The keys, the signing one first", body = PassKeyList),
-    (status = 401, description = "`unauthorized`: a key came along that is none", body = ProblemShape),
+    (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
     (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape)
 ))]
 pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {

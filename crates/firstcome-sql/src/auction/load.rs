@@ -65,7 +65,7 @@ pub(super) fn columns(row: &Row) -> Result<Columns, SqlError> {
             Phase::Sold(Sale { buyer, price: highest.as_ref().map_or(price, |bid| bid.price), at })
         }
         (3, Some(at), None) => Phase::Unsold(at),
-        _ => return Err(wrong("an outcome that is none")),
+        _ => return Err(wrong("an invalid outcome")),
     };
     let version = columns.count()?;
     let last_at = columns.instant()?;
@@ -102,7 +102,7 @@ fn terms(columns: &mut Reader<'_>) -> Result<Terms, SqlError> {
     match (kind, ends_at) {
         (0, None) => Ok(Terms::FixedPrice),
         (1, Some(ends_at)) => Ok(Terms::Auction(AuctionTerms { ends_at, min_increment, extend, settle_within_ms })),
-        _ => Err(wrong("terms that are none")),
+        _ => Err(wrong("invalid terms")),
     }
 }
 

@@ -76,10 +76,10 @@ impl Intake {
         }
         let broken = |says| Err(ImportError::BrokenRoom { room: name.clone(), says });
         if first == 0 || ROOM_NUMBER_MAX < drawn || drawn < first - 1 {
-            return broken("first and drawn are no range of numbers");
+            return broken("first and drawn are not a range of numbers");
         }
         if reached < first || drawn + 1 < reached {
-            return broken("the line has reached what was never drawn, or is void");
+            return broken("reached is not a number that was drawn");
         }
         if i64::MAX as u64 <= admissions {
             return broken("more admissions than can be counted");
@@ -187,7 +187,7 @@ impl Intake {
                 return Err(ImportError::TicketsMissing { room: name, next, drawn });
             }
             if !has_secret {
-                let says = "it comes without a secret that signs passes";
+                let says = "the import has no secret that signs passes";
                 return Err(ImportError::BrokenRoom { room: name, says });
             }
             room.restore_reached(reached, admissions)

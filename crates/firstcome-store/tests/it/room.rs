@@ -202,7 +202,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(watch.elapsed() < std::time::Duration::from_secs(60), "waited in vain for {what}");
+        assert!(watch.elapsed() < std::time::Duration::from_secs(60), "timed out waiting for {what}");
         std::thread::yield_now();
     }
 }

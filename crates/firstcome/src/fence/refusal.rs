@@ -73,7 +73,7 @@ impl IntoResponse for HeaderRejection {
     fn into_response(self) -> Response {
         let (status, title) = match self {
             Self::Required => (StatusCode::PRECONDITION_REQUIRED, "The call has no fence token"),
-            Self::Invalid(_) => (StatusCode::BAD_REQUEST, "The fence token is not one"),
+            Self::Invalid(_) => (StatusCode::BAD_REQUEST, "The fence token is invalid"),
         };
         problem(status, self.code(), title, &self.to_string())
     }

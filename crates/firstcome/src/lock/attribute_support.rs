@@ -46,7 +46,7 @@ pub trait Transaction: Sized + Send {
 
 /// The return type of a function under the attribute.
 #[diagnostic::on_unimplemented(
-    message = "a function under `#[distributed_lock]` returns a `Result`, and `{Self}` is none",
+    message = "a function under `#[distributed_lock]` returns a `Result`, and `{Self}` is not a `Result`",
     label = "must be a `Result` whose error implements `From<LockError>`"
 )]
 pub trait Outcome: Sized {

@@ -41,7 +41,7 @@ pub enum LockError {
         position: Option<u32>,
     },
     /// The store did nothing: it is overloaded, or cannot do it now.
-    #[error("nothing was done: {0}")]
+    #[error("the store did nothing: {0}")]
     Unavailable(StoreError),
     /// The store may have done it. The client undoes a grant in the background, or the grant ends with its lease.
     #[error("the store gave no answer; a grant is undone, or ends with its lease")]
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_store_that_has_too_much_to_do_is_not_called_unreachable() {
         let error = LockError::from(StoreError::Overloaded { retry_after: Duration::from_millis(100) });
-        let says = "nothing was done: too many requests wait; try again in 100 ms";
+        let says = "the store did nothing: too many requests wait; try again in 100 ms";
         assert_eq!((error.code(), error.to_string().as_str()), ("overloaded", says));
     }
 }

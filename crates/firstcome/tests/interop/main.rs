@@ -48,7 +48,7 @@ async fn ask(server: &Server, command: &[&str]) -> Value {
 async fn wait_for(what: &str, mut look: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !look().await {
-        assert!(Instant::now() < until, "waited in vain for {what}");
+        assert!(Instant::now() < until, "timed out waiting for {what}");
         sleep(Duration::from_millis(5)).await;
     }
 }

@@ -221,7 +221,9 @@ impl OperatorConnection {
         let sent_us = self.reader.clock.now_us().cast_signed();
         let bytes = self.get(&["/v1/listings/", &name]).await?;
         let now_us = self.reader.clock.now_us().cast_signed();
-        self.reader.look(listing, sent_us, now_us, &bytes).with_context(|| format!("{name} is not one"))
+        self.reader
+            .look(listing, sent_us, now_us, &bytes)
+            .with_context(|| format!("{name}: the answer is not a listing"))
     }
 
     /// Reads a listing until every deadline of it has passed and been handled.
@@ -293,7 +295,7 @@ impl OperatorConnection {
         let read = |reader: &Reader, bytes: &[u8]| {
             let page: RecordPage<'_> = serde_json::from_slice(bytes).context("a page of records")?;
             for record in &page.items {
-                records.push(reader.record(record).context("a record that is none")?);
+                records.push(reader.record(record).context("an invalid record")?);
             }
             Ok(page.next)
         };
