@@ -231,7 +231,10 @@ fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
         (&["a", "--store", "http://x", "--", "true"], "http"),
         (&["a", "--layout", "redisson", "--", "true"], "on Redis only"),
         (&["a", "--layout", "single-key", "--store", "etcd://x", "--", "true"], "on Redis only"),
-        (&["a", "--layout", "redisson", "--store", "redis://a", "--store", "redis://b", "--", "true"], "leave --layout out"),
+        (
+            &["a", "--layout", "redisson", "--store", "redis://a", "--store", "redis://b", "--", "true"],
+            "leave --layout out",
+        ),
         // Or it was built without etcd.
         (&["a", "--store", "etcd://x:port", "--lease", "1s", "--", "true"], "etcd"),
     ];
