@@ -103,21 +103,21 @@ fn the_key_of_a_movement_is_forgotten_after_its_time_and_not_before() {
 fn what_no_client_asked_for_is_found() {
     let mut story = begun();
     story.charge("bob", 50).placed("bob", 20, None);
-    story.assert_found(check, "nobody asked for it");
+    story.assert_found(check, "without a request");
     let mut story = begun();
     story.transferred("ann", Kind::Charge, 5, None);
-    story.assert_found(check, "nobody asked for it");
+    story.assert_found(check, "without a request");
     let mut story = begun();
     let asked = story.ask(transfer_of("ann", Charge, 5, None));
     story.transferred("ann", Kind::Charge, 5, None);
     story.transferred("ann", Kind::Charge, 5, None);
     story.end(asked, Outcome::Unknown).end_life();
-    story.assert_found(check, "or not so often");
+    story.assert_found(check, "or too often");
     let mut story = begun();
     let asked = story.ask(transfer_of("ann", Charge, 5, None));
     story.transferred("ann", Kind::Charge, 5, None);
     story.end(asked, Outcome::NotDone);
-    story.assert_found(check, "nobody asked for it");
+    story.assert_found(check, "without a request");
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn an_instant_before_the_question_is_found() {
     let asked = story.ask(bid_of("bob", 20, None));
     let placed = story.fall_back_ms(1_000).placed("bob", 20, None);
     story.tell(asked, AuctionReply::Placed(Effect::New(placed)));
-    story.assert_found(check, "at which nobody had asked");
+    story.assert_found(check, "at which no request was under way");
     let mut story = begun();
     story.pass_ms(12_000);
     let asked = story.ask(purchase_of("ann", None));
