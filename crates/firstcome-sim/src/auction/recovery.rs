@@ -1,6 +1,6 @@
 //! Brings auctions back from its rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
-use super::journal::{ListingRow, Stored};
+use super::rows::{ListingRow, Stored};
 use firstcome_core::auction::Listing;
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::Wallet;
@@ -70,7 +70,7 @@ pub fn difference(before: &Stored, after: &Stored) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auction::journal::{BidRow, RecordRow};
+    use crate::auction::rows::{BidRow, RecordRow};
     use firstcome_core::auction::{ListingSettings, PlacedBid};
     use firstcome_core::id::{ListingName, MemberName, RequestId};
     use firstcome_core::points::{Amount, Balance, Kind};

@@ -97,7 +97,7 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
         }
     }
     for operation in evidence.history.operations() {
-        let Some(room) = ledger.rooms.get_key_value(&operation.room) else { continue };
+        let Some(room) = ledger.rooms.get_key_value(&operation.name) else { continue };
         if let Some(answer) = operation.ticket()
             && let TicketState::Waiting { .. } = answer.state
         {

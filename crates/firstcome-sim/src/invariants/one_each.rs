@@ -6,9 +6,10 @@
 //! - An idempotency key makes one claim, or one redemption, at most.
 //! - A claim is redeemed at most once.
 
-use super::{Evidence, Violation};
-use crate::history::{Command, CouponReply, History, Operation};
-use crate::journal::CouponRows;
+use super::{CouponEvidence, Violation};
+use crate::coupon::history::{Command, CouponReply, History, Operation};
+use crate::coupon::rows::CouponRows;
+use crate::history::Kind;
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{CouponName, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const NAME: &str = "one_each";
 
 /// Looks for anything that happened twice.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {
         claims_stored_once(rows).map_err(found)?;

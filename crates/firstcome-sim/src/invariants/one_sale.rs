@@ -7,8 +7,8 @@
 //! - What was sold was paid for once, by the buyer, to the owner, in the commit of the sale; nothing else was.
 
 use super::{AuctionEvidence, Violation};
-use crate::auction::journal::Commit;
 use crate::auction::ledger::Ledger;
+use crate::journal::Commit;
 use firstcome_core::auction::{ListingStanding, Phase, Sale};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Kind;
@@ -52,7 +52,7 @@ fn take<'a>(
             }
             Change::Listing { standing, .. } => {
                 let before = last.insert(&standing.name, standing);
-                let judged = follows(before, standing, commit.at)
+                let judged = follows(before, standing, commit.at.wall)
                     .and_then(|sale| paid(standing, sale, &payments.remove(&standing.name).unwrap_or_default()));
                 judged.map_err(|detail| format!("{}: {detail}", standing.name))?;
             }

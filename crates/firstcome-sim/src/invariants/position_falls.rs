@@ -18,12 +18,12 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
         let Some(answer) = operation.ticket() else { continue };
         let TicketState::Waiting { position, .. } = answer.state else { continue };
         let number = answer.number.get();
-        let told = shown.entry((&operation.room, number, operation.life)).or_default();
+        let told = shown.entry((&operation.name, number, operation.life)).or_default();
         told.push((operation.judged, position));
-        let Some(room) = ledger.rooms.get(&operation.room) else { continue };
+        let Some(room) = ledger.rooms.get(&operation.name) else { continue };
         let ahead = ahead_at_most(room, number, operation.judged);
         if ahead < position {
-            let detail = format!("{}: number {number} was told {position} ahead, at most {ahead} were", operation.room);
+            let detail = format!("{}: number {number} was told {position} ahead, at most {ahead} were", operation.name);
             return Err(Violation::new(NAME, evidence.seed, detail));
         }
     }

@@ -9,6 +9,7 @@ use super::network::{Back, USUAL_DELAY_US};
 use super::table::{Hasher, LoggingLockTable, TableOperation};
 use super::tasks::Act;
 use super::workload::{Fault, LEASE_MS_LONGEST, Plan};
+use crate::Play;
 use crate::invariants::{self, LockEvidence, Violation};
 use crate::report::Report;
 use crate::rng::Rng;
@@ -142,28 +143,6 @@ impl World {
             stopped: BTreeSet::new(),
             streams: vec![0; self.plan.streams],
         }
-    }
-
-    /// Plays the whole run.
-    pub fn run(&mut self) -> Result<Report, Violation> {
-        self.play(self.plan.busy_us);
-        self.heal();
-        self.play(self.plan.busy_us + SETTLE_US);
-        self.go_home();
-        // The longest lease after the last withdrawal, and everything that is under way.
-        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010 + 15_000_000);
-        // A clock that was set back lengthens a hold by its lease, from the first step after that.
-        self.look_for_remains();
-        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010);
-        self.look_for_remains();
-        self.check()?;
-        Ok(std::mem::take(&mut self.report))
-    }
-
-    /// Asks all invariants.
-    pub fn check(&self) -> Result<(), Violation> {
-        let ledger = Ledger::read(&self.history);
-        invariants::check_locks(&LockEvidence { seed: self.seed, history: &self.history, ledger: &ledger })
     }
 
     /// Lets happen what happens until an instant.
@@ -492,6 +471,28 @@ impl World {
             }
         }
         self.history.left = left;
+    }
+}
+
+impl Play for World {
+    fn run(&mut self) -> Result<Report, Violation> {
+        self.play(self.plan.busy_us);
+        self.heal();
+        self.play(self.plan.busy_us + SETTLE_US);
+        self.go_home();
+        // The longest lease after the last withdrawal, and everything that is under way.
+        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010 + 15_000_000);
+        // A clock that was set back lengthens a hold by its lease, from the first step after that.
+        self.look_for_remains();
+        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010);
+        self.look_for_remains();
+        self.check()?;
+        Ok(std::mem::take(&mut self.report))
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        let ledger = Ledger::read(&self.history);
+        invariants::check_locks(&LockEvidence { seed: self.seed, history: &self.history, ledger: &ledger })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Brings rooms back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
-use super::journal::{RoomRows, Stored};
+use super::rows::{RoomRows, Stored};
 use firstcome_core::room::{Damage, Hold, Poll, Room, RoomPhase, TicketNumber, TicketState};
 use firstcome_core::time::Now;
 use firstcome_store::embedded::StoredRoom;

@@ -1,9 +1,10 @@
 //! What was told to be done is stored as it was told, once; what is stored was asked for, once.
 
-use crate::auction::history::{AuctionReply, Command, Event, History, Operation};
+use crate::auction::history::{AuctionReply, Command, History, Operation};
 use crate::auction::ledger::{Ledger, ListingStory, MemberStory, StoredBid, StoredRecord};
 use crate::auction::replay::Replay;
 use crate::auction::world::WALL_AHEAD_MS_MAX;
+use crate::history::Event;
 use firstcome_core::auction::{ListingSettings, Phase, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};

@@ -1,7 +1,8 @@
 //! What was read was in force at some moment of the question, and all of it at the same one.
 
-use crate::auction::history::{Event, Operation};
+use crate::auction::history::Operation;
 use crate::auction::ledger::{Ledger, ListingStory, MemberStory};
+use crate::history::Event;
 use firstcome_core::auction::{Bid, ListingStanding, ListingState, Phase};
 use firstcome_core::points::{Balance, Record};
 use firstcome_core::time::Timestamp;

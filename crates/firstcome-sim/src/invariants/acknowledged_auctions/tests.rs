@@ -1,5 +1,6 @@
 use super::check;
-use crate::auction::history::{AuctionReply, Command, Outcome};
+use crate::auction::history::{AuctionReply, Command};
+use crate::history::Outcome;
 use crate::invariants::auction_story::{Story, amount, bid_of, member, name, purchase_of, transfer_of};
 use firstcome_core::auction::{Bid, Phase, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
