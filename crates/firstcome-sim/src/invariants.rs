@@ -7,7 +7,7 @@
 //! | [`fifo_grants`] | 3: grants follow arrival |
 //! | [`no_lost_wake_up`] | 4: a free lock with a living waiter is granted, and the waiter learns of it |
 //! | [`hold_deadline`] | 1, from the holder's side: its deadline is never after the store's |
-//! | [`lock_replies`] | every request of a lock gets one final word, which is true; nothing is left behind |
+//! | [`lock_replies`] | every request of a lock gets one final reply, which is true; nothing is left behind |
 //! | [`no_oversell`] | 5: no oversell, no undersell |
 //! | [`one_each`] | 6: one each |
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |

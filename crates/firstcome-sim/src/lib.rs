@@ -10,7 +10,7 @@
 //! Coupons, rooms and auctions share one driver. Each of them is a [`primitive`]:
 //!
 //! - [`world`] one run: time, faults, batches, crashes, the heal; [`journal`] the disk
-//! - [`workload`] what clients do; [`history`] what they asked and were told
+//! - [`workload`] what clients do; [`history`] what they asked and were told; [`recovery`] a start from what survived
 //!
 //! All five share [`rng`], chance from a seed; [`invariants`], what must hold, one file each; and [`report`], what was
 //! reached, so that silence means something.
@@ -25,6 +25,7 @@ pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod primitive;
+pub mod recovery;
 pub mod report;
 pub mod room;
 pub mod workload;
@@ -42,13 +43,13 @@ trait Play {
     /// Plays the whole run.
     fn run(&mut self) -> Result<Report, Violation>;
 
-    /// Asks the invariants after an assertion has failed: what clients were told before it tells more than the assertion.
+    /// Asks the invariants after an assertion has failed: the replies of before say more than the assertion.
     fn check(&self) -> Result<(), Violation>;
 }
 
 /// Plays the run of one seed. The same seed gives the same report, trace hash included.
 ///
-/// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
+/// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is reported too.
 pub fn run_seed(seed: u64) -> Result<Report, Violation> {
     match seed % 5 {
         0 => play(seed, &mut World::<coupon::workload::Coupons>::new(seed)),

@@ -1,4 +1,4 @@
-//! Brings auctions back from its rows, as a start of the store in a file does, and shows that nothing is changed by it.
+//! Brings auctions back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
 use super::rows::{ListingRow, Stored};
 use firstcome_core::auction::Listing;
@@ -36,7 +36,7 @@ pub fn recover(stored: &Stored, now: Timestamp) -> Result<StoredAuctions, String
     Ok(auctions)
 }
 
-/// What a recovered auctions would write, were it to write everything again. Of movements only what the rules keep: the
+/// What recovered auctions would write, were they to write everything again. Of movements only what the rules keep: the
 /// chain that is in each wallet.
 pub fn written_again(auctions: &StoredAuctions, stored: &Stored) -> Stored {
     let members = auctions.members.iter().map(|member| (member.id, member.wallet.clone())).collect();

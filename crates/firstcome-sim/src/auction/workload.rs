@@ -28,7 +28,7 @@ struct Rates {
     key_per_mille: u64,
 }
 
-/// What is known of a listing from what was asked and told.
+/// What members know of a listing from their requests and replies.
 #[derive(Clone)]
 struct Known {
     name: ListingName,
@@ -41,8 +41,9 @@ struct Known {
 /// The members of auctions and what they remember.
 pub struct Auctions {
     rates: Rates,
-    members: Vec<MemberName>,
-    listings: Vec<ListingName>,
+    pub(super) members: Vec<MemberName>,
+    /// The listings that sellers know.
+    pub(super) listings: Vec<ListingName>,
     known: Vec<Known>,
     /// Requests that were made before, to be repeated or imitated.
     asked: Vec<Command>,
@@ -176,16 +177,6 @@ impl Workload for Auctions {
 }
 
 impl Auctions {
-    /// The listings that sellers know.
-    pub fn listings(&self) -> &[ListingName] {
-        &self.listings
-    }
-
-    /// The members.
-    pub fn members(&self) -> &[MemberName] {
-        &self.members
-    }
-
     /// Keyed requests without a clear answer, to be repeated in the end.
     pub fn unclear(&self) -> Vec<Command> {
         let has_key = |command: &&Command| request_of(command).is_some();

@@ -1,13 +1,14 @@
 //! Auctions in their world: how the store is asked and started, and how every auction must end after the heal.
 
 use super::history::{AuctionReply, Command, Operation};
-use super::recovery;
+use super::recovery as restore;
 use super::rows::Stored;
 use super::workload::{AuctionAction, Auctions};
 use crate::history::Request;
 use crate::invariants::{self, Evidence, Violation};
 use crate::journal::Call;
 use crate::primitive::{Breach, Primitive};
+use crate::recovery;
 use crate::report::Report;
 use crate::world::World;
 use firstcome_core::auction::{Phase, Terms};
@@ -20,7 +21,7 @@ use tokio::runtime::Runtime;
 
 /// After so long every auction that was put is over, late bids included.
 const ALL_OVER_MS: u64 = 60_000;
-/// After so long no client that has won has time to settle.
+/// After so long no winner has time to settle.
 const SETTLED_MS: u64 = 60_001;
 const HOUR_US: i64 = 3_600_000_000;
 /// So far at most an operator sets the wall clock ahead of steady time. For so long keys of movements may be remembered beyond
@@ -61,20 +62,13 @@ impl Primitive for Auctions {
         })
     }
 
-    /// Recovers twice, the second time from what the first would write again.
     fn recover(stored: &Stored, clock: &ManualClock) -> Result<Backing, Breach> {
         // As the store does it: keys are forgotten once both clocks say so.
         let Now { wall, steady } = clock.both();
         let now = Timestamp::clamped_us(wall.as_us().min(steady.as_us()));
-        let recover = |stored: &Stored| recovery::recover(stored, now).map_err(|damage| ("recovery", damage));
-        let written = recovery::written_again(&recover(stored)?, stored);
-        let auctions = recover(&written)?;
-        let difference = recovery::difference(stored, &written)
-            .or_else(|| recovery::difference(&written, &recovery::written_again(&auctions, &written)));
-        match difference {
-            Some(difference) => Err(("recovery", difference)),
-            None => Ok(Backing { auctions, ..Backing::memory() }),
-        }
+        let recover = |stored: &Stored| restore::recover(stored, now);
+        let auctions = recovery::twice(stored, recover, restore::written_again, restore::difference)?;
+        Ok(Backing { auctions, ..Backing::memory() })
     }
 
     fn check_started(store: &Embedded, stored: &Stored) -> Result<(), Breach> {
@@ -160,18 +154,18 @@ fn close_due_after(world: &mut World<Auctions>, ms: u64) -> Result<(), Violation
     world.settle()
 }
 
-/// A winner who has for ever settles in the end; of the others some do not.
+/// A winner without a time limit settles in the end; of the others some do not.
 fn may_settle(world: &mut World<Auctions>, terms: &Terms) -> bool {
     let for_ever = matches!(terms, Terms::Auction(terms) if terms.settle_within_ms.is_none());
     for_ever || world.rng.chance(500)
 }
 
 fn read_all(world: &mut World<Auctions>) {
-    for name in world.clients.listings().to_vec() {
+    for name in world.clients.listings.clone() {
         world.ask((), Command::View(name.clone()));
         world.ask((), Command::Bids(name, None, usize::MAX));
     }
-    for member in world.clients.members().to_vec() {
+    for member in world.clients.members.clone() {
         world.ask((), Command::Balance(member.clone()));
         world.ask((), Command::Records(member, None, usize::MAX));
     }

@@ -1,4 +1,4 @@
-//! One run: faults first, then everything heals, the operator accepts what is lost, and everybody asks again.
+//! One run: faults first, then everything heals, the operator accepts what is lost, and every user asks again.
 
 use super::history::{CHECK_EVERY, ClusterReply, History};
 use super::node::{Known, Node, Reach, Shared, World as Handle};
@@ -186,7 +186,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, and lets everybody ask until all is told.
+    /// Ends all faults, and lets every user ask until it has an answer.
     fn heal(&mut self) -> Result<(), Violation> {
         {
             let shared = &mut *self.shared.borrow_mut();

@@ -1,4 +1,4 @@
-//! What clients do: a crowd of users, a few coupons, an operator who changes her mind, and everybody repeats himself.
+//! What clients do: a crowd of users, a few coupons, an operator who changes her mind, and repeats by all of them.
 
 use super::history::{Command, CouponReply, Operation};
 use crate::rng::{Rng, mix};
@@ -30,7 +30,8 @@ struct KnownCode {
 /// The clients of coupons and what they remember.
 pub struct Coupons {
     rates: Rates,
-    coupons: Vec<CouponName>,
+    /// The coupons that the operator knows.
+    pub(super) coupons: Vec<CouponName>,
     users: Vec<UserId>,
     /// Claims that were made before, to be repeated or imitated.
     claims: Vec<(CouponName, Claim)>,
@@ -129,11 +130,6 @@ impl Workload for Coupons {
 }
 
 impl Coupons {
-    /// The coupons that the operator knows.
-    pub fn coupons(&self) -> &[CouponName] {
-        &self.coupons
-    }
-
     fn look_up(&self, rng: &mut Rng) -> (CouponName, Command) {
         if !self.codes.is_empty() && rng.chance(700) {
             let known = rng.pick(&self.codes);

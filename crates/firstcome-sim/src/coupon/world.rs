@@ -1,13 +1,14 @@
 //! Coupons in their world: how the store is asked and started, and what must be sold after the heal.
 
 use super::history::{Command, CouponReply, Operation};
-use super::recovery;
+use super::recovery as restore;
 use super::rows::{self, Stored};
 use super::workload::{Coupons, settings};
 use crate::history::Request;
 use crate::invariants::{self, Evidence, Violation};
 use crate::journal::Call;
 use crate::primitive::{Breach, Primitive};
+use crate::recovery;
 use crate::report::Report;
 use crate::rng::Rng;
 use crate::workload::Plan;
@@ -60,18 +61,12 @@ impl Primitive for Coupons {
         })
     }
 
-    /// Recovers twice, the second time from what the first would write again.
     fn recover(stored: &Stored, _: &ManualClock) -> Result<Backing, Breach> {
         let hasher = draw_hasher();
-        let recover = |stored: &Stored| recovery::recover(stored, &hasher).map_err(|damage| ("recovery", damage));
-        let written = recovery::written_again(&recover(stored)?, stored);
-        let coupons = recover(&written)?;
-        let difference = recovery::difference(stored, &written)
-            .or_else(|| recovery::difference(&written, &recovery::written_again(&coupons, &written)));
-        match difference {
-            Some(difference) => Err(("recovery", difference)),
-            None => Ok(Backing { coupons, ..Backing::memory() }),
-        }
+        let recover = |stored: &Stored| restore::recover(stored, &hasher);
+        let written_again = |found: &Vec<_>, stored: &Stored| restore::written_again(found, stored);
+        let coupons = recovery::twice(stored, recover, written_again, restore::difference)?;
+        Ok(Backing { coupons, ..Backing::memory() })
     }
 
     fn check(evidence: &Evidence<'_, Self>) -> Result<(), Violation> {
@@ -101,7 +96,7 @@ impl Primitive for Coupons {
         if let Some(opens_at) = opens_at {
             world.clock.set(opens_at);
         }
-        let coupons = world.clients.coupons().to_vec();
+        let coupons = world.clients.coupons.clone();
         for coupon in &coupons {
             if rows::rows_of(&world.disk.lock().stored, coupon).is_none() {
                 let mut settings = settings(&mut world.rng);

@@ -4,7 +4,7 @@
 //! - A pass that was told valid was in a slot that was taken and not over; after "not valid", and after a leave or a
 //!   release that was acknowledged, it never is again.
 //! - A ticket that was told is never called unknown.
-//! - The store's steady time goes on across a restart as if no client had set the wall clock before the clocks were stored
+//! - The store's steady time goes on across a restart as if no operator had set the wall clock before the clocks were stored
 //!   last; within a life nothing moves it.
 
 use super::{RoomEvidence, Violation};
@@ -16,7 +16,7 @@ use firstcome_store::{Joining, TicketAnswer};
 
 const NAME: &str = "acknowledged_rooms";
 
-/// Looks for a word that was not kept.
+/// Looks for a reply that did not stay true.
 pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     clocks_go_on(evidence, ledger).map_err(found)?;
@@ -222,7 +222,7 @@ fn was_pass(operations: &[Operation], about: &Operation) -> bool {
 }
 
 /// The store's steady clock is ahead of the world's by the same time throughout a life, and a restart adds to that only
-/// what a client did to the wall clock after the clocks were stored last.
+/// what an operator did to the wall clock after the clocks were stored last.
 fn clocks_go_on(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), String> {
     let lives = evidence.history.starts();
     // Before anything is stored, steady time begins at the wall's.

@@ -2,20 +2,20 @@
 //!
 //! - Everything that an answer names (a claim, its code, a redemption, a count, settings, a deletion) is on disk and says the
 //!   same, after every crash.
-//! - Who looks after something was told sees it: no count falls, no redemption or setting is missing.
-//! - Everything that is on disk was asked for, and no client was told that it was not done.
+//! - A later view shows everything that was replied before: no count falls, no redemption or setting is missing.
+//! - A client asked for everything that is on disk, and the store did not reply that it was not done.
 //! - After "sold out", "expired" or "not open yet" no claim that was asked for later contradicts, unless an operator
 //!   may have changed the settings in between. Nothing ever contradicts "deleted".
 
 use super::{CouponEvidence, Violation};
 use crate::coupon::history::{Command, CouponReply, History, Operation};
 use crate::coupon::rows::CouponRows;
-use crate::history::{Kind, Outcome};
+use crate::history::Kind;
 use firstcome_core::coupon::{CouponState, Effect, Issued, Redeemed, Rejection};
 
 const NAME: &str = "acknowledged_stays";
 
-/// Looks for a word that was not kept.
+/// Looks for a reply that did not stay true.
 pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let history = evidence.history;
@@ -176,7 +176,7 @@ fn refusal_stands(history: &History, refusal: &Operation) -> Result<(), String> 
     Ok(())
 }
 
-/// A look shows everything that was told before it began.
+/// A view shows everything that was replied before it began.
 fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
     let coupon = &look.name;
     let earlier = history.of(coupon).filter(|earlier| earlier.precedes(look));
@@ -201,16 +201,12 @@ fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
     Ok(())
 }
 
-/// Every row goes back to a request whose client was not told that nothing happened.
+/// Every row comes from a request to which the store did not reply that nothing was done.
 fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), String> {
     for (issued, claim) in &rows.claims {
         let asked = history.of(&rows.name).any(|operation| {
             let same = matches!(&operation.command, Command::Claim(asked) if asked == claim);
-            same && match &operation.outcome {
-                Outcome::Pending | Outcome::Unknown => true,
-                Outcome::NotDone => false,
-                Outcome::Told(_) => operation.accepted().is_some_and(|told| told == *issued),
-            }
+            same && (operation.is_unclear() || operation.accepted() == Some(*issued))
         });
         if !asked {
             let serial = issued.serial.get();
@@ -221,11 +217,7 @@ fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), Stri
         let asked = history.of(&rows.name).any(|operation| {
             let same = matches!(&operation.command, Command::Redeem(asked, _) if asked.request == *request
                 && rows.is_code_of(&asked.code, redeemed.serial));
-            same && match &operation.outcome {
-                Outcome::Pending | Outcome::Unknown => true,
-                Outcome::NotDone => false,
-                Outcome::Told(_) => operation.redeemed().is_some_and(|told| told == *redeemed),
-            }
+            same && (operation.is_unclear() || operation.redeemed() == Some(*redeemed))
         });
         if !asked {
             let serial = redeemed.serial.get();

@@ -1,7 +1,7 @@
 //! Invariant 7: serials are exactly `1..=issued`, in the order in which the sequencing step accepted.
 //!
 //! - On disk the n-th claim has serial n, and instants never fall.
-//! - Who was served before another one asked has the smaller serial: every claim, look or count that was told before a
+//! - A client that was served before another one asked has the smaller serial: every claim, look or count that was told before a
 //!   claim began stays below the serial which that claim gets.
 //! - The way to the writer is first in, first out, so even among claims under way at the same time the one that was
 //!   handed over first has the smaller serial.
@@ -68,7 +68,7 @@ fn no_client_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), 
     Ok(())
 }
 
-/// The most claims that anybody had heard of before this operation began.
+/// The most claims that any reply had shown before this operation began.
 fn claims_told_before(history: &History, operation: &Operation) -> Option<u32> {
     let earlier = history.of(&operation.name).filter(|earlier| earlier.precedes(operation));
     earlier.map(Operation::claims_implied).max()

@@ -1,10 +1,10 @@
 //! Invariant 5: no oversell, no undersell.
 //!
-//! - Never are more claims stored than the limit allows, and no client gets one beyond every limit or outside every window
-//!   that may have been in force.
+//! - The store never keeps more claims than the limit allows, and accepts none that every limit or window that may have been
+//!   in force forbids.
 //! - No client is told "sold out" while fewer claims than the limit are durable, nor "not open yet" or "expired" while
 //!   it was open.
-//! - After the heal, once everybody who wanted one has asked again, a coupon that is open has issued exactly
+//! - After the heal, once every claimant has asked again, a coupon that is open has issued exactly
 //!   `min(limit, distinct claimants)`.
 
 use super::{CouponEvidence, Violation};
@@ -16,7 +16,7 @@ use firstcome_core::time::Timestamp;
 
 const NAME: &str = "no_oversell";
 
-/// Looks for a coupon too many and for a coupon too few.
+/// Looks for one claim too many and for one too few.
 pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {

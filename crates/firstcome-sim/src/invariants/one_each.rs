@@ -1,7 +1,7 @@
 //! Invariant 6: one each.
 //!
-//! - A user holds at most one claim of a coupon, is told one serial only, never none after it,
-//!   and hears "accepted" once.
+//! - A user holds at most one claim of a coupon. All replies show the same serial, none shows no claim after that, and one
+//!   says "accepted".
 //! - A serial belongs to one user.
 //! - An idempotency key makes one claim, or one redemption, at most.
 //! - A claim is redeemed at most once.

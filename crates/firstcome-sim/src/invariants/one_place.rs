@@ -2,8 +2,8 @@
 //!
 //! - The log of the disk tells one story of each ticket: drawn once, next in its row; in line, offered a slot, back in
 //!   line or in the slot taken; gone once, and then nothing more. One user and one key have at most one living ticket.
-//! - No client is told a place in which the disk never had the ticket at that instant, nor the same number as a client
-//!   else.
+//! - No client is told a place in which the disk never had the ticket at that instant, nor the same number as
+//!   another client.
 
 use super::{RoomEvidence, Violation};
 use crate::room::history::{Operation, RoomStepReply};

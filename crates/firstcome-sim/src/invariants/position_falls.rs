@@ -11,7 +11,7 @@ const NAME: &str = "position_falls";
 /// Positions of a ticket in one life of the store, and when they were told.
 type Shown<'a> = BTreeMap<(&'a RoomName, u32, usize), Vec<(i64, u32)>>;
 
-/// Looks for a position that rose, or that counted who was not ahead.
+/// Looks for a position that rose, or that counted a client that was not ahead.
 pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let mut shown = Shown::new();
     for operation in evidence.history.operations() {
@@ -29,7 +29,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
     }
     for ((room, number, _), mut told) in shown {
         told.sort_unstable();
-        // Of two in one instant no client can say which was first.
+        // The order of two replies in one instant is unknown.
         let mut lowest = u32::MAX;
         for row in told.chunk_by(|one, next| one.0 == next.0) {
             let highest = row.iter().map(|(_, position)| *position).max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! One run: real processes' sides of locks, the real rules on the store, and everything between them simulated.
 //!
-//! While faults are on, only what is promised then is asked for. Then they stop; a client that waits must stand in line, and
-//! once everybody has gone nothing may be left.
+//! While faults are on, the invariants demand only what is promised then. Then faults stop: a client that waits must stand
+//! in line, and once every client has gone nothing may be left.
 
 use super::history::{Belief, History, LockMessage, LockRequest, is_final};
 use super::ledger::Ledger;
@@ -25,9 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const STORE_START_US: i64 = 1_700_000_000_000_000;
 /// An hour, by which clocks are set.
 pub(super) const HOUR_US: i64 = 3_600_000_000;
-/// After the heal everybody must stand where it should within this.
+/// After the heal every client must stand where it should within this.
 pub const SETTLE_US: i64 = 6_000_000;
-/// More events than any run has: who goes beyond runs in a circle.
+/// More events than any run has: a run that goes beyond them runs in a circle.
 const EVENTS_MAX: usize = 400_000;
 
 pub(super) enum Event {
@@ -84,7 +84,7 @@ pub struct World {
     pub(super) queue: BTreeMap<(i64, u64), (usize, Event)>,
     pub(super) queued: u64,
     pub(super) guarded: BTreeMap<LockName, u64>,
-    // What the one who wrote last without a fence wrote with.
+    // The fence of the last write to what has no fence.
     pub(super) unguarded: BTreeMap<LockName, u64>,
     // The running belief of a request.
     pub(super) believing: BTreeMap<Request, usize>,
@@ -249,7 +249,7 @@ impl World {
         self.history.writes.push(super::history::Write { at: self.now, name, request, fence, accepted });
     }
 
-    /// Takes over what a process says: calls to send, and words to its tasks.
+    /// Takes over what a process puts out: calls to send, and replies to its tasks.
     pub(super) fn drain(&mut self, process: usize) {
         while let Some(call) = self.processes[process].client.next_call() {
             self.send(process, call.id, call.step);

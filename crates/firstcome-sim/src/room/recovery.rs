@@ -30,8 +30,8 @@ fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room,
     Ok(room)
 }
 
-/// What a room says otherwise than the rows from which it came, if anything. Asks it about every ticket, and so is to
-/// be given a room that no client goes on with.
+/// What a room says otherwise than the rows from which it came, if anything. Asks it about every ticket, which
+/// counts as a contact: the store must go on with another copy.
 ///
 /// The finding has the name of the invariant that it breaks: a ticket counted in both sets or in none is in no one place.
 pub fn difference(room: &mut Room, rows: &RoomRows, now: Now) -> Option<(&'static str, String)> {

@@ -45,11 +45,13 @@ pub struct Rooms {
     /// People in a crowd at most.
     crowd_max: u64,
     rates: Rates,
-    rooms: Vec<RoomName>,
+    /// The rooms that the operator knows.
+    pub(super) rooms: Vec<RoomName>,
     users: Vec<UserId>,
     joins: Vec<(RoomName, Join)>,
     unclear: Vec<(RoomName, Command)>,
-    tickets: Vec<KnownTicket>,
+    /// The tickets that a client was told.
+    pub(super) tickets: Vec<KnownTicket>,
     passes: Vec<(RoomName, TicketNumber, u64)>,
 }
 
@@ -184,16 +186,6 @@ impl Workload for Rooms {
 }
 
 impl Rooms {
-    /// The rooms that the operator knows.
-    pub fn rooms(&self) -> &[RoomName] {
-        &self.rooms
-    }
-
-    /// The tickets that a client was told.
-    pub fn tickets(&self) -> &[KnownTicket] {
-        &self.tickets
-    }
-
     fn room(&self, rng: &mut Rng) -> RoomName {
         // Now and then a name that no client has put.
         if rng.chance(15) { name("no-such-room") } else { rng.pick(&self.rooms).clone() }
@@ -270,7 +262,7 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
     }
 }
 
-/// Settings under which everybody who stays is admitted soon.
+/// Settings under which the store soon admits every client that stays.
 pub fn healed() -> RoomSettings {
     let admit = Some(Admit { count: 200, every_ms: 1_000 });
     RoomSettings { admit, max_active: Some(100), claim_window_ms: 1_000, ..RoomSettings::defaults() }

@@ -1,4 +1,4 @@
-//! Rooms in their world: how the store is asked and started, and who must be admitted after the heal.
+//! Rooms in their world: how the store is asked and started, and which clients it must admit after the heal.
 //!
 //! Every action takes at least a microsecond, so that each has an instant of its own.
 
@@ -115,7 +115,7 @@ impl Primitive for Rooms {
 
     /// The operator opens every room, and the store must admit every client that stays.
     fn heal(world: &mut World<Self>) -> Result<(), Violation> {
-        for room in world.clients.rooms().to_vec() {
+        for room in world.clients.rooms.clone() {
             world.ask(room, Command::Put(healed()));
         }
         world.settle()?;
@@ -125,7 +125,7 @@ impl Primitive for Rooms {
             world.settle()?;
             let asked = world.history.operations().len();
             let over = ended(&world.history);
-            let mut staying = world.clients.tickets().to_vec();
+            let mut staying = world.clients.tickets.clone();
             staying.retain(|known| !over.contains(&(known.room.clone(), known.number)));
             if staying.is_empty() {
                 let how = if round == 0 { "no client was left" } else { "everybody was admitted" };
@@ -162,12 +162,12 @@ fn set_wall(world: &mut World<Rooms>) {
 }
 
 fn tick(world: &mut World<Rooms>) {
-    let room = world.clients.rooms()[0].clone();
+    let room = world.clients.rooms[0].clone();
     world.ask(room, Command::Tick);
 }
 
 fn poll_all(world: &mut World<Rooms>, per_mille: u64) {
-    for known in world.clients.tickets().to_vec() {
+    for known in world.clients.tickets.clone() {
         if world.rng.chance(per_mille) {
             world.ask(known.room, Command::Poll(known.ticket, Some(known.number)));
         }

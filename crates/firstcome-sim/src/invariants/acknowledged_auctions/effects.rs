@@ -125,7 +125,7 @@ pub(super) fn put_is_in_force(
     if stands { Ok(()) } else { Err("settings were told to be in force and are not stored".into()) }
 }
 
-/// Who is told of a listing to have created it has, and who is told to have replaced its settings has found it there.
+/// A seller that is told "created" has created the listing, and one that is told "replaced" has found it there.
 pub(super) fn put_is_what_it_was(
     operation: &Operation,
     put: Put,
@@ -139,7 +139,7 @@ pub(super) fn put_is_what_it_was(
     if right { Ok(()) } else { Err(format!("{put:?} was told, and it was not so")) }
 }
 
-/// Everything that is stored was asked for by a client that was not told anything else, and each request did one thing.
+/// A client asked for everything that is stored and got no other reply, and each request did one thing.
 pub(super) fn are_asked_for(history: &History, ledger: &Ledger) -> Result<(), String> {
     keys_have_one_effect(ledger)?;
     keys_are_known(history, ledger)?;
