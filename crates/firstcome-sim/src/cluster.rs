@@ -15,17 +15,3 @@ pub mod redis;
 pub mod sql;
 pub mod tasks;
 pub mod world;
-
-use crate::{Report, Violation};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Plays the run of one seed in this world.
-pub fn run_seed(seed: u64) -> Result<Report, Violation> {
-    // Nothing of the world outlives its panic, so nothing half changed can be seen.
-    let run = catch_unwind(AssertUnwindSafe(|| world::World::new(seed).run()));
-    run.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
-        Err(Violation::new("assertion", seed, text))
-    })
-}

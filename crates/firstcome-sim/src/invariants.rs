@@ -7,7 +7,7 @@
 //! | [`fifo_grants`] | 3: grants follow arrival |
 //! | [`no_lost_wake_up`] | 4: a free lock with a living waiter is granted, and the waiter learns of it |
 //! | [`hold_deadline`] | 1, from the holder's side: its deadline is never after the store's |
-//! | [`lock_replies`] | every request of a lock gets one final word, which is true; nothing is left behind |
+//! | [`lock_replies`] | every request of a lock gets one final reply, which is true; nothing is left behind |
 //! | [`no_oversell`] | 5: no oversell, no undersell |
 //! | [`one_each`] | 6: one each |
 //! | [`gapless_in_order`] | 7: serials without gaps, in the order in which claims were accepted |
@@ -23,8 +23,8 @@
 //! | [`holds_end_once`] | 13, of holds: each is released or captured exactly once |
 //! | [`one_sale`] | 13, of sales: one winner, one sale |
 //!
-//! Each judges the [`Evidence`], the [`RoomEvidence`], the [`LockEvidence`], the [`AuctionEvidence`] or the [`NodesEvidence`]: what clients were told, and what is on disk
-//! after a crash or was written into a table. None of them looks into the store. Each has a test with a history that it must reject.
+//! Each judges the [`Evidence`] of a primitive, the [`LockEvidence`] or the [`NodesEvidence`]: what clients were told, and
+//! what is on disk after a crash or was written into a table. None of them looks into the store. Each has a test with a history that it must reject.
 
 pub mod acknowledged_auctions;
 pub mod acknowledged_nodes;
@@ -55,42 +55,45 @@ mod room_story;
 #[cfg(test)]
 mod story;
 
-use crate::auction::history::History as AuctionHistory;
-use crate::auction::journal::Commit as AuctionCommit;
 use crate::auction::ledger::Ledger as AuctionLedger;
+use crate::auction::workload::Auctions;
 use crate::cluster::history::History as NodesHistory;
 use crate::cluster::sql::Sql;
+use crate::coupon::workload::Coupons;
 use crate::history::History;
-use crate::journal::Stored;
+use crate::journal::Commit;
 use crate::lock::history::History as LockHistory;
 use crate::lock::ledger::Ledger as LockLedger;
-use crate::room::history::History as RoomHistory;
-use crate::room::journal::Commit;
+use crate::primitive::Primitive;
 use crate::room::ledger::Ledger;
+use crate::room::workload::Rooms;
 use firstcome_core::time::Timestamp;
+#[cfg(test)]
+use firstcome_core::time::{Now, Steady};
 use std::fmt;
 
-/// What an invariant is judged by.
-pub struct Evidence<'a> {
+/// What an invariant of a primitive is judged by.
+pub struct Evidence<'a, P: Primitive> {
     /// Which run.
     pub seed: u64,
     /// What clients asked and were told.
-    pub history: &'a History,
+    pub history: &'a History<P>,
     /// What is on disk. No process runs on it at this moment.
-    pub stored: &'a Stored,
-    /// Set once faults have ended and everybody has repeated what was unclear: from then on exactness is demanded.
+    pub stored: &'a P::Stored,
+    /// Every commit that is on disk, in order.
+    pub log: &'a [Commit],
+    /// Set once faults have ended and clients have repeated what was unclear: from then on exactness is demanded.
     pub healed_at: Option<Timestamp>,
 }
 
+/// What an invariant of coupons is judged by.
+pub type CouponEvidence<'a> = Evidence<'a, Coupons>;
+
 /// What an invariant of rooms is judged by.
-pub struct RoomEvidence<'a> {
-    /// Which run.
-    pub seed: u64,
-    /// What people asked and were told.
-    pub history: &'a RoomHistory,
-    /// Every commit that is on disk, in order. No process runs on it at this moment.
-    pub log: &'a [Commit],
-}
+pub type RoomEvidence<'a> = Evidence<'a, Rooms>;
+
+/// What an invariant of auctions is judged by.
+pub type AuctionEvidence<'a> = Evidence<'a, Auctions>;
 
 /// What an invariant of locks is judged by.
 pub struct LockEvidence<'a> {
@@ -100,16 +103,6 @@ pub struct LockEvidence<'a> {
     pub history: &'a LockHistory,
     /// The same log, read hold by hold.
     pub ledger: &'a LockLedger,
-}
-
-/// What an invariant of auctions is judged by.
-pub struct AuctionEvidence<'a> {
-    /// Which run.
-    pub seed: u64,
-    /// What members asked and were told.
-    pub history: &'a AuctionHistory,
-    /// Every commit that is on disk, in order. No process runs on it at this moment.
-    pub log: &'a [AuctionCommit],
 }
 
 /// What an invariant of a cluster is judged by.
@@ -150,8 +143,8 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Judges all of them. The order decides only which one gives its name to a bug that breaks several.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+/// Judges all of coupons. The order decides only which one gives its name to a bug that breaks several.
+pub fn check_coupons(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     gapless_in_order::check(evidence)?;
     one_each::check(evidence)?;
     acknowledged_stays::check(evidence)?;
@@ -191,4 +184,19 @@ pub fn check_auctions(evidence: &AuctionEvidence<'_>) -> Result<(), Violation> {
     one_sale::check(evidence, &ledger)?;
     holds_end_once::check(evidence, &ledger)?;
     acknowledged_auctions::check(evidence, &ledger)
+}
+
+/// Both clocks of a story in which no operator sets the wall clock.
+#[cfg(test)]
+const fn both(wall: Timestamp) -> Now {
+    Now { wall, steady: Steady::from_us(wall.as_us()) }
+}
+
+#[cfg(test)]
+#[track_caller]
+fn assert_found(judged: Result<(), Violation>, detail: &str) {
+    match judged {
+        Ok(()) => panic!("nothing was found, wanted: {detail}"),
+        Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
+    }
 }

@@ -4,22 +4,27 @@
 //! and when the process dies all follow from it, so a violation is replayed by its seed alone. What is simulated is
 //! the world around the store (`Embedded` with its writer stepped by hand), never the store itself.
 //!
-//! - [`rng`] chance from a seed; [`journal`] the disk; [`workload`] what clients do; [`world`] one run
-//! - [`history`] what clients asked and were told; [`recovery`] a start from what survived
-//! - [`invariants`] what must hold, one file each; [`report`] what was reached, so that silence means something
+//! Each seed plays one of five worlds, by its remainder when divided by five: 0 that of coupons ([`coupon`]), 1 that of
+//! waiting rooms ([`room`]), 2 that of locks ([`lock`]), 3 that of auctions ([`auction`]), 4 that of a cluster ([`cluster`]).
 //!
-//! There are five worlds, and each seed plays one of them, by its remainder when divided by five: 0 that of coupons
-//! ([`world`]), 1 that of waiting room ([`room`]), 2 that of lock ([`lock`]), 3 that of auction ([`auction`]), 4 that of
-//! a cluster ([`cluster`]).
+//! Coupons, rooms and auctions share one driver. Each of them is a [`primitive`]:
+//!
+//! - [`world`] one run: time, faults, batches, crashes, the heal; [`journal`] the disk
+//! - [`workload`] what clients do; [`history`] what they asked and were told; [`recovery`] a start from what survived
+//!
+//! All five share [`rng`], chance from a seed; [`invariants`], what must hold, one file each; and [`report`], what was
+//! reached, so that silence means something.
 
 pub mod auction;
 pub mod cluster;
+pub mod coupon;
 pub mod history;
 pub mod invariants;
 pub mod journal;
 pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
+pub mod primitive;
 pub mod recovery;
 pub mod report;
 pub mod room;
@@ -31,21 +36,35 @@ pub use invariants::Violation;
 pub use report::Report;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use world::World;
+
+/// The world of one seed.
+trait Play {
+    /// Plays the whole run.
+    fn run(&mut self) -> Result<Report, Violation>;
+
+    /// Asks the invariants after an assertion has failed: the replies of before say more than the assertion.
+    fn check(&self) -> Result<(), Violation>;
+}
 
 /// Plays the run of one seed. The same seed gives the same report, trace hash included.
 ///
-/// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is told too.
+/// An assertion of the store that fails ends the run as the violation `assertion`, so that its seed is reported too.
 pub fn run_seed(seed: u64) -> Result<Report, Violation> {
     match seed % 5 {
-        1 => return room::run_seed(seed),
-        2 => return lock::run_seed(seed),
-        3 => return auction::run_seed(seed),
-        4 => return cluster::run_seed(seed),
-        _ => {}
+        0 => play(seed, &mut World::<coupon::workload::Coupons>::new(seed)),
+        1 => play(seed, &mut World::<room::workload::Rooms>::new(seed)),
+        2 => play(seed, &mut lock::world::World::new(seed)),
+        3 => play(seed, &mut World::<auction::workload::Auctions>::new(seed)),
+        _ => play(seed, &mut cluster::world::World::new(seed)),
     }
-    // Nothing of the world outlives its panic, so nothing half changed can be seen.
-    let run = catch_unwind(AssertUnwindSafe(|| world::World::new(seed).run()));
+}
+
+fn play(seed: u64, world: &mut dyn Play) -> Result<Report, Violation> {
+    // After a panic the invariants read only the history and the log of the disk, which are whole after every event.
+    let run = catch_unwind(AssertUnwindSafe(|| world.run()));
     run.unwrap_or_else(|panic| {
+        world.check()?;
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");
         Err(Violation::new("assertion", seed, text))

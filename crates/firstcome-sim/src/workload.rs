@@ -1,22 +1,20 @@
-//! What clients do: a crowd of users, a few coupons, an operator who changes her mind, and everybody repeats himself.
+//! What clients do, drawn from the seed: what all primitives share.
 
-use crate::history::{Command, CouponReply, Operation};
+use crate::history::{Operation, Request, Vocabulary};
 use crate::rng::{Rng, mix};
-use firstcome_core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Issued, Serial, Title};
-use firstcome_core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome_core::time::Timestamp;
-use firstcome_store::{RedeemRequest, VoucherCode};
+use std::fmt::Display;
 
 /// The clock at the start of every run, in microseconds of Unix time.
 pub const START_US: i64 = 1_800_000_000_000_000;
-/// Windows open and close within this time of the start.
-const WINDOW_US: u64 = 20_000_000;
 
 /// What happens next in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum Action<A> {
     /// A client asks for something.
     Ask,
+    /// Many clients ask at once.
+    Crowd,
     /// The writer runs one batch.
     Step,
     /// Clients look for their answers.
@@ -29,10 +27,12 @@ pub enum Action {
     Crash,
     /// The store is closed in order and started again.
     Restart,
+    /// Something that only this primitive knows.
+    Own(A),
 }
 
 /// How one run is set up. Everything is drawn from the seed, extremes included, so that runs differ in kind.
-pub struct Plan {
+pub struct Plan<A> {
     /// Actions before the heal.
     pub actions: u64,
     /// Commits that fail, per thousand.
@@ -41,244 +41,53 @@ pub struct Plan {
     pub lost_answer_per_mille: u64,
     /// Commands per batch at most.
     pub batch_max: u64,
-    weights: [(Action, u64); 7],
-    operator_per_mille: u64,
-    redeem_per_mille: u64,
-    repeat_per_mille: u64,
+    /// How often each action comes.
+    pub weights: Vec<(Action<A>, u64)>,
 }
 
-impl Plan {
-    /// Draws a plan.
-    pub fn draw(rng: &mut Rng) -> Self {
-        Self {
-            actions: rng.range(40, 200),
-            commit_fault_per_mille: *rng.pick(&[0, 20, 60, 150, 300]),
-            lost_answer_per_mille: *rng.pick(&[0, 50, 200]),
-            batch_max: *rng.pick(&[1, 2, 8, 64]),
-            weights: [
-                (Action::Ask, rng.range(30, 80)),
-                (Action::Step, rng.range(5, 40)),
-                (Action::Deliver, rng.range(5, 30)),
-                (Action::GoAway, rng.range(0, 4)),
-                (Action::Wait, rng.range(1, 15)),
-                (Action::Crash, rng.range(0, 3)),
-                (Action::Restart, rng.range(0, 2)),
-            ],
-            operator_per_mille: *rng.pick(&[0, 20, 80]),
-            redeem_per_mille: *rng.pick(&[0, 80, 200]),
-            repeat_per_mille: *rng.pick(&[50, 150, 300]),
-        }
-    }
+/// The clients of a run, and what they remember.
+pub trait Workload: Vocabulary {
+    /// What happens in the world of this primitive only.
+    type Action: Copy;
 
-    /// Draws the next action.
-    pub fn action(&self, rng: &mut Rng) -> Action {
-        *rng.pick_by_weight(&self.weights)
-    }
-}
+    /// Draws the plan of a run, and its clients.
+    fn draw(rng: &mut Rng) -> (Plan<Self::Action>, Self);
 
-/// A code that a client was told, and what it knows of it.
-struct KnownCode {
-    coupon: CouponName,
-    serial: Serial,
-    user: UserId,
-    code: VoucherCode,
-}
-
-/// The clients and what they remember.
-pub struct Workload {
-    coupons: Vec<CouponName>,
-    users: Vec<UserId>,
-    /// Claims that were made before, to be repeated or imitated.
-    claims: Vec<(CouponName, Claim)>,
-    redeems: Vec<(CouponName, Command)>,
-    /// Requests without a clear answer.
-    unclear: Vec<(CouponName, Command)>,
-    codes: Vec<KnownCode>,
-}
-
-impl Workload {
-    /// Draws the clients of a run: 1 to 4 coupons, 1 to 24 users.
-    pub fn draw(rng: &mut Rng) -> Self {
-        let coupons = (1..=rng.range(1, 4)).map(|number| name(&format!("coupon-{number}")));
-        let users = (1..=rng.range(1, 24)).map(|number| user(&format!("user-{number}")));
-        let (coupons, users) = (coupons.collect(), users.collect());
-        Self { coupons, users, claims: Vec::new(), redeems: Vec::new(), unclear: Vec::new(), codes: Vec::new() }
-    }
-
-    /// The coupons that the operator knows.
-    pub fn coupons(&self) -> &[CouponName] {
-        &self.coupons
-    }
+    /// Draws the requests that open the run.
+    fn opening(&mut self, rng: &mut Rng, now: Timestamp) -> Vec<Request<Self>>;
 
     /// Draws one request.
-    pub fn ask(&mut self, rng: &mut Rng, plan: &Plan) -> (CouponName, Command) {
-        if !self.unclear.is_empty() && rng.chance(plan.repeat_per_mille) {
-            return self.unclear.swap_remove(rng.index(self.unclear.len()));
-        }
-        if rng.chance(plan.operator_per_mille) {
-            if rng.chance(100) {
-                return (self.coupon(rng), Command::Delete);
-            }
-            return (rng.pick(&self.coupons).clone(), Command::Put(settings(rng)));
-        }
-        if rng.chance(plan.redeem_per_mille) {
-            return self.redeem(rng);
-        }
-        if rng.chance(60) {
-            return (self.coupon(rng), Command::View);
-        }
-        if rng.chance(20) {
-            return self.look_up(rng);
-        }
-        let (coupon, claim) = self.claim(rng, plan);
-        self.claims.push((coupon.clone(), claim.clone()));
-        (coupon, Command::Claim(claim))
+    fn ask(&mut self, rng: &mut Rng, now: Timestamp) -> Request<Self>;
+
+    /// Draws a request of a client that comes in the middle of a commit: often a look at what is being changed.
+    fn visit(&mut self, rng: &mut Rng, now: Timestamp) -> Request<Self>;
+
+    /// Draws the requests of many clients that come at once.
+    fn crowd(&mut self, _rng: &mut Rng) -> Vec<Request<Self>> {
+        Vec::new()
     }
 
-    /// Draws a request of a client that comes in the middle of a commit: a look at what is being changed, or any other.
-    pub fn visit(&mut self, rng: &mut Rng, plan: &Plan) -> (CouponName, Command) {
-        match rng.below(10) {
-            0..2 => self.look_up(rng),
-            2 => (self.coupon(rng), Command::View),
-            _ => self.ask(rng, plan),
-        }
-    }
-
-    fn look_up(&self, rng: &mut Rng) -> (CouponName, Command) {
-        if !self.codes.is_empty() && rng.chance(700) {
-            let known = rng.pick(&self.codes);
-            return (known.coupon.clone(), Command::ClaimOf(known.user.clone()));
-        }
-        (self.coupon(rng), Command::ClaimOf(rng.pick(&self.users).clone()))
-    }
-
-    fn coupon(&self, rng: &mut Rng) -> CouponName {
-        // Now and then a name that no client has put.
-        if rng.chance(15) { name("no-such-coupon") } else { rng.pick(&self.coupons).clone() }
-    }
-
-    fn claim(&self, rng: &mut Rng, plan: &Plan) -> (CouponName, Claim) {
-        if !self.claims.is_empty() && rng.chance(plan.repeat_per_mille) {
-            let (coupon, mut claim) = rng.pick(&self.claims).clone();
-            if let Some(RequestId { key, .. }) = claim.request
-                && rng.chance(300)
-            {
-                // The same key for something else, in the user or in what comes along.
-                if rng.chance(500) {
-                    claim.user = rng.pick(&self.users).clone();
-                }
-                claim.attributes = attributes(rng);
-                claim.request = Some(RequestId { key, body: digest(&claim) });
-            }
-            return (coupon, claim);
-        }
-        let user = rng.pick(&self.users).clone();
-        let mut claim = Claim { user, attributes: attributes(rng), request: None };
-        if rng.chance(500) {
-            claim.request = Some(RequestId { key: draw_key(rng), body: digest(&claim) });
-        }
-        (self.coupon(rng), claim)
-    }
-
-    fn redeem(&mut self, rng: &mut Rng) -> (CouponName, Command) {
-        if !self.redeems.is_empty() && rng.chance(200) {
-            let (coupon, mut command) = rng.pick(&self.redeems).clone();
-            if let Command::Redeem(RedeemRequest { request: Some(request), .. }, _) = &mut command
-                && rng.chance(300)
-            {
-                request.body = mix(request.body);
-            }
-            return (coupon, command);
-        }
-        let request = rng.chance(500).then(|| RequestId { key: draw_key(rng), body: rng.bits() });
-        if self.codes.is_empty() {
-            let redeem = RedeemRequest { code: "22222-22222-22222-22222".into(), user: None, request };
-            return (self.coupon(rng), Command::Redeem(redeem, None));
-        }
-        let known = rng.pick(&self.codes);
-        let (coupon, replied_for) = if rng.chance(100) {
-            (self.coupon(rng), None)
-        } else {
-            (known.coupon.clone(), Some((known.serial, known.user.clone())))
-        };
-        // The code of one coupon shown at another is unknown there; at its own it is still the code it was.
-        let replied_for = replied_for.or_else(|| (coupon == known.coupon).then(|| (known.serial, known.user.clone())));
-        let user = match rng.below(4) {
-            0 => None,
-            1 => Some(rng.pick(&self.users).clone()),
-            _ => Some(known.user.clone()),
-        };
-        let redeem = RedeemRequest { code: known.code.as_str().into(), user, request };
-        let command = Command::Redeem(redeem, replied_for);
-        self.redeems.push((coupon.clone(), command.clone()));
-        (coupon, command)
-    }
+    /// Draws how long time passes at once.
+    fn pause_us(rng: &mut Rng) -> u64;
 
     /// Lets the client remember how its request ended.
-    pub fn learn(&mut self, operation: &Operation) {
-        let coupon = &operation.coupon;
-        let Some(told) = operation.told() else {
-            let worth_repeating = !matches!(operation.command, Command::View | Command::ClaimOf(_));
-            if worth_repeating {
-                self.unclear.push((coupon.clone(), operation.command.clone()));
-            }
-            return;
-        };
-        let Command::Claim(claim) = &operation.command else { return };
-        let (CouponReply::Claimed(_, code) | CouponReply::Refused(_, Some(code))) = told else { return };
-        let Some(Issued { serial, .. }) = operation.claim_told() else { return };
-        self.codes.push(KnownCode { coupon: coupon.clone(), serial, user: claim.user.clone(), code: *code });
+    fn learn(&mut self, operation: &Operation<Self>);
+}
+
+/// A value that the workload itself has made up, and that must parse.
+pub fn valid<T, E: Display>(parsed: Result<T, E>) -> T {
+    match parsed {
+        Ok(value) => value,
+        Err(error) => panic!("the workload made up an invalid value: {error}"),
     }
 }
 
-/// Draws settings: small limits, and windows that a run can see open and close.
-pub fn settings(rng: &mut Rng) -> CouponSettings {
-    let count = rng.range(1, 12) as u32;
-    let Some(limit) = CouponLimit::new(count) else { panic!("{count} is a limit") };
-    let mut settings = CouponSettings::with_limit(limit);
-    settings.opens_at = rng.chance(250).then(|| instant(rng, WINDOW_US / 4));
-    settings.expires_at = rng.chance(300).then(|| instant(rng, WINDOW_US));
-    settings.redeem_until = rng.chance(250).then(|| instant(rng, WINDOW_US));
-    settings.title = if rng.chance(200) { Title::new("a title") } else { None };
-    settings.room = if rng.chance(50) { RoomName::parse("lobby").ok() } else { None };
-    settings
-}
-
-/// How long the clock moves at once: mostly a moment, sometimes past a window.
-pub fn pause_us(rng: &mut Rng) -> i64 {
-    let pause = if rng.chance(200) { rng.below(WINDOW_US / 4) } else { rng.below(50_000) };
-    pause as i64
-}
-
-fn instant(rng: &mut Rng, within_us: u64) -> Timestamp {
-    Timestamp::clamped_us(START_US + rng.below(within_us) as i64)
-}
-
-fn attributes(rng: &mut Rng) -> Option<Attributes> {
-    if rng.chance(300) { Attributes::new(&format!("{{\"n\":{}}}", rng.below(4))) } else { None }
-}
-
-fn draw_key(rng: &mut Rng) -> u128 {
+/// Draws an idempotency key.
+pub fn draw_key(rng: &mut Rng) -> u128 {
     u128::from(rng.bits()) << 64 | u128::from(rng.bits())
 }
 
 /// What a request asks for, in 64 bits.
-fn digest(claim: &Claim) -> u64 {
-    let attributes = claim.attributes.as_ref().map_or("", Attributes::as_str);
-    let bytes = claim.user.as_str().bytes().chain([0]).chain(attributes.bytes());
+pub fn digest(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0, |word, byte| mix(word ^ u64::from(byte)))
-}
-
-fn name(text: &str) -> CouponName {
-    match CouponName::parse(text) {
-        Ok(name) => name,
-        Err(error) => panic!("{text} {error}"),
-    }
-}
-
-fn user(text: &str) -> UserId {
-    match UserId::parse(text) {
-        Ok(user) => user,
-        Err(error) => panic!("{text} {error}"),
-    }
 }

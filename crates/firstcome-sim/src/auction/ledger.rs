@@ -1,7 +1,7 @@
 //! What the disk says happened: the rows of all listings and members in their order, read from the log of commits.
 
-use super::history::Event;
-use super::journal::Commit;
+use crate::history::Event;
+use crate::journal::Commit;
 use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::{Balance, Record};
@@ -117,7 +117,7 @@ impl Ledger {
                     }
                     Change::Listing { standing, sale_request, .. } => {
                         let story = ledger.listings.entry(standing.name.clone()).or_default();
-                        let (in_force, at) = (commit.in_force, commit.at);
+                        let (in_force, at) = (commit.in_force, commit.at.wall);
                         story.rows.push(StoredRow { in_force, at, standing: *standing, sale_request });
                     }
                     _ => {}

@@ -1,6 +1,6 @@
-//! Brings auctions back from its rows, as a start of the store in a file does, and shows that nothing is changed by it.
+//! Brings auctions back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
-use super::journal::{ListingRow, Stored};
+use super::rows::{ListingRow, Stored};
 use firstcome_core::auction::Listing;
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::Wallet;
@@ -36,7 +36,7 @@ pub fn recover(stored: &Stored, now: Timestamp) -> Result<StoredAuctions, String
     Ok(auctions)
 }
 
-/// What a recovered auctions would write, were it to write everything again. Of movements only what the rules keep: the
+/// What recovered auctions would write, were they to write everything again. Of movements only what the rules keep: the
 /// chain that is in each wallet.
 pub fn written_again(auctions: &StoredAuctions, stored: &Stored) -> Stored {
     let members = auctions.members.iter().map(|member| (member.id, member.wallet.clone())).collect();
@@ -70,7 +70,7 @@ pub fn difference(before: &Stored, after: &Stored) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auction::journal::{BidRow, RecordRow};
+    use crate::auction::rows::{BidRow, RecordRow};
     use firstcome_core::auction::{ListingSettings, PlacedBid};
     use firstcome_core::id::{ListingName, MemberName, RequestId};
     use firstcome_core::points::{Amount, Balance, Kind};

@@ -4,10 +4,11 @@
 //! known from who asked for them; so each step leads from all standings that are possible to all that are possible
 //! after it, and a row must be one of them.
 
-use super::history::{AuctionReply, Command, Event, History};
-use super::journal::Commit;
+use super::history::{AuctionReply, Command, History};
 use super::ledger::Ledger;
 use super::rules::ListingRules;
+use crate::history::Event;
+use crate::journal::Commit;
 use firstcome_core::auction::{ListingSettings, ListingStanding, PlacedBid};
 use firstcome_core::id::ListingName;
 use firstcome_core::time::Timestamp;
@@ -57,12 +58,12 @@ impl Replay {
                     let (listing, fence) = before.clone().unzip();
                     let puts = puts_during(history, name, commit.in_force.0);
                     let mut step = Step { puts, possible: vec![listing], before, fence: fence.unwrap_or(0) };
-                    step.close(commit.at);
+                    step.close(commit.at.wall);
                     replay.note(name, commit, &step.possible);
                     step
                 });
                 let judged = match change {
-                    Change::Bid { placed, .. } => step.bid(placed, commit.at),
+                    Change::Bid { placed, .. } => step.bid(placed, commit.at.wall),
                     Change::Listing { standing, .. } => step.row(standing),
                     _ => Ok(()),
                 };

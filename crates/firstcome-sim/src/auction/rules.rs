@@ -1,4 +1,4 @@
-//! The rules of a listing said once more, in another way than by those who keep them: what a bid, a purchase or new
+//! The rules of a listing, written independently of the core: what a bid, a purchase or new
 //! settings lead to from a given standing at a given instant. An oracle must not be what it judges.
 
 use firstcome_core::auction::{Bid, ListingSettings, ListingStanding, Phase, Rejection, Sale, Terms};

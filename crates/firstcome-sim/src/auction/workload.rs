@@ -3,90 +3,32 @@
 
 use super::history::{AuctionReply, Command, Operation};
 use crate::rng::{Rng, mix};
-use crate::workload::START_US;
+use crate::workload::{Action, Plan, START_US, Workload, digest, draw_key, valid};
 use firstcome_core::auction::{AuctionTerms, Extend, ListingSettings, ListingStanding, Rejection, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::points::Amount;
 use firstcome_core::time::Timestamp;
 use firstcome_store::{MovePoints, PlaceBid, Purchase, Transfer};
 
-/// What happens next in the world.
+/// What happens in the world of auctions only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// A client asks for something.
-    Ask,
-    /// Many bid at once, some of them the same.
-    Crowd,
+pub enum AuctionAction {
     /// The clock stops at an instant that matters, or a microsecond beside it, and a client is there.
     Snipe,
-    /// The writer runs one batch.
-    Step,
-    /// Clients look for their answers.
-    Deliver,
-    /// A caller goes away.
-    GoAway,
-    /// Time passes.
-    Wait,
     /// An operator sets the clock forward, or more time passes than keys are remembered.
     SetClock,
     /// The clockwork closes what is due.
     Tick,
-    /// The process dies between two batches.
-    Crash,
-    /// The store is closed in order and started again.
-    Restart,
 }
 
-/// How one run is set up.
-pub struct Plan {
-    /// Actions before the heal.
-    pub actions: u64,
-    /// Commits that fail, per thousand.
-    pub commit_fault_per_mille: u64,
-    /// Answers that are lost on their way, per thousand.
-    pub lost_answer_per_mille: u64,
-    /// Commands per batch at most.
-    pub batch_max: u64,
-    weights: [(Action, u64); 11],
+/// How often clients do what, per thousand.
+struct Rates {
     seller_per_mille: u64,
     repeat_per_mille: u64,
     key_per_mille: u64,
 }
 
-impl Plan {
-    /// Draws a plan.
-    pub fn draw(rng: &mut Rng) -> Self {
-        Self {
-            actions: rng.range(40, 200),
-            commit_fault_per_mille: *rng.pick(&[0, 10, 40, 120]),
-            lost_answer_per_mille: *rng.pick(&[0, 50, 200]),
-            batch_max: *rng.pick(&[1, 2, 8, 64]),
-            weights: [
-                (Action::Ask, rng.range(30, 80)),
-                (Action::Crowd, rng.range(0, 6)),
-                (Action::Snipe, rng.range(0, 12)),
-                (Action::Step, rng.range(10, 40)),
-                (Action::Deliver, rng.range(5, 30)),
-                (Action::GoAway, rng.range(0, 4)),
-                (Action::Wait, rng.range(1, 12)),
-                (Action::SetClock, rng.range(0, 1)),
-                (Action::Tick, rng.range(0, 8)),
-                (Action::Crash, rng.range(0, 3)),
-                (Action::Restart, rng.range(0, 1)),
-            ],
-            seller_per_mille: *rng.pick(&[20, 80, 200]),
-            repeat_per_mille: *rng.pick(&[50, 150, 300]),
-            key_per_mille: *rng.pick(&[100, 500, 900]),
-        }
-    }
-
-    /// Draws the next action.
-    pub fn action(&self, rng: &mut Rng) -> Action {
-        *rng.pick_by_weight(&self.weights)
-    }
-}
-
-/// What is known of a listing from what was asked and told.
+/// What members know of a listing from their requests and replies.
 #[derive(Clone)]
 struct Known {
     name: ListingName,
@@ -96,108 +38,180 @@ struct Known {
     highest: Option<MemberName>,
 }
 
-/// The members and what they remember.
-pub struct Workload {
-    members: Vec<MemberName>,
-    listings: Vec<ListingName>,
+/// The members of auctions and what they remember.
+pub struct Auctions {
+    rates: Rates,
+    pub(super) members: Vec<MemberName>,
+    /// The listings that sellers know.
+    pub(super) listings: Vec<ListingName>,
     known: Vec<Known>,
     /// Requests that were made before, to be repeated or imitated.
     asked: Vec<Command>,
     unclear: Vec<Command>,
 }
 
-impl Workload {
-    /// Draws the members of a run: 2 to 8 of them, and 1 to 5 listings.
-    pub fn draw(rng: &mut Rng) -> Self {
+impl Workload for Auctions {
+    type Action = AuctionAction;
+
+    /// Draws a plan, 2 to 8 members and 1 to 5 listings.
+    fn draw(rng: &mut Rng) -> (Plan<AuctionAction>, Self) {
+        let plan = Plan {
+            actions: rng.range(40, 200),
+            commit_fault_per_mille: *rng.pick(&[0, 10, 40, 120]),
+            lost_answer_per_mille: *rng.pick(&[0, 50, 200]),
+            batch_max: *rng.pick(&[1, 2, 8, 64]),
+            weights: vec![
+                (Action::Ask, rng.range(30, 80)),
+                (Action::Crowd, rng.range(0, 6)),
+                (Action::Own(AuctionAction::Snipe), rng.range(0, 12)),
+                (Action::Step, rng.range(10, 40)),
+                (Action::Deliver, rng.range(5, 30)),
+                (Action::GoAway, rng.range(0, 4)),
+                (Action::Wait, rng.range(1, 12)),
+                (Action::Own(AuctionAction::SetClock), rng.range(0, 1)),
+                (Action::Own(AuctionAction::Tick), rng.range(0, 8)),
+                (Action::Crash, rng.range(0, 3)),
+                (Action::Restart, rng.range(0, 1)),
+            ],
+        };
+        let rates = Rates {
+            seller_per_mille: *rng.pick(&[20, 80, 200]),
+            repeat_per_mille: *rng.pick(&[50, 150, 300]),
+            key_per_mille: *rng.pick(&[100, 500, 900]),
+        };
         let members = (1..=rng.range(2, 8)).map(|number| member(&format!("member-{number}"))).collect();
         let listings = (1..=rng.range(1, 5)).map(|number| listing(&format!("listing-{number}"))).collect();
-        Self { members, listings, known: Vec::new(), asked: Vec::new(), unclear: Vec::new() }
+        let (known, asked, unclear) = (Vec::new(), Vec::new(), Vec::new());
+        (plan, Self { rates, members, listings, known, asked, unclear })
     }
 
-    /// The listings that sellers know.
-    pub fn listings(&self) -> &[ListingName] {
-        &self.listings
+    /// Most members have points, and each listing is put.
+    fn opening(&mut self, rng: &mut Rng, now: Timestamp) -> Vec<((), Command)> {
+        let mut opening = Vec::new();
+        for member in &self.members {
+            if rng.chance(800) {
+                let amount = amount(*rng.pick(&[15, 60, 300]));
+                let request = self.key(rng, amount.get());
+                let movement = MovePoints { transfer: Transfer::Charge, amount, request };
+                opening.push(((), Command::Move(member.clone(), movement)));
+            }
+        }
+        for name in &self.listings {
+            let settings = self.settings(rng, now);
+            opening.push(((), Command::Put(name.clone(), Box::new(settings))));
+        }
+        opening
     }
 
-    /// The members.
-    pub fn members(&self) -> &[MemberName] {
-        &self.members
+    fn ask(&mut self, rng: &mut Rng, now: Timestamp) -> ((), Command) {
+        ((), self.request(rng, now))
     }
 
+    fn visit(&mut self, rng: &mut Rng, now: Timestamp) -> ((), Command) {
+        ((), if rng.chance(700) { self.look(rng) } else { self.request(rng, now) })
+    }
+
+    /// Many bid on one listing, about half of them with the same price.
+    fn crowd(&mut self, rng: &mut Rng) -> Vec<((), Command)> {
+        let name = rng.pick(&self.listings).clone();
+        let price = self.price(rng, &name);
+        let bids = (0..rng.range(2, 8)).map(|_| match self.bid(rng, name.clone()) {
+            Command::Bid(name, mut bid) if rng.chance(500) => {
+                bid.price = price;
+                bid.request = bid.request.map(|RequestId { key, .. }| RequestId { key, body: digest_bid(&bid) });
+                ((), Command::Bid(name, bid))
+            }
+            other => ((), other),
+        });
+        bids.collect()
+    }
+
+    /// Mostly a moment, sometimes past an end.
+    fn pause_us(rng: &mut Rng) -> u64 {
+        if rng.chance(250) { rng.below(3_000_000) } else { rng.below(40_000) }
+    }
+
+    fn learn(&mut self, operation: &Operation) {
+        let Some(told) = operation.told() else {
+            let is_change = matches!(
+                operation.command,
+                Command::Put(..) | Command::Bid(..) | Command::Purchase(..) | Command::Move(..)
+            );
+            if is_change {
+                self.unclear.push(operation.command.clone());
+            }
+            return;
+        };
+        match (&operation.command, told) {
+            (Command::Put(name, settings), AuctionReply::Put(_)) => {
+                let end = if let Terms::Auction(terms) = settings.terms { terms.ends_at } else { Timestamp::MAX };
+                let minimum = settings.price.get();
+                match self.known.iter_mut().find(|known| known.name == *name) {
+                    Some(known) => (known.settings, known.end) = (settings.as_ref().clone(), known.end.max(end)),
+                    None => self.known.push(Known {
+                        name: name.clone(),
+                        settings: settings.as_ref().clone(),
+                        end,
+                        minimum,
+                        highest: None,
+                    }),
+                }
+            }
+            (_, AuctionReply::View(view)) => self.see(&view.standing),
+            (Command::Bid(name, ask), AuctionReply::Placed(placed)) => {
+                let placed = placed.clone().into_inner();
+                if let Some(known) = self.known.iter_mut().find(|known| known.name == *name) {
+                    known.end = placed.effective_ends_at;
+                    known.minimum = known.minimum.max(ask.price.get() + 1);
+                    known.highest = Some(ask.bidder.clone());
+                }
+            }
+            (Command::Bid(name, _), AuctionReply::Refused(Rejection::BidTooLow(minimum))) => {
+                if let Some(known) = self.known.iter_mut().find(|known| known.name == *name) {
+                    known.minimum = *minimum;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Auctions {
     /// Keyed requests without a clear answer, to be repeated in the end.
     pub fn unclear(&self) -> Vec<Command> {
         let has_key = |command: &&Command| request_of(command).is_some();
         self.unclear.iter().filter(has_key).cloned().collect()
     }
 
-    /// What opens a run: most members have points, and each listing is put.
-    pub fn opening(&mut self, rng: &mut Rng, plan: &Plan, now: Timestamp) -> Vec<Command> {
-        let mut opening = Vec::new();
-        for member in self.members.clone() {
-            if rng.chance(800) {
-                let amount = amount(*rng.pick(&[15, 60, 300]));
-                let request = key(rng, plan, amount.get());
-                let movement = MovePoints { transfer: Transfer::Charge, amount, request };
-                opening.push(Command::Move(member, movement));
-            }
-        }
-        for name in self.listings.clone() {
-            let settings = self.settings(rng, now);
-            opening.push(Command::Put(name, Box::new(settings)));
-        }
-        opening
-    }
-
-    /// Draws one request.
-    pub fn ask(&mut self, rng: &mut Rng, plan: &Plan, now: Timestamp) -> Command {
-        if !self.unclear.is_empty() && rng.chance(plan.repeat_per_mille) {
+    fn request(&mut self, rng: &mut Rng, now: Timestamp) -> Command {
+        if !self.unclear.is_empty() && rng.chance(self.rates.repeat_per_mille) {
             return self.unclear.swap_remove(rng.index(self.unclear.len()));
         }
-        if !self.asked.is_empty() && rng.chance(plan.repeat_per_mille / 2) {
+        if !self.asked.is_empty() && rng.chance(self.rates.repeat_per_mille / 2) {
             let mut again = rng.pick(&self.asked).clone();
             if rng.chance(250) {
                 imitate(&mut again);
             }
             return again;
         }
-        if rng.chance(plan.seller_per_mille) {
+        if rng.chance(self.rates.seller_per_mille) {
             return self.sell(rng, now);
         }
         let command = match rng.below(100) {
             0..14 => self.look(rng),
-            14..28 => self.transfer(rng, plan),
-            28..45 => self.buy(rng, plan),
+            14..28 => self.transfer(rng),
+            28..45 => self.buy(rng),
             _ => {
                 let name = self.listing(rng);
-                self.bid(rng, plan, name)
+                self.bid(rng, name)
             }
         };
         self.asked.push(command.clone());
         command
     }
 
-    /// Draws a request of a client that comes in the middle of a commit: mostly a look at what is being changed.
-    pub fn visit(&mut self, rng: &mut Rng, plan: &Plan, now: Timestamp) -> Command {
-        if rng.chance(700) { self.look(rng) } else { self.ask(rng, plan, now) }
-    }
-
-    /// Many at once on one listing; about half of them with the same price.
-    pub fn crowd(&self, rng: &mut Rng, plan: &Plan) -> Vec<Command> {
-        let name = rng.pick(&self.listings).clone();
-        let price = self.price(rng, &name);
-        let bids = (0..rng.range(2, 8)).map(|_| match self.bid(rng, plan, name.clone()) {
-            Command::Bid(name, mut bid) if rng.chance(500) => {
-                bid.price = price;
-                bid.request = bid.request.map(|RequestId { key, .. }| RequestId { key, body: digest(&bid) });
-                Command::Bid(name, bid)
-            }
-            other => other,
-        });
-        bids.collect()
-    }
-
     /// An instant that matters and is still to come, or beside one, and what is asked at it.
-    pub fn snipe(&self, rng: &mut Rng, plan: &Plan, now: Timestamp) -> Option<(Timestamp, Vec<Command>)> {
+    pub fn snipe(&self, rng: &mut Rng, now: Timestamp) -> Option<(Timestamp, Vec<Command>)> {
         if self.known.is_empty() {
             return None;
         }
@@ -216,9 +230,9 @@ impl Workload {
         }
         let count = rng.range(1, 4);
         let commands = (0..count).map(|_| match rng.below(10) {
-            0..6 => self.bid(rng, plan, known.name.clone()),
+            0..6 => self.bid(rng, known.name.clone()),
             6 => Command::View(known.name.clone()),
-            _ => self.purchase(rng, plan, known.name.clone()),
+            _ => self.purchase(rng, known.name.clone()),
         });
         Some((Timestamp::clamped_us(instant), commands.collect()))
     }
@@ -232,6 +246,11 @@ impl Workload {
         self.known.iter().find(|known| known.name == *name)
     }
 
+    fn key(&self, rng: &mut Rng, body: u64) -> Option<RequestId> {
+        let key = draw_key(rng);
+        rng.chance(self.rates.key_per_mille).then_some(RequestId { key, body: mix(body) })
+    }
+
     fn price(&self, rng: &mut Rng, name: &ListingName) -> Amount {
         let minimum = self.known(name).map_or(5, |known| known.minimum);
         amount(match rng.below(20) {
@@ -242,7 +261,7 @@ impl Workload {
         })
     }
 
-    fn bid(&self, rng: &mut Rng, plan: &Plan, name: ListingName) -> Command {
+    fn bid(&self, rng: &mut Rng, name: ListingName) -> Command {
         let known = self.known(&name);
         let bidder = match known {
             Some(known) if rng.chance(60) => known.settings.owner.clone(),
@@ -250,28 +269,28 @@ impl Workload {
             _ => rng.pick(&self.members).clone(),
         };
         let mut bid = PlaceBid { bidder, price: self.price(rng, &name), request: None };
-        bid.request = key(rng, plan, digest(&bid));
+        bid.request = self.key(rng, digest_bid(&bid));
         Command::Bid(name, bid)
     }
 
-    fn purchase(&self, rng: &mut Rng, plan: &Plan, name: ListingName) -> Command {
+    fn purchase(&self, rng: &mut Rng, name: ListingName) -> Command {
         let buyer = match self.known(&name) {
             Some(Known { highest: Some(highest), .. }) if rng.chance(700) => highest.clone(),
             _ => rng.pick(&self.members).clone(),
         };
-        let request = key(rng, plan, digest_text(buyer.as_str()));
+        let request = self.key(rng, digest(buyer.as_str().bytes()));
         Command::Purchase(name, Purchase { buyer, request })
     }
 
-    fn buy(&self, rng: &mut Rng, plan: &Plan) -> Command {
+    fn buy(&self, rng: &mut Rng) -> Command {
         let name = self.listing(rng);
-        self.purchase(rng, plan, name)
+        self.purchase(rng, name)
     }
 
-    fn transfer(&self, rng: &mut Rng, plan: &Plan) -> Command {
+    fn transfer(&self, rng: &mut Rng) -> Command {
         let transfer = if rng.chance(600) { Transfer::Charge } else { Transfer::Refund };
         let amount = amount(*rng.pick(&[1, 7, 20, 20, 150]));
-        let request = key(rng, plan, amount.get() << 1 | u64::from(transfer == Transfer::Charge));
+        let request = self.key(rng, amount.get() << 1 | u64::from(transfer == Transfer::Charge));
         Command::Move(rng.pick(&self.members).clone(), MovePoints { transfer, amount, request })
     }
 
@@ -328,51 +347,6 @@ impl Workload {
         }
     }
 
-    /// Lets the members remember how a request ended.
-    pub fn learn(&mut self, operation: &Operation) {
-        let Some(told) = operation.told() else {
-            let is_change = matches!(
-                operation.command,
-                Command::Put(..) | Command::Bid(..) | Command::Purchase(..) | Command::Move(..)
-            );
-            if is_change {
-                self.unclear.push(operation.command.clone());
-            }
-            return;
-        };
-        match (&operation.command, told) {
-            (Command::Put(name, settings), AuctionReply::Put(_)) => {
-                let end = if let Terms::Auction(terms) = settings.terms { terms.ends_at } else { Timestamp::MAX };
-                let minimum = settings.price.get();
-                match self.known.iter_mut().find(|known| known.name == *name) {
-                    Some(known) => (known.settings, known.end) = (settings.as_ref().clone(), known.end.max(end)),
-                    None => self.known.push(Known {
-                        name: name.clone(),
-                        settings: settings.as_ref().clone(),
-                        end,
-                        minimum,
-                        highest: None,
-                    }),
-                }
-            }
-            (_, AuctionReply::View(view)) => self.see(&view.standing),
-            (Command::Bid(name, ask), AuctionReply::Placed(placed)) => {
-                let placed = placed.clone().into_inner();
-                if let Some(known) = self.known.iter_mut().find(|known| known.name == *name) {
-                    known.end = placed.effective_ends_at;
-                    known.minimum = known.minimum.max(ask.price.get() + 1);
-                    known.highest = Some(ask.bidder.clone());
-                }
-            }
-            (Command::Bid(name, _), AuctionReply::Refused(Rejection::BidTooLow(minimum))) => {
-                if let Some(known) = self.known.iter_mut().find(|known| known.name == *name) {
-                    known.minimum = *minimum;
-                }
-            }
-            _ => {}
-        }
-    }
-
     fn see(&mut self, standing: &ListingStanding) {
         if let Some(known) = self.known.iter_mut().find(|known| known.name == standing.name) {
             known.end = standing.effective_ends_at;
@@ -380,11 +354,6 @@ impl Workload {
             known.highest = standing.highest.as_ref().map(|bid| bid.bidder.clone());
         }
     }
-}
-
-/// How long the clock moves at once: mostly a moment, sometimes past an end.
-pub fn pause_us(rng: &mut Rng) -> u64 {
-    if rng.chance(250) { rng.below(3_000_000) } else { rng.below(40_000) }
 }
 
 /// The request of a command, if it carries a key.
@@ -418,18 +387,9 @@ fn imitate(command: &mut Command) {
     }
 }
 
-fn key(rng: &mut Rng, plan: &Plan, body: u64) -> Option<RequestId> {
-    let key = u128::from(rng.bits()) << 64 | u128::from(rng.bits());
-    rng.chance(plan.key_per_mille).then_some(RequestId { key, body: mix(body) })
-}
-
 /// What a bid asks for, in 64 bits.
-fn digest(bid: &PlaceBid) -> u64 {
-    digest_text(bid.bidder.as_str()) ^ bid.price.get()
-}
-
-fn digest_text(text: &str) -> u64 {
-    text.bytes().fold(0, |word, byte| mix(word ^ u64::from(byte)))
+fn digest_bid(bid: &PlaceBid) -> u64 {
+    digest(bid.bidder.as_str().bytes()) ^ bid.price.get()
 }
 
 fn later(at: Timestamp, by_us: u64) -> Timestamp {
@@ -444,15 +404,9 @@ fn amount(points: u64) -> Amount {
 }
 
 fn listing(text: &str) -> ListingName {
-    match ListingName::parse(text) {
-        Ok(name) => name,
-        Err(error) => panic!("{text} {error}"),
-    }
+    valid(ListingName::parse(text))
 }
 
 fn member(text: &str) -> MemberName {
-    match MemberName::parse(text) {
-        Ok(name) => name,
-        Err(error) => panic!("{text} {error}"),
-    }
+    valid(MemberName::parse(text))
 }

@@ -83,7 +83,7 @@ const LEASE_STEPS: u64 = 200;
 #[derive(Clone, Debug)]
 pub struct Redis {
     sequencer: Option<SimSequencer>,
-    /// Who makes the sequencer anew, and until when. A start forgets it.
+    /// Which node makes the sequencer anew, and until when. A start forgets it.
     lease: Option<(u64, u64)>,
     /// What a start would find.
     disk: Option<SimSequencer>,

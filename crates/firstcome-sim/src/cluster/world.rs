@@ -1,10 +1,11 @@
-//! One run: faults first, then everything heals, the operator accepts what is lost, and everybody asks again.
+//! One run: faults first, then everything heals, the operator accepts what is lost, and every user asks again.
 
 use super::history::{CHECK_EVERY, ClusterReply, History};
 use super::node::{Known, Node, Reach, Shared, World as Handle};
 use super::redis::{Redis, SimSequencer};
 use super::sql::{Sql, User};
 use super::tasks::Tasks;
+use crate::Play;
 use crate::invariants::{self, NodesEvidence, Violation};
 use crate::report::Report;
 use crate::rng::Rng;
@@ -101,30 +102,6 @@ impl World {
         Self { seed, rng, plan, shared, tasks: Tasks::default(), tags: 0, sql_backup: sql, redis_backup: None }
     }
 
-    /// Plays the whole run.
-    pub fn run(&mut self) -> Result<Report, Violation> {
-        for _ in 0..self.plan.steps {
-            if self.rng.chance(self.plan.fault_per_mille) {
-                let fault = *self.rng.pick_by_weight(&self.plan.weights);
-                self.fault(fault);
-            }
-            if self.rng.chance(self.plan.ask_per_mille) {
-                let (user, is_early) = (self.user(), self.rng.chance(self.plan.early_per_mille));
-                self.ask(user, is_early);
-            }
-            self.step(true);
-        }
-        self.check_invariants(Phase::Faulty)?;
-        self.heal()?;
-        self.check_invariants(Phase::Healed)?;
-        let shared = &mut *self.shared.borrow_mut();
-        let Sql { row, .. } = &shared.sql.1;
-        for word in [row.generation as u64, row.position, u64::from(row.issued), shared.history.now] {
-            shared.report.trace(word);
-        }
-        Ok(std::mem::take(&mut shared.report))
-    }
-
     fn user(&mut self) -> User {
         self.rng.below(u64::from(self.plan.users)) as User
     }
@@ -209,7 +186,7 @@ impl World {
         }
     }
 
-    /// Ends all faults, and lets everybody ask until all is told.
+    /// Ends all faults, and lets every user ask until it has an answer.
     fn heal(&mut self) -> Result<(), Violation> {
         {
             let shared = &mut *self.shared.borrow_mut();
@@ -258,6 +235,36 @@ impl World {
         let shared = self.shared.borrow();
         let stored = (phase == Phase::Healed).then_some(&shared.sql.1);
         invariants::check_nodes(&NodesEvidence { seed: self.seed, history: &shared.history, stored })
+    }
+}
+
+impl Play for World {
+    fn run(&mut self) -> Result<Report, Violation> {
+        for _ in 0..self.plan.steps {
+            if self.rng.chance(self.plan.fault_per_mille) {
+                let fault = *self.rng.pick_by_weight(&self.plan.weights);
+                self.fault(fault);
+            }
+            if self.rng.chance(self.plan.ask_per_mille) {
+                let (user, is_early) = (self.user(), self.rng.chance(self.plan.early_per_mille));
+                self.ask(user, is_early);
+            }
+            self.step(true);
+        }
+        self.check_invariants(Phase::Faulty)?;
+        self.heal()?;
+        self.check_invariants(Phase::Healed)?;
+        let shared = &mut *self.shared.borrow_mut();
+        let Sql { row, .. } = &shared.sql.1;
+        for word in [row.generation as u64, row.position, u64::from(row.issued), shared.history.now] {
+            shared.report.trace(word);
+        }
+        Ok(std::mem::take(&mut shared.report))
+    }
+
+    /// Nothing: a panic may leave what the calls share half changed.
+    fn check(&self) -> Result<(), Violation> {
+        Ok(())
     }
 }
 

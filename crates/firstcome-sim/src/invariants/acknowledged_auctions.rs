@@ -1,8 +1,8 @@
 //! Invariant 8, for auctions: what was told of a bid, a sale or points is on disk and stays true, and a refusal agrees
 //! with how things stood while it was asked for.
 //!
-//! - What was told to be done came into force between question and answer, once, as it was told; who repeats a request
-//!   under its key is told that very thing, and has no second effect ([`effects`]).
+//! - What was told to be done came into force between question and answer, once, as it was told. A client that repeats a
+//!   request under its key gets the same reply, and has no second effect ([`effects`]).
 //! - What is stored was asked for: nothing happens twice, nor after "not done".
 //! - Bids follow each other, and ends are exactly what accepted late bids and settings lead to
 //!   ([`crate::auction::replay`]).
@@ -20,7 +20,7 @@ use crate::auction::replay::Replay;
 
 const NAME: &str = "acknowledged_auctions";
 
-/// Looks for a word that was not kept.
+/// Looks for a reply that did not stay true.
 pub fn check(evidence: &AuctionEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let replay = Replay::play(evidence.history, evidence.log, ledger);

@@ -4,10 +4,11 @@
 //! - A pass that was told valid was in a slot that was taken and not over; after "not valid", and after a leave or a
 //!   release that was acknowledged, it never is again.
 //! - A ticket that was told is never called unknown.
-//! - The store's steady time goes on across a restart as if no client had set the wall clock before the clocks were stored
+//! - The store's steady time goes on across a restart as if no operator had set the wall clock before the clocks were stored
 //!   last; within a life nothing moves it.
 
 use super::{RoomEvidence, Violation};
+use crate::history::Kind;
 use crate::room::history::{Command, Operation, RoomStepReply};
 use crate::room::ledger::{Ledger, RoomStory};
 use firstcome_core::room::{Departure, Rejection, TicketNumber, TicketState};
@@ -15,14 +16,14 @@ use firstcome_store::{Joining, TicketAnswer};
 
 const NAME: &str = "acknowledged_rooms";
 
-/// Looks for a word that was not kept.
+/// Looks for a reply that did not stay true.
 pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     clocks_go_on(evidence, ledger).map_err(found)?;
     let nothing = RoomStory::default();
     for operation in evidence.history.operations() {
         let Some(told) = operation.told() else { continue };
-        let room = ledger.rooms.get(&operation.room).unwrap_or(&nothing);
+        let room = ledger.rooms.get(&operation.name).unwrap_or(&nothing);
         let kept = match told {
             RoomStepReply::Joined(joining, answer) => join_is_stored(operation, *joining, answer, room),
             RoomStepReply::Ticket(answer) => ticket_is_stored(operation, answer, room),
@@ -43,7 +44,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
             RoomStepReply::Refused(rejection) => refusal_is_right(evidence, operation, *rejection, room),
             RoomStepReply::View(_) | RoomStepReply::Ticked => Ok(()),
         };
-        kept.map_err(|detail| found(format!("{}: {detail}", operation.room)))?;
+        kept.map_err(|detail| found(format!("{}: {detail}", operation.name)))?;
     }
     denials_stand(evidence).map_err(found)
 }
@@ -151,7 +152,7 @@ fn refusal_is_right(
             // The number stands in the command because a client was told it.
             let told = |number: &TicketNumber| {
                 evidence.history.operations().iter().any(|earlier| {
-                    earlier.room == operation.room
+                    earlier.name == operation.name
                         && earlier.end() < from
                         && earlier.ticket().is_some_and(|answer| answer.number == *number)
                 })
@@ -171,7 +172,7 @@ fn is_known(evidence: &RoomEvidence<'_>, operation: &Operation, room: &RoomStory
     let stored = room.settings.first().zip(life).is_some_and(|((put, _), life)| put < life);
     stored
         || evidence.history.operations().iter().any(|put| {
-            put.room == operation.room
+            put.name == operation.name
                 && matches!(put.told(), Some(RoomStepReply::Put(_)))
                 && put.end() < operation.asked
         })
@@ -186,7 +187,7 @@ fn denials_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
             continue;
         };
         for earlier in &operations[..later_at] {
-            if earlier.room != later.room || later.asked <= earlier.end() {
+            if earlier.name != later.name || later.asked <= earlier.end() {
                 continue;
             }
             let denied = match (&earlier.command, earlier.told()) {
@@ -203,7 +204,7 @@ fn denials_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
             if denied {
                 let kind = earlier.command.kind();
                 let number = number.get();
-                return Err(format!("{}: the pass of number {number} is valid again after a {kind}", later.room));
+                return Err(format!("{}: the pass of number {number} is valid again after a {kind}", later.name));
             }
         }
     }
@@ -216,19 +217,19 @@ fn was_pass(operations: &[Operation], about: &Operation) -> bool {
     operations.iter().any(|earlier| {
         let told = earlier.ticket().filter(|answer| answer.number == number).map(|answer| answer.state);
         let told = matches!(told, Some(TicketState::Admitted { slot, .. }) if slot.admission == admission);
-        told && earlier.room == about.room && earlier.end() < about.asked
+        told && earlier.name == about.name && earlier.end() < about.asked
     })
 }
 
 /// The store's steady clock is ahead of the world's by the same time throughout a life, and a restart adds to that only
-/// what a client did to the wall clock after the clocks were stored last.
+/// what an operator did to the wall clock after the clocks were stored last.
 fn clocks_go_on(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), String> {
     let lives = evidence.history.starts();
     // Before anything is stored, steady time begins at the wall's.
     let (mut stored_at, mut stored_ahead_us) = (i64::MIN, 0);
     for (life, &from) in lives.iter().enumerate() {
         let to = lives.get(life + 1).copied().unwrap_or(i64::MAX);
-        let steps = evidence.history.steps.iter().filter(|step| stored_at < step.at && step.at < from);
+        let steps = evidence.history.marks.steps.iter().filter(|step| stored_at < step.at && step.at < from);
         let wanted_us = stored_ahead_us + steps.map(|step| step.by_us).sum::<i64>();
         for (at, now) in ledger.clocks.iter().filter(|(at, _)| from <= *at && *at < to) {
             let ahead_us = now.steady.as_us() - at;

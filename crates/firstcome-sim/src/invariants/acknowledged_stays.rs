@@ -2,24 +2,25 @@
 //!
 //! - Everything that an answer names (a claim, its code, a redemption, a count, settings, a deletion) is on disk and says the
 //!   same, after every crash.
-//! - Who looks after something was told sees it: no count falls, no redemption or setting is missing.
-//! - Everything that is on disk was asked for, and no client was told that it was not done.
+//! - A later view shows everything that was replied before: no count falls, no redemption or setting is missing.
+//! - A client asked for everything that is on disk, and the store did not reply that it was not done.
 //! - After "sold out", "expired" or "not open yet" no claim that was asked for later contradicts, unless an operator
 //!   may have changed the settings in between. Nothing ever contradicts "deleted".
 
-use super::{Evidence, Violation};
-use crate::history::{Command, CouponReply, History, Operation, Outcome};
-use crate::journal::CouponRows;
+use super::{CouponEvidence, Violation};
+use crate::coupon::history::{Command, CouponReply, History, Operation};
+use crate::coupon::rows::CouponRows;
+use crate::history::Kind;
 use firstcome_core::coupon::{CouponState, Effect, Issued, Redeemed, Rejection};
 
 const NAME: &str = "acknowledged_stays";
 
-/// Looks for a word that was not kept.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+/// Looks for a reply that did not stay true.
+pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let history = evidence.history;
     for operation in history.operations() {
-        let rows = evidence.stored.values().find(|rows| rows.name == operation.coupon);
+        let rows = evidence.stored.values().find(|rows| rows.name == operation.name);
         answer_is_stored(operation, rows).map_err(found)?;
         code_is_known(operation).map_err(found)?;
         operator_is_obeyed(history, operation, rows).map_err(found)?;
@@ -35,7 +36,7 @@ pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
 /// The answer and the rows say the same.
 fn answer_is_stored(operation: &Operation, rows: Option<&CouponRows>) -> Result<(), String> {
     let Some(told) = operation.told() else { return Ok(()) };
-    let coupon = &operation.coupon;
+    let coupon = &operation.name;
     let stored = rows.map_or(0, |rows| rows.claims.len() as u32);
     let implied = operation.claims_implied();
     if stored < implied {
@@ -103,19 +104,17 @@ fn code_is_known(operation: &Operation) -> Result<(), String> {
     if !denied {
         return Ok(());
     }
-    Err(format!("{}: the code of serial {} was told to {holder} and denied later", operation.coupon, serial.get()))
+    Err(format!("{}: the code of serial {} was told to {holder} and denied later", operation.name, serial.get()))
 }
 
 /// Settings and deletions that were acknowledged are in force.
 fn operator_is_obeyed(history: &History, operation: &Operation, rows: Option<&CouponRows>) -> Result<(), String> {
-    let coupon = &operation.coupon;
+    let coupon = &operation.name;
     match (&operation.command, operation.told()) {
         (Command::Put(settings), Some(CouponReply::Put(_))) => {
             let Some(rows) = rows else { return Err(format!("{coupon}: was put and is not stored")) };
             let changed_since = history.of(coupon).any(|other| {
-                matches!(other.command, Command::Put(_))
-                    && other.may_have_happened()
-                    && operation.invoked < other.invoked
+                matches!(other.command, Command::Put(_)) && other.may_have_happened() && operation.asked < other.asked
             });
             if !changed_since && rows.settings != *settings && !earlier_put_is_open(history, operation) {
                 return Err(format!("{coupon}: the settings that were put last are not the stored ones"));
@@ -139,10 +138,10 @@ fn operator_is_obeyed(history: &History, operation: &Operation, rows: Option<&Co
 
 /// Whether an earlier put was still under way when this one was, so that it may have come after it.
 fn earlier_put_is_open(history: &History, operation: &Operation) -> bool {
-    history.of(&operation.coupon).any(|other| {
+    history.of(&operation.name).any(|other| {
         matches!(other.command, Command::Put(_))
             && other.may_have_happened()
-            && other.invoked < operation.invoked
+            && other.asked < operation.asked
             && !other.precedes(operation)
     })
 }
@@ -158,7 +157,7 @@ fn refusal_stands(history: &History, refusal: &Operation) -> Result<(), String> 
         Some(CouponReply::View { state: CouponState::Deleted, .. } | CouponReply::Deleted) => ("deleted", None),
         _ => return Ok(()),
     };
-    let later = history.of(&refusal.coupon).filter(|later| refusal.precedes(later));
+    let later = history.of(&refusal.name).filter(|later| refusal.precedes(later));
     for later in later {
         let contradicts = match (&refusal.command, later.told()) {
             (_, Some(CouponReply::Put(_))) => reason == "deleted",
@@ -171,15 +170,15 @@ fn refusal_stands(history: &History, refusal: &Operation) -> Result<(), String> 
         };
         if contradicts && (reason == "deleted" || !history.operator_between(refusal, later)) {
             let kind = later.command.kind();
-            return Err(format!("{}: after {reason} a later {kind} was accepted", refusal.coupon));
+            return Err(format!("{}: after {reason} a later {kind} was accepted", refusal.name));
         }
     }
     Ok(())
 }
 
-/// A look shows everything that was told before it began.
+/// A view shows everything that was replied before it began.
 fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
-    let coupon = &look.coupon;
+    let coupon = &look.name;
     let earlier = history.of(coupon).filter(|earlier| earlier.precedes(look));
     match (&look.command, look.told()) {
         (Command::View, Some(CouponReply::View { limit, issued, .. })) => {
@@ -202,16 +201,12 @@ fn look_is_fresh(history: &History, look: &Operation) -> Result<(), String> {
     Ok(())
 }
 
-/// Every row goes back to a request whose client was not told that nothing happened.
+/// Every row comes from a request to which the store did not reply that nothing was done.
 fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), String> {
     for (issued, claim) in &rows.claims {
         let asked = history.of(&rows.name).any(|operation| {
             let same = matches!(&operation.command, Command::Claim(asked) if asked == claim);
-            same && match &operation.outcome {
-                Outcome::Pending | Outcome::Unknown => true,
-                Outcome::NotDone => false,
-                Outcome::Told(_) => operation.accepted().is_some_and(|told| told == *issued),
-            }
+            same && (operation.is_unclear() || operation.accepted() == Some(*issued))
         });
         if !asked {
             let serial = issued.serial.get();
@@ -222,11 +217,7 @@ fn stored_was_asked_for(history: &History, rows: &CouponRows) -> Result<(), Stri
         let asked = history.of(&rows.name).any(|operation| {
             let same = matches!(&operation.command, Command::Redeem(asked, _) if asked.request == *request
                 && rows.is_code_of(&asked.code, redeemed.serial));
-            same && match &operation.outcome {
-                Outcome::Pending | Outcome::Unknown => true,
-                Outcome::NotDone => false,
-                Outcome::Told(_) => operation.redeemed().is_some_and(|told| told == *redeemed),
-            }
+            same && (operation.is_unclear() || operation.redeemed() == Some(*redeemed))
         });
         if !asked {
             let serial = redeemed.serial.get();

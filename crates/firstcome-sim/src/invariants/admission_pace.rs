@@ -1,8 +1,8 @@
-//! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, no client
-//! absent is admitted, the lowest number that is present is first, and a slot that no client takes comes back.
+//! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, no absent
+//! client is admitted, the lowest number that is present is first, and a slot that no client takes comes back.
 //!
-//! Who was present is known from contacts: drawing a number, asking about it, a restart. A request whose answer no client
-//! saw may have been a contact or not, so both are allowed for.
+//! Contacts show which clients were present: drawing a number, asking about it, a restart. A request whose reply
+//! did not arrive may have been a contact or not, so both are allowed for.
 
 use super::{RoomEvidence, Violation};
 use crate::room::history::{Command, Operation, RoomStepReply};
@@ -97,7 +97,7 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
         }
     }
     for operation in evidence.history.operations() {
-        let Some(room) = ledger.rooms.get_key_value(&operation.room) else { continue };
+        let Some(room) = ledger.rooms.get_key_value(&operation.name) else { continue };
         if let Some(answer) = operation.ticket()
             && let TicketState::Waiting { .. } = answer.state
         {
@@ -149,7 +149,7 @@ fn must_be_next(ticket: &TicketStory, contacts: &[Contact], at: i64) -> bool {
     if !ticket.waits_before(at) || ticket.changes_at(at) {
         return false;
     }
-    // Who let an offer lapse is next only once heard of again.
+    // A client that let an offer lapse is next only once it has asked again.
     let back = ticket.slots.iter().filter_map(|slot| slot.ended).filter(|&ended| ended < at).max().unwrap_or(i64::MIN);
     let certain = |&(seen, lasts_us): &(i64, i64)| {
         let unclear = contacts.iter().any(|it| it.known_us.is_none() && seen < it.to);

@@ -1,9 +1,11 @@
 //! Histories of auctions written by hand, so that each invariant can be shown what it must reject.
 
-use super::{AuctionEvidence, Violation};
-use crate::auction::history::{AuctionReply, Command, History, Outcome};
-use crate::auction::journal::Commit;
+use super::{AuctionEvidence, Evidence, Violation, both};
+use crate::auction::history::{AuctionReply, Command, History};
 use crate::auction::ledger::Ledger;
+use crate::auction::rows::Stored;
+use crate::history::Outcome;
+use crate::journal::Commit;
 use firstcome_core::auction::{
     Bid, Extend, ListingSettings, ListingStanding, Phase, PlacedBid, Rejection, Sale, Terms,
 };
@@ -101,11 +103,11 @@ impl Story {
     }
 
     pub(super) fn ask(&mut self, command: Command) -> usize {
-        self.history.ask(command, self.now)
+        self.history.ask((), command, both(self.now))
     }
 
-    pub(super) fn end(&mut self, id: usize, outcome: Outcome) -> &mut Self {
-        self.history.answer(id, outcome, self.now);
+    pub(super) fn end(&mut self, id: usize, outcome: Outcome<AuctionReply>) -> &mut Self {
+        self.history.answer(id, outcome, 0, both(self.now));
         self
     }
 
@@ -120,7 +122,7 @@ impl Story {
     }
 
     pub(super) fn end_life(&mut self) -> &mut Self {
-        self.history.end_life(self.now);
+        self.history.end_life(both(self.now));
         self
     }
 
@@ -130,7 +132,7 @@ impl Story {
             changes.push(Change::Member { id, wallet: Box::new(wallet.clone()) });
         }
         let event = self.history.events().next();
-        self.log.push(Commit { at: self.now, in_force: (event, self.now), is_known: true, changes });
+        self.log.push(Commit { at: both(self.now), in_force: (event, self.now), is_known: true, changes });
         self
     }
 
@@ -389,16 +391,14 @@ impl Story {
     }
 
     fn judge(&self, check: Check) -> Result<(), Violation> {
-        let evidence = AuctionEvidence { seed: 0, history: &self.history, log: &self.log };
+        let (history, stored, log) = (&self.history, &Stored::default(), &self.log[..]);
+        let evidence = Evidence { seed: 0, history, stored, log, healed_at: None };
         check(&evidence, &Ledger::read(&self.log))
     }
 
     #[track_caller]
     pub(super) fn assert_found(&self, check: Check, detail: &str) {
-        match self.judge(check) {
-            Ok(()) => panic!("nothing was found, wanted: {detail}"),
-            Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
-        }
+        super::assert_found(self.judge(check), detail);
     }
 
     #[track_caller]

@@ -4,7 +4,7 @@
 //! - As long as the store is not disturbed, no two tasks believe at the same instant, each by its own deadline, that they
 //!   have the lock, and no client that believes it is refused by what it guards. This needs no process to be on time: a
 //!   deadline counts on whether or not its process does.
-//! - No client loses a hold before its time by what another client does.
+//! - No client ends the hold of another client before its time.
 
 use super::{LockEvidence, Violation};
 use crate::lock::history::{Belief, History};
@@ -15,7 +15,7 @@ const NAME: &str = "fenced_exclusion";
 /// What a process knows of the store's clock is no older than this.
 const MEMORY_US: i64 = 60_000_000;
 
-/// Looks for two who have the lock.
+/// Looks for two tasks that have the lock.
 pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Err(Violation::new(NAME, evidence.seed, detail));
     let history = evidence.history;

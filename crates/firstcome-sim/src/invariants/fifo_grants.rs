@@ -1,9 +1,9 @@
 //! Invariant 3: grants follow arrival, in the order in which the store got people in line.
 //!
-//! - No client is granted the lock while a client stands before them, and no client gets in line before those who were there.
-//!   Those who lost their place come back at their old one.
-//! - Passed over is a client whose process was not heard of for a claim window, and no other client; who counts as dead is never
-//!   granted the lock. A process that runs, and whose calls arrive, is never passed over.
+//! - The store grants the lock to the first waiter in line. A new waiter stands behind those that are there, and a waiter that
+//!   lost its place comes back at its old one.
+//! - The store passes over only waiters whose process it did not hear of for a claim window. It never grants the lock to a
+//!   waiter that counts as dead, and never passes over a process that runs and whose calls arrive.
 
 use super::{LockEvidence, Violation};
 use crate::lock::history::History;

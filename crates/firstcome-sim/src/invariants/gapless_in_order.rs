@@ -1,22 +1,22 @@
 //! Invariant 7: serials are exactly `1..=issued`, in the order in which the sequencing step accepted.
 //!
 //! - On disk the n-th claim has serial n, and instants never fall.
-//! - Who was served before another one asked has the smaller serial: every claim, look or count that was told before a
+//! - A client that was served before another one asked has the smaller serial: every claim, look or count that was told before a
 //!   claim began stays below the serial which that claim gets.
 //! - The way to the writer is first in, first out, so even among claims under way at the same time the one that was
 //!   handed over first has the smaller serial.
 //! - A claim is accepted while it is under way: its instant lies between its question and its answer.
 
-use super::{Evidence, Violation};
-use crate::history::{History, Operation};
-use crate::journal::CouponRows;
+use super::{CouponEvidence, Violation};
+use crate::coupon::history::{History, Operation};
+use crate::coupon::rows::CouponRows;
 use firstcome_core::coupon::Issued;
 use firstcome_core::id::CouponName;
 
 const NAME: &str = "gapless_in_order";
 
 /// Looks for a gap, and for a client that was overtaken.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {
         stored_without_gaps(rows).map_err(found)?;
@@ -53,7 +53,7 @@ fn no_client_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), 
             let before = before.serial.get();
             return Err(format!("{coupon}: serial {serial} was handed over after the claim that got serial {before}"));
         }
-        if issued.issued_at < operation.asked_at || operation.replied_at < issued.issued_at {
+        if issued.issued_at < operation.asked_at || operation.ended_at < issued.issued_at {
             return Err(format!("{coupon}: serial {serial} was not accepted between its question and its answer"));
         }
         if let Some(known) = claims_told_before(history, operation)
@@ -68,9 +68,9 @@ fn no_client_is_overtaken(history: &History, coupon: &CouponName) -> Result<(), 
     Ok(())
 }
 
-/// The most claims that anybody had heard of before this operation began.
+/// The most claims that any reply had shown before this operation began.
 fn claims_told_before(history: &History, operation: &Operation) -> Option<u32> {
-    let earlier = history.of(&operation.coupon).filter(|earlier| earlier.precedes(operation));
+    let earlier = history.of(&operation.name).filter(|earlier| earlier.precedes(operation));
     earlier.map(Operation::claims_implied).max()
 }
 

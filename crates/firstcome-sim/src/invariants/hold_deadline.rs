@@ -15,7 +15,7 @@ pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     for word in &evidence.history.words {
         let Some((request, deadline)) = word.deadline() else { continue };
         let Some(belief) = evidence.history.belief_of(request) else { continue };
-        // A stop of the wish ends the belief: what was told of it counts until then, or until the next word.
+        // A task that gives up ends its belief: the deadline counts until then, or until the next reply.
         let next =
             evidence.history.messages_of(request).find(|next| word.at < next.at).map_or(i64::MAX, |next| next.at);
         let until = deadline.min(next);

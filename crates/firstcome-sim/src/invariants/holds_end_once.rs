@@ -6,8 +6,8 @@
 //! - What is held of a member is the sum of its open holds.
 
 use super::{AuctionEvidence, Violation};
-use crate::auction::journal::Commit;
 use crate::auction::ledger::Ledger;
+use crate::journal::Commit;
 use firstcome_core::auction::{ListingStanding, Phase};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Kind, Record};

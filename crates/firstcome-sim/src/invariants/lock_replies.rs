@@ -1,6 +1,6 @@
-//! Every request gets exactly one final word, and the word is true.
+//! Every request gets exactly one final reply, and the reply is true.
 //!
-//! - First perhaps granted, then perhaps renewed, then one final word; none is missing except for who went away.
+//! - First perhaps granted, then perhaps renewed, then one final reply. None is missing except for clients that went away.
 //! - A client that was told that it is over does not hold the lock any more: at once after "released" and "not held", and in
 //!   any case once the network was quiet for longer than the lease. In the end nothing is left.
 //! - A renewal lengthens the hold that it names, and never brings back one that had ended.
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 const NAME: &str = "lock_replies";
 
-/// Looks for a word that is missing, or not true.
+/// Looks for a reply that is missing, or not true.
 pub fn check(evidence: &LockEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let history = evidence.history;
@@ -44,7 +44,7 @@ fn words_are_in_order(history: &History) -> Result<(), String> {
             return Err(format!("{request:?} was told {told:?} at {} after {before:?}", word.at));
         }
     }
-    // Judged once everybody had time to be told.
+    // Judged once every client had time to get its reply.
     if history.healed_at.is_none_or(|healed_at| history.now < healed_at + 30_000_000) {
         return Ok(());
     }
@@ -60,7 +60,7 @@ fn words_are_in_order(history: &History) -> Result<(), String> {
 fn over_is_over(history: &History, ledger: &Ledger) -> Result<(), String> {
     for word in history.words.iter().filter(|word| matches!(word.told, LockReply::Released | LockReply::NotHeld)) {
         let is_copied = history.asked.get(&word.request).is_some_and(|asked| asked.copied);
-        // A copy that the network made without a word to anybody may be granted a lock that no client wants.
+        // The network may have copied a request unnoticed, and the store may grant that copy a lock that no client wants.
         if is_copied || history.is_disturbed(0, history.now) {
             continue;
         }

@@ -168,10 +168,7 @@ impl Story {
 
     #[track_caller]
     pub(super) fn assert_found(&self, check: Check, detail: &str) {
-        match self.judge(check) {
-            Ok(()) => panic!("nothing was found, wanted: {detail}"),
-            Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
-        }
+        super::assert_found(self.judge(check), detail);
     }
 
     #[track_caller]

@@ -1,12 +1,12 @@
-//! Invariant 4: a free lock with a living waiter is granted, and the one to whom it is granted learns of it.
+//! Invariant 4: a free lock with a living waiter is granted, and that waiter learns of it.
 //!
 //! Judged wherever the waiter's process had no trouble of its own for a while: neither stood still nor lost a call. That
 //! pushes are lost is no trouble: they only save time.
 //!
-//! - A hold that is over does not stand for longer than a heartbeat while such a one waits.
+//! - A hold that is over does not stand for longer than a heartbeat while such a waiter waits.
 //! - A grant that lasts for longer than a heartbeat is told within one.
 //! - A client that waits stands in line, or stands there again a heartbeat after it was passed over or its grant ended unknown
-//!   to it. No client is stuck when faults have stopped.
+//!   to it. No client is stuck once faults have stopped.
 
 use super::{LockEvidence, Violation};
 use crate::lock::history::{History, LockMessage};
@@ -16,7 +16,7 @@ use firstcome_core::lock::{LockReply, Request};
 const NAME: &str = "no_lost_wake_up";
 /// Half a claim window, and what a call usually takes, with room for the call before.
 const SOON_US: i64 = 1_300_000;
-/// Who had no trouble for so long knows what the store knows.
+/// A process that had no trouble for so long knows what the store knows.
 const CALM_US: i64 = 4_000_000;
 
 /// Looks for a client that waits in vain.
@@ -84,7 +84,7 @@ fn grant_is_told(history: &History, hold: &HoldStory) -> Result<(), String> {
         return Ok(());
     }
     let request = hold.waiter.request;
-    // A copy that arrives after a flush gets in line again for a request that holds the lock, and needs no second word.
+    // A copy that arrives after a flush gets in line again for a request that holds the lock, and needs no second reply.
     let holds = |word: &LockMessage| word.at <= hold.at && matches!(word.told, LockReply::Granted { .. });
     if history.messages_of(request).any(holds) || !is_well(history, request, hold.at, late) {
         return Ok(());

@@ -1,22 +1,23 @@
 //! Invariant 5: no oversell, no undersell.
 //!
-//! - Never are more claims stored than the limit allows, and no client gets one beyond every limit or outside every window
-//!   that may have been in force.
+//! - The store never keeps more claims than the limit allows, and accepts none that every limit or window that may have been
+//!   in force forbids.
 //! - No client is told "sold out" while fewer claims than the limit are durable, nor "not open yet" or "expired" while
 //!   it was open.
-//! - After the heal, once everybody who wanted one has asked again, a coupon that is open has issued exactly
+//! - After the heal, once every claimant has asked again, a coupon that is open has issued exactly
 //!   `min(limit, distinct claimants)`.
 
-use super::{Evidence, Violation};
-use crate::history::{CouponReply, History, Operation};
-use crate::journal::CouponRows;
+use super::{CouponEvidence, Violation};
+use crate::coupon::history::{CouponReply, History, Operation};
+use crate::coupon::rows::CouponRows;
+use crate::history::Kind;
 use firstcome_core::coupon::{CouponSettings, CouponState, Rejection};
 use firstcome_core::time::Timestamp;
 
 const NAME: &str = "no_oversell";
 
-/// Looks for a coupon too many and for a coupon too few.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+/// Looks for one claim too many and for one too few.
+pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {
         let (issued, limit) = (rows.claims.len(), rows.settings.limit.get());
@@ -39,7 +40,7 @@ pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
 
 fn accepted_within_settings(history: &History, operation: &Operation) -> Result<(), String> {
     let Some(issued) = operation.accepted() else { return Ok(()) };
-    let (coupon, serial) = (&operation.coupon, issued.serial.get());
+    let (coupon, serial) = (&operation.name, issued.serial.get());
     let highest = history.settings_during(operation).map(|settings| settings.limit.get()).max().unwrap_or(0);
     if highest < serial {
         return Err(format!("{coupon}: serial {serial} was told, the limit was {highest} at most"));
@@ -58,11 +59,11 @@ fn is_open(settings: &CouponSettings, now: Timestamp) -> bool {
 fn window_is_true(operation: &Operation) -> Result<(), String> {
     let untrue = match operation.refused() {
         Some(Rejection::NotOpen(opens_at)) => opens_at <= operation.asked_at,
-        Some(Rejection::Expired(ended_at)) => operation.replied_at < ended_at,
+        Some(Rejection::Expired(expired_at)) => operation.ended_at < expired_at,
         _ => false,
     };
     if untrue {
-        Err(format!("{}: a {} was refused while it was open", operation.coupon, operation.command.kind()))
+        Err(format!("{}: a {} was refused while it was open", operation.name, operation.command.kind()))
     } else {
         Ok(())
     }
@@ -79,7 +80,7 @@ fn sold_out_is_true(history: &History, operation: &Operation) -> Result<(), Stri
     let lowest = history.settings_during(operation).map(|settings| settings.limit.get()).min().unwrap_or(0);
     if operation.durable < lowest {
         let durable = operation.durable;
-        return Err(format!("{}: sold out was told while {durable} of {lowest} claims were durable", operation.coupon));
+        return Err(format!("{}: sold out was told while {durable} of {lowest} claims were durable", operation.name));
     }
     Ok(())
 }

@@ -1,14 +1,15 @@
 //! Invariant 6: one each.
 //!
-//! - A user holds at most one claim of a coupon, is told one serial only, never none after it,
-//!   and hears "accepted" once.
+//! - A user holds at most one claim of a coupon. All replies show the same serial, none shows no claim after that, and one
+//!   says "accepted".
 //! - A serial belongs to one user.
 //! - An idempotency key makes one claim, or one redemption, at most.
 //! - A claim is redeemed at most once.
 
-use super::{Evidence, Violation};
-use crate::history::{Command, CouponReply, History, Operation};
-use crate::journal::CouponRows;
+use super::{CouponEvidence, Violation};
+use crate::coupon::history::{Command, CouponReply, History, Operation};
+use crate::coupon::rows::CouponRows;
+use crate::history::Kind;
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{CouponName, UserId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 const NAME: &str = "one_each";
 
 /// Looks for anything that happened twice.
-pub fn check(evidence: &Evidence<'_>) -> Result<(), Violation> {
+pub fn check(evidence: &CouponEvidence<'_>) -> Result<(), Violation> {
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     for rows in evidence.stored.values() {
         claims_stored_once(rows).map_err(found)?;

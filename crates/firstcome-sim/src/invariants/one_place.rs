@@ -2,8 +2,8 @@
 //!
 //! - The log of the disk tells one story of each ticket: drawn once, next in its row; in line, offered a slot, back in
 //!   line or in the slot taken; gone once, and then nothing more. One user and one key have at most one living ticket.
-//! - No client is told a place in which the disk never had the ticket at that instant, nor the same number as a client
-//!   else.
+//! - No client is told a place in which the disk never had the ticket at that instant, nor the same number as
+//!   another client.
 
 use super::{RoomEvidence, Violation};
 use crate::room::history::{Operation, RoomStepReply};
@@ -25,14 +25,14 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
         let Some(answer) = operation.ticket() else { continue };
         let number = answer.number.get();
         let is_new = matches!(operation.told(), Some(RoomStepReply::Joined(Joining::New, _)));
-        if is_new && !drawn.insert((&operation.room, number)) {
-            return Err(found(format!("{}: number {number} was told to two", operation.room)));
+        if is_new && !drawn.insert((&operation.name, number)) {
+            return Err(found(format!("{}: number {number} was told to two", operation.name)));
         }
-        let ticket = ledger.rooms.get(&operation.room).and_then(|room| room.ticket(answer.number));
+        let ticket = ledger.rooms.get(&operation.name).and_then(|room| room.ticket(answer.number));
         // One that is not stored at all breaks another promise.
         let Some(ticket) = ticket else { continue };
         place_is_stored(operation, &answer.state, ticket)
-            .map_err(|detail| found(format!("{}: number {number} was told {detail}: {ticket:?}", operation.room)))?;
+            .map_err(|detail| found(format!("{}: number {number} was told {detail}: {ticket:?}", operation.name)))?;
     }
     Ok(())
 }

@@ -2,13 +2,13 @@
 //!
 //! - A listing goes from open over ended to sold or unsold, and never back. Once it is sold or unsold no row, no bid and
 //!   no payment of it is written any more.
-//! - An auction is closed after its effective end; who has won is the highest bidder, at the price of that bid. It is
+//! - An auction is closed after its effective end; the winner is the highest bidder, at the price of that bid. It is
 //!   unsold if no client bid, or once the winner's time is over, and not before.
 //! - What was sold was paid for once, by the buyer, to the owner, in the commit of the sale; nothing else was.
 
 use super::{AuctionEvidence, Violation};
-use crate::auction::journal::Commit;
 use crate::auction::ledger::Ledger;
+use crate::journal::Commit;
 use firstcome_core::auction::{ListingStanding, Phase, Sale};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Kind;
@@ -52,7 +52,7 @@ fn take<'a>(
             }
             Change::Listing { standing, .. } => {
                 let before = last.insert(&standing.name, standing);
-                let judged = follows(before, standing, commit.at)
+                let judged = follows(before, standing, commit.at.wall)
                     .and_then(|sale| paid(standing, sale, &payments.remove(&standing.name).unwrap_or_default()));
                 judged.map_err(|detail| format!("{}: {detail}", standing.name))?;
             }
@@ -102,7 +102,7 @@ fn follows<'a>(
     }
 }
 
-/// Whether the buyer is the one who may have bought, at that price and instant.
+/// Whether this buyer may have bought, at that price and instant.
 fn won(standing: &ListingStanding, sale: &Sale, over: bool) -> Result<(), String> {
     let Sale { buyer, price, at } = sale;
     if standing.auction_terms().is_none() {

@@ -4,7 +4,7 @@
 //! records, and all balances together must be what was charged less what was refunded.
 
 use super::{AuctionEvidence, Violation};
-use crate::auction::journal::Commit;
+use crate::journal::Commit;
 use firstcome_core::points::{Kind, Record, Wallet};
 use firstcome_store::embedded::journal::{Change, MemberId};
 use std::collections::{BTreeMap, BTreeSet};

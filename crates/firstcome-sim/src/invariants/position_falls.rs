@@ -11,25 +11,25 @@ const NAME: &str = "position_falls";
 /// Positions of a ticket in one life of the store, and when they were told.
 type Shown<'a> = BTreeMap<(&'a RoomName, u32, usize), Vec<(i64, u32)>>;
 
-/// Looks for a position that rose, or that counted who was not ahead.
+/// Looks for a position that rose, or that counted a client that was not ahead.
 pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violation> {
     let mut shown = Shown::new();
     for operation in evidence.history.operations() {
         let Some(answer) = operation.ticket() else { continue };
         let TicketState::Waiting { position, .. } = answer.state else { continue };
         let number = answer.number.get();
-        let told = shown.entry((&operation.room, number, operation.life)).or_default();
+        let told = shown.entry((&operation.name, number, operation.life)).or_default();
         told.push((operation.judged, position));
-        let Some(room) = ledger.rooms.get(&operation.room) else { continue };
+        let Some(room) = ledger.rooms.get(&operation.name) else { continue };
         let ahead = ahead_at_most(room, number, operation.judged);
         if ahead < position {
-            let detail = format!("{}: number {number} was told {position} ahead, at most {ahead} were", operation.room);
+            let detail = format!("{}: number {number} was told {position} ahead, at most {ahead} were", operation.name);
             return Err(Violation::new(NAME, evidence.seed, detail));
         }
     }
     for ((room, number, _), mut told) in shown {
         told.sort_unstable();
-        // Of two in one instant no client can say which was first.
+        // The order of two replies in one instant is unknown.
         let mut lowest = u32::MAX;
         for row in told.chunk_by(|one, next| one.0 == next.0) {
             let highest = row.iter().map(|(_, position)| *position).max().unwrap_or(0);

@@ -1,9 +1,11 @@
 //! Histories of a room written by hand, so that each invariant can be shown what it must reject.
 
-use super::{RoomEvidence, Violation};
-use crate::room::history::{Command, History, Outcome, RoomStepReply, WallStep};
-use crate::room::journal::Commit;
+use super::{Evidence, RoomEvidence, Violation};
+use crate::history::Outcome;
+use crate::journal::Commit;
+use crate::room::history::{Command, History, RoomStepReply, WallStep};
 use crate::room::ledger::Ledger;
+use crate::room::rows::Stored;
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::room::{self, Departure, Hold, Join, Rejection, RoomSettings, Slot, TicketNumber, TicketState};
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -59,7 +61,12 @@ impl Story {
     }
 
     fn push(&mut self, changes: Vec<Change>) {
-        self.log.push(Commit { at: self.now, in_force: self.now.steady.as_us(), is_known: true, changes });
+        self.log.push(Commit {
+            at: self.now,
+            in_force: (self.now.steady.as_us(), self.now.wall),
+            is_known: true,
+            changes,
+        });
     }
 
     fn log(&mut self, change: Change) -> &mut Self {
@@ -71,9 +78,9 @@ impl Story {
         self.log(Change::Room { id: ROOM, change })
     }
 
-    fn end(&mut self, command: Command, outcome: Outcome) -> &mut Self {
+    fn end(&mut self, command: Command, outcome: Outcome<RoomStepReply>) -> &mut Self {
         let id = self.history.ask(name(), command, self.now);
-        self.history.answer(id, outcome, self.now);
+        self.history.answer(id, outcome, 0, self.now);
         self.pass_us(1)
     }
 
@@ -228,7 +235,7 @@ impl Story {
 
     /// An operator sets the wall clock forward.
     pub(super) fn wall_step(&mut self, ms: i64) -> &mut Self {
-        self.history.steps.push(WallStep { at: self.now.steady.as_us(), by_us: ms * 1_000 });
+        self.history.marks.steps.push(WallStep { at: self.now.steady.as_us(), by_us: ms * 1_000 });
         self.now.wall = Timestamp::clamped_us(self.now.wall.as_us() + ms * 1_000);
         self.pass_us(1)
     }
@@ -241,16 +248,14 @@ impl Story {
     }
 
     fn judge(&self, check: Check) -> Result<(), Violation> {
-        let evidence = RoomEvidence { seed: 0, history: &self.history, log: &self.log };
+        let (history, stored, log) = (&self.history, &Stored::default(), &self.log[..]);
+        let evidence = Evidence { seed: 0, history, stored, log, healed_at: None };
         check(&evidence, &Ledger::read(&self.log))
     }
 
     #[track_caller]
     pub(super) fn assert_found(&self, check: Check, detail: &str) {
-        match self.judge(check) {
-            Ok(()) => panic!("nothing was found, wanted: {detail}"),
-            Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
-        }
+        super::assert_found(self.judge(check), detail);
     }
 
     #[track_caller]

@@ -1,8 +1,9 @@
 //! Histories written by hand, so that each invariant can be shown what it must reject.
 
-use super::{Evidence, Violation};
-use crate::history::{Command, CouponReply, History, OperationId, Outcome};
-use crate::journal::{CouponRows, Stored};
+use super::{CouponEvidence, Evidence, Violation, both};
+use crate::coupon::history::{Command, CouponReply, History};
+use crate::coupon::rows::{CouponRows, Stored};
+use crate::history::{OperationId, Outcome};
 use firstcome_core::coupon::{
     Claim, CouponLimit, CouponSettings, CouponState, Effect, Issued, Redeemed, Rejection, Serial,
 };
@@ -47,7 +48,7 @@ impl Story {
     }
 
     fn invoke(&mut self, command: Command) -> OperationId {
-        self.history.invoke(CouponName::parse("c").unwrap(), command, self.now)
+        self.history.ask(CouponName::parse("c").unwrap(), command, both(self.now))
     }
 
     fn tell(&mut self, command: Command, told: CouponReply) -> &mut Self {
@@ -55,9 +56,9 @@ impl Story {
         self.end(id, Outcome::Told(told))
     }
 
-    fn end(&mut self, id: OperationId, outcome: Outcome) -> &mut Self {
+    fn end(&mut self, id: OperationId, outcome: Outcome<CouponReply>) -> &mut Self {
         let durable = self.stored[&COUPON].claims.len() as u32;
-        self.history.answer(id, outcome, durable, self.now);
+        self.history.answer(id, outcome, durable, both(self.now));
         self
     }
 
@@ -175,21 +176,18 @@ impl Story {
         self
     }
 
-    fn judge(&self, check: fn(&Evidence<'_>) -> Result<(), Violation>) -> Result<(), Violation> {
+    fn judge(&self, check: fn(&CouponEvidence<'_>) -> Result<(), Violation>) -> Result<(), Violation> {
         let (history, stored) = (&self.history, &self.stored);
-        check(&Evidence { seed: 0, history, stored, healed_at: self.healed_at })
+        check(&Evidence { seed: 0, history, stored, log: &[], healed_at: self.healed_at })
     }
 
     #[track_caller]
-    pub(super) fn assert_found(&self, check: fn(&Evidence<'_>) -> Result<(), Violation>, detail: &str) {
-        match self.judge(check) {
-            Ok(()) => panic!("nothing was found, wanted: {detail}"),
-            Err(violation) => assert!(violation.detail.contains(detail), "found another thing: {violation}"),
-        }
+    pub(super) fn assert_found(&self, check: fn(&CouponEvidence<'_>) -> Result<(), Violation>, detail: &str) {
+        super::assert_found(self.judge(check), detail);
     }
 
     #[track_caller]
-    pub(super) fn assert_clean(&self, check: fn(&Evidence<'_>) -> Result<(), Violation>) {
+    pub(super) fn assert_clean(&self, check: fn(&CouponEvidence<'_>) -> Result<(), Violation>) {
         assert_eq!(self.judge(check), Ok(()));
     }
 }

@@ -24,7 +24,7 @@ pub enum End {
 pub struct HoldStory {
     /// Which lock.
     pub name: LockName,
-    /// Who was given it.
+    /// The waiter that got it.
     pub waiter: Waiter,
     /// Its first fence.
     pub fence: Fence,
@@ -68,7 +68,7 @@ pub struct WaiterStory {
     pub number: u64,
     /// When it got in line.
     pub at: i64,
-    /// Whether a client was behind it already who had come before.
+    /// Whether a waiter that had come before it stood behind it already.
     pub jumped: bool,
     /// When and how it left.
     pub out: Option<(i64, Out)>,

@@ -1,7 +1,7 @@
 //! One run: real processes' sides of locks, the real rules on the store, and everything between them simulated.
 //!
-//! While faults are on, only what is promised then is asked for. Then they stop; a client that waits must stand in line, and
-//! once everybody has gone nothing may be left.
+//! While faults are on, the invariants demand only what is promised then. Then faults stop: a client that waits must stand
+//! in line, and once every client has gone nothing may be left.
 
 use super::history::{Belief, History, LockMessage, LockRequest, is_final};
 use super::ledger::Ledger;
@@ -9,6 +9,7 @@ use super::network::{Back, USUAL_DELAY_US};
 use super::table::{Hasher, LoggingLockTable, TableOperation};
 use super::tasks::Act;
 use super::workload::{Fault, LEASE_MS_LONGEST, Plan};
+use crate::Play;
 use crate::invariants::{self, LockEvidence, Violation};
 use crate::report::Report;
 use crate::rng::Rng;
@@ -24,9 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const STORE_START_US: i64 = 1_700_000_000_000_000;
 /// An hour, by which clocks are set.
 pub(super) const HOUR_US: i64 = 3_600_000_000;
-/// After the heal everybody must stand where it should within this.
+/// After the heal every client must stand where it should within this.
 pub const SETTLE_US: i64 = 6_000_000;
-/// More events than any run has: who goes beyond runs in a circle.
+/// More events than any run has: a run that goes beyond them runs in a circle.
 const EVENTS_MAX: usize = 400_000;
 
 pub(super) enum Event {
@@ -83,7 +84,7 @@ pub struct World {
     pub(super) queue: BTreeMap<(i64, u64), (usize, Event)>,
     pub(super) queued: u64,
     pub(super) guarded: BTreeMap<LockName, u64>,
-    // What the one who wrote last without a fence wrote with.
+    // The fence of the last write to what has no fence.
     pub(super) unguarded: BTreeMap<LockName, u64>,
     // The running belief of a request.
     pub(super) believing: BTreeMap<Request, usize>,
@@ -142,28 +143,6 @@ impl World {
             stopped: BTreeSet::new(),
             streams: vec![0; self.plan.streams],
         }
-    }
-
-    /// Plays the whole run.
-    pub fn run(&mut self) -> Result<Report, Violation> {
-        self.play(self.plan.busy_us);
-        self.heal();
-        self.play(self.plan.busy_us + SETTLE_US);
-        self.go_home();
-        // The longest lease after the last withdrawal, and everything that is under way.
-        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010 + 15_000_000);
-        // A clock that was set back lengthens a hold by its lease, from the first step after that.
-        self.look_for_remains();
-        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010);
-        self.look_for_remains();
-        self.check()?;
-        Ok(std::mem::take(&mut self.report))
-    }
-
-    /// Asks all invariants.
-    pub fn check(&self) -> Result<(), Violation> {
-        let ledger = Ledger::read(&self.history);
-        invariants::check_locks(&LockEvidence { seed: self.seed, history: &self.history, ledger: &ledger })
     }
 
     /// Lets happen what happens until an instant.
@@ -270,7 +249,7 @@ impl World {
         self.history.writes.push(super::history::Write { at: self.now, name, request, fence, accepted });
     }
 
-    /// Takes over what a process says: calls to send, and words to its tasks.
+    /// Takes over what a process puts out: calls to send, and replies to its tasks.
     pub(super) fn drain(&mut self, process: usize) {
         while let Some(call) = self.processes[process].client.next_call() {
             self.send(process, call.id, call.step);
@@ -492,6 +471,28 @@ impl World {
             }
         }
         self.history.left = left;
+    }
+}
+
+impl Play for World {
+    fn run(&mut self) -> Result<Report, Violation> {
+        self.play(self.plan.busy_us);
+        self.heal();
+        self.play(self.plan.busy_us + SETTLE_US);
+        self.go_home();
+        // The longest lease after the last withdrawal, and everything that is under way.
+        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010 + 15_000_000);
+        // A clock that was set back lengthens a hold by its lease, from the first step after that.
+        self.look_for_remains();
+        self.play(self.now + i64::from(LEASE_MS_LONGEST) * 1_010);
+        self.look_for_remains();
+        self.check()?;
+        Ok(std::mem::take(&mut self.report))
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        let ledger = Ledger::read(&self.history);
+        invariants::check_locks(&LockEvidence { seed: self.seed, history: &self.history, ledger: &ledger })
     }
 }
 

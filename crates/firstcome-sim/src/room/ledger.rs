@@ -3,7 +3,7 @@
 //! Instants are microseconds of the world's steady clock. The log is read strictly: a change that does not fit the
 //! story so far is a breach, which invariant 9 reports.
 
-use super::journal::Commit;
+use crate::journal::Commit;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::{self, Departure, Hold, Join, RoomSettings, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady};
@@ -158,11 +158,11 @@ impl Ledger {
                         names.insert(put.id, put.name.clone());
                         let room = ledger.rooms.entry(put.name.clone()).or_default();
                         room.next = room.next.max(1);
-                        room.settings.push((commit.in_force, put.settings.clone()));
+                        room.settings.push((commit.in_force.0, put.settings.clone()));
                     }
                     Change::RoomClosed { id, first, .. } => {
                         if let Some(room) = names.get(id).and_then(|name| ledger.rooms.get_mut(name)) {
-                            room.close(commit.in_force, *first).unwrap_or_else(|breach| ledger.breaches.push(breach));
+                            room.close(commit.in_force.0, *first).unwrap_or_else(|breach| ledger.breaches.push(breach));
                         }
                     }
                     Change::Room { id, change } => {

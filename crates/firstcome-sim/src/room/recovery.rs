@@ -1,6 +1,6 @@
 //! Brings rooms back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
-use super::journal::{RoomRows, Stored};
+use super::rows::{RoomRows, Stored};
 use firstcome_core::room::{Damage, Hold, Poll, Room, RoomPhase, TicketNumber, TicketState};
 use firstcome_core::time::Now;
 use firstcome_store::embedded::StoredRoom;
@@ -30,8 +30,8 @@ fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room,
     Ok(room)
 }
 
-/// What a room says otherwise than the rows from which it came, if anything. Asks it about every ticket, and so is to
-/// be given a room that no client goes on with.
+/// What a room says otherwise than the rows from which it came, if anything. Asks it about every ticket, which
+/// counts as a contact: the store must go on with another copy.
 ///
 /// The finding has the name of the invariant that it breaks: a ticket counted in both sets or in none is in no one place.
 pub fn difference(room: &mut Room, rows: &RoomRows, now: Now) -> Option<(&'static str, String)> {

@@ -1,9 +1,10 @@
 //! What was told to be done is stored as it was told, once; what is stored was asked for, once.
 
-use crate::auction::history::{AuctionReply, Command, Event, History, Operation};
+use crate::auction::history::{AuctionReply, Command, History, Operation};
 use crate::auction::ledger::{Ledger, ListingStory, MemberStory, StoredBid, StoredRecord};
 use crate::auction::replay::Replay;
 use crate::auction::world::WALL_AHEAD_MS_MAX;
+use crate::history::Event;
 use firstcome_core::auction::{ListingSettings, Phase, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
@@ -124,7 +125,7 @@ pub(super) fn put_is_in_force(
     if stands { Ok(()) } else { Err("settings were told to be in force and are not stored".into()) }
 }
 
-/// Who is told of a listing to have created it has, and who is told to have replaced its settings has found it there.
+/// A seller that is told "created" has created the listing, and one that is told "replaced" has found it there.
 pub(super) fn put_is_what_it_was(
     operation: &Operation,
     put: Put,
@@ -138,7 +139,7 @@ pub(super) fn put_is_what_it_was(
     if right { Ok(()) } else { Err(format!("{put:?} was told, and it was not so")) }
 }
 
-/// Everything that is stored was asked for by a client that was not told anything else, and each request did one thing.
+/// A client asked for everything that is stored and got no other reply, and each request did one thing.
 pub(super) fn are_asked_for(history: &History, ledger: &Ledger) -> Result<(), String> {
     keys_have_one_effect(ledger)?;
     keys_are_known(history, ledger)?;

@@ -1,7 +1,8 @@
 //! What was read was in force at some moment of the question, and all of it at the same one.
 
-use crate::auction::history::{Event, Operation};
+use crate::auction::history::Operation;
 use crate::auction::ledger::{Ledger, ListingStory, MemberStory};
+use crate::history::Event;
 use firstcome_core::auction::{Bid, ListingStanding, ListingState, Phase};
 use firstcome_core::points::{Balance, Record};
 use firstcome_core::time::Timestamp;
@@ -18,7 +19,7 @@ pub(super) fn view_is_in_force(
     if !before.into_iter().chain(during).any(|row| row.standing == view.standing) {
         return Err(format!("it was shown as {:?}, and did not stand so while it was asked", view.standing));
     }
-    // Who is told that it is over is told who has won: no bid may come out afterwards.
+    // A view of a listing that is over shows the winner, so no bid may come out afterwards.
     let is_over = !matches!(view.standing.state(view.now), ListingState::Scheduled | ListingState::Running);
     let bids = story.bids.len();
     if is_over && bids != view.standing.bids as usize {

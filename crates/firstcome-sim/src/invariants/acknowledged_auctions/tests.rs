@@ -1,5 +1,6 @@
 use super::check;
-use crate::auction::history::{AuctionReply, Command, Outcome};
+use crate::auction::history::{AuctionReply, Command};
+use crate::history::Outcome;
 use crate::invariants::auction_story::{Story, amount, bid_of, member, name, purchase_of, transfer_of};
 use firstcome_core::auction::{Bid, Phase, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
@@ -112,7 +113,7 @@ fn what_no_client_asked_for_is_found() {
     story.transferred("ann", Kind::Charge, 5, None);
     story.transferred("ann", Kind::Charge, 5, None);
     story.end(asked, Outcome::Unknown).end_life();
-    story.assert_found(check, "or not so often");
+    story.assert_found(check, "or too often");
     let mut story = begun();
     let asked = story.ask(transfer_of("ann", Charge, 5, None));
     story.transferred("ann", Kind::Charge, 5, None);
