@@ -31,7 +31,7 @@ pub(crate) fn read_card(value: &[u8]) -> (String, Duration) {
     match text.split_once(' ').and_then(|(ms, owner)| Some((ms.parse().ok()?, owner))) {
         Some((ms, owner)) => (owner.to_owned(), Duration::from_millis(ms)),
         // A key of another program under the same prefix.
-        None => ("somebody".to_owned(), Duration::MAX),
+        None => ("another client".to_owned(), Duration::MAX),
     }
 }
 

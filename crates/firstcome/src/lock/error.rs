@@ -25,13 +25,14 @@ pub enum LockError {
         wanted: &'static str,
     },
     /// Another request has the lock, and this one did not want to wait.
-    #[error("held by {holder} for up to {} ms more, with {waiters} waiting", ttl.as_millis())]
+    #[error("held by {holder}{}{}", lasts(*ttl), waiting(*waiters))]
     Contended {
         /// The name of the holder.
         holder: String,
-        /// How many requests wait for the lock.
+        /// How many requests wait for the lock. 0 also if the store does not report it.
         waiters: u32,
-        /// How long the hold lasts unless it is renewed.
+        /// How long the hold lasts unless it is renewed. [`Duration::MAX`] if nothing ends it by itself, or the store does not
+        /// report it.
         ttl: Duration,
     },
     /// The wait ended before the request got the lock.
@@ -49,6 +50,14 @@ pub enum LockError {
     /// The hold is over, or may be over.
     #[error("the lock was lost; only the fence protects what was written since")]
     Lost,
+}
+
+fn lasts(ttl: Duration) -> String {
+    if ttl == Duration::MAX { String::new() } else { format!(" for up to {} ms more", ttl.as_millis()) }
+}
+
+fn waiting(waiters: u32) -> String {
+    if waiters == 0 { String::new() } else { format!(", with {waiters} waiting") }
 }
 
 impl From<StoreError> for LockError {
@@ -96,5 +105,12 @@ mod tests {
         let error = LockError::from(StoreError::Overloaded { retry_after: Duration::from_millis(100) });
         let says = "the store did nothing: too many requests wait; try again in 100 ms";
         assert_eq!((error.code(), error.to_string().as_str()), ("overloaded", says));
+    }
+
+    #[test]
+    fn a_holder_that_the_store_does_not_describe_is_named_without_figures() {
+        let contended = |waiters, ttl| LockError::Contended { holder: "cron".to_owned(), waiters, ttl }.to_string();
+        assert_eq!(contended(0, Duration::MAX), "held by cron");
+        assert_eq!(contended(2, Duration::from_secs(3)), "held by cron for up to 3000 ms more, with 2 waiting");
     }
 }

@@ -1,17 +1,19 @@
 //! Locks by key, for which each client tries repeatedly: on layouts that other libraries share, and on several servers
 //! that vote.
 
+mod claim;
 mod cohort;
 mod reentry;
 
 use super::{COHORT_MAX, LockError, lease_ms};
+use claim::{Claim, ReleaseReply, TimedGrant, deadline_of, give_back, lease_within, over_at};
 use cohort::{Cohort, CohortLines, CohortTurn};
 use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
-use firstcome_store::key::{KeyStore, Notifications, Tried};
+use firstcome_store::key::{KeyStore, Notifications};
 use parking_lot::Mutex;
 use reentry::{Left, Ownership};
 use std::fmt;
@@ -31,8 +33,6 @@ const BASE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
 const KEY_BYTES_MAX: usize = 1_024;
 /// The pause between two tries of a release or a renewal that got no answer.
 const REPEAT: Duration = Duration::from_millis(100);
-/// A server expires keys to the millisecond, and a clock may be read just before a millisecond ends.
-const EXPIRY_GRAIN: Duration = Duration::from_millis(2);
 
 /// Locks by key on a store that other programs may use too. Only the holder knows the word that it stored. Cheap to
 /// clone. See [`SpinLocks`].
@@ -180,15 +180,6 @@ impl<S: KeyStore> Clone for KeyRequest<S> {
     }
 }
 
-/// What one acquisition may have taken. Dropping it releases that in the background.
-struct Claim<S: KeyStore> {
-    shared: Arc<Shared<S>>,
-    key: Arc<str>,
-    word: Box<str>,
-    /// When the claim is surely over: one lease after the last try was sent. `None` while nothing can have been taken.
-    over_at: Option<Instant>,
-}
-
 impl<S: KeyStore> KeyRequest<S> {
     /// Sets how long to pause between two tries; by default a jitter that shrinks from a base of 100 ms.
     pub const fn policy(mut self, pauses: Pauses) -> Self {
@@ -327,109 +318,6 @@ impl<S: KeyStore> KeyRequest<S> {
         let (mut claim, lease_ms) = self.claim()?;
         let held = claim.attempt(lease_ms, NonZeroU32::MIN).await?;
         Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), None))
-    }
-}
-
-/// Checks a lease against the limits of the store, and returns it in milliseconds.
-fn lease_within(store: &impl KeyStore, lease: Duration) -> Result<u32, LockError> {
-    let wanted = "at most as long as the store lets a hold last";
-    lease_ms(lease).and_then(|ms| {
-        if ms <= store.lease_ms_max() { Ok(ms) } else { Err(LockError::Invalid { field: "lease", wanted }) }
-    })
-}
-
-/// Returns until when a lease requested at `sent` certainly lasts: one per cent less, because two clocks may differ so
-/// much.
-fn deadline_of(sent: Instant, lease_ms: u32) -> Instant {
-    let lease = Duration::from_millis(u64::from(lease_ms));
-    sent + (lease - lease / 100).saturating_sub(EXPIRY_GRAIN)
-}
-
-/// Returns when a lease requested at `sent` is surely over, even by a clock that is slower than the server's.
-fn over_at(sent: Instant, lease_ms: u32) -> Instant {
-    let lease = Duration::from_millis(u64::from(lease_ms));
-    sent + lease + lease / 100 + EXPIRY_GRAIN
-}
-
-/// What a try has taken, and until when.
-#[derive(Clone, Copy)]
-struct TimedGrant<G> {
-    grant: G,
-    deadline: Instant,
-}
-
-impl<S: KeyStore> Claim<S> {
-    /// Tries once.
-    #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    async fn attempt(&mut self, lease_ms: u32, passes: NonZeroU32) -> Result<TimedGrant<S::Grant>, LockError> {
-        let sent = Instant::now();
-        // An earlier try may still arrive. Then the end of this try is the end of both.
-        let before = self.over_at.replace(over_at(sent, lease_ms));
-        match self.shared.store.take_for(&self.key, &self.word, lease_ms, passes).await {
-            Ok(Tried::Taken(grant)) => {
-                let deadline = deadline_of(sent, lease_ms);
-                // After so long a wait the answer proves nothing: the lease may be over.
-                if Instant::now() < deadline { Ok(TimedGrant { grant, deadline }) } else { Err(LockError::Unknown) }
-            }
-            Ok(Tried::Held { lasts }) => {
-                self.over_at = before;
-                let (holder, ttl) = ("somebody".to_owned(), lasts.unwrap_or(Duration::MAX));
-                Err(LockError::Contended { holder, waiters: 0, ttl })
-            }
-            Err(StoreError::Unknown) => Err(LockError::Unknown),
-            Err(error) => {
-                self.over_at = before;
-                Err(LockError::from(error))
-            }
-        }
-    }
-}
-
-impl<S: KeyStore> Drop for Claim<S> {
-    fn drop(&mut self) {
-        if let Some(over_at) = self.over_at.take() {
-            let (shared, key, word) = (Arc::clone(&self.shared), Arc::clone(&self.key), self.word.clone());
-            shared.leaving.send_modify(|leaving| *leaving += 1);
-            self.shared.runtime.spawn(async move {
-                // The outcome does not matter: no caller waits for it.
-                let _ = give_back(&shared, &key, &word, over_at).await;
-                shared.leaving.send_modify(|leaving| *leaving -= 1);
-            });
-        }
-    }
-}
-
-/// What became of a release.
-#[derive(PartialEq, Eq)]
-enum ReleaseReply {
-    /// The lock was held until the release.
-    Held,
-    /// The lock was not held, or an earlier try without an answer released it.
-    Perhaps,
-    /// The hold was over before the release.
-    NotHeld,
-}
-
-/// Releases a lock, repeatedly until there is an answer or the lease is over.
-#[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-async fn give_back(
-    shared: &Shared<impl KeyStore>,
-    key: &str,
-    word: &str,
-    over_at: Instant,
-) -> Result<ReleaseReply, LockError> {
-    let mut perhaps_done = false;
-    loop {
-        let error = match shared.store.release(key, word).await {
-            Ok(true) => return Ok(ReleaseReply::Held),
-            Ok(false) => return Ok(if perhaps_done { ReleaseReply::Perhaps } else { ReleaseReply::NotHeld }),
-            Err(error) => error,
-        };
-        perhaps_done |= matches!(error, StoreError::Unknown);
-        if over_at <= Instant::now() {
-            return Err(if perhaps_done { LockError::Unknown } else { LockError::from(error) });
-        }
-        sleep(REPEAT).await;
     }
 }
 

@@ -124,7 +124,7 @@ impl SessionRequest {
     /// [`LockError::Unavailable`] if the server cannot be reached or all connections are in use. Fails with
     /// [`LockError::Name`] before anything is sent.
     pub async fn try_acquire(self) -> Result<SessionGuard, LockError> {
-        let contended = || LockError::Contended { holder: "somebody".to_owned(), waiters: 0, ttl: Duration::MAX };
+        let contended = || LockError::Contended { holder: "another client".to_owned(), waiters: 0, ttl: Duration::MAX };
         self.take(Duration::ZERO).await?.ok_or_else(contended)
     }
 

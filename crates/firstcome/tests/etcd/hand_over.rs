@@ -193,7 +193,7 @@ async fn others_who_follow_the_recipe_stand_in_the_same_line() {
         held.release().await.expect("held to the end");
         wait_for("them to have it", async || {
             let seen = locks.view("a").await.expect("it answers");
-            (seen.holder.is_some_and(|(holder, _)| holder == "somebody") && seen.waiters == 1).then_some(())
+            (seen.holder.is_some_and(|(holder, _)| holder == "another client") && seen.waiters == 1).then_some(())
         })
         .await;
         assert!(!waiting.is_finished());
