@@ -50,7 +50,7 @@ impl Failure {
 
 /// Whether the servers gave no answer, so that it is not the data that is refused.
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Fleet(_)))
+    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Cluster(_)))
 }
 
 /// The store's fault, if that is why something did not work.

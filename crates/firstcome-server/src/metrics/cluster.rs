@@ -13,7 +13,7 @@ pub(super) struct ClusterCollector(pub(super) Cluster);
 
 impl fmt::Debug for ClusterCollector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FleetCollector")
+        f.write_str("ClusterCollector")
     }
 }
 
