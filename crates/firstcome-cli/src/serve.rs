@@ -103,7 +103,7 @@ enum Stores {
     /// Members and listings in the database at this address.
     Auctions(String),
     /// Everything on servers that other nodes share.
-    Fleet(Servers),
+    Cluster(Servers),
 }
 
 struct Plan {
@@ -169,7 +169,7 @@ fn stores(
     match (redis, sql) {
         (None, None) => Ok(Stores::Directory),
         (None, Some(sql)) => Ok(Stores::Auctions(sql)),
-        (Some(redis), Some(sql)) => Ok(Stores::Fleet(Servers { redis, sql, secret: secret()? })),
+        (Some(redis), Some(sql)) => Ok(Stores::Cluster(Servers { redis, sql, secret: secret()? })),
         (Some(_), None) => Err(Failure::Usage(anyhow!(
             "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
         ))),
@@ -320,7 +320,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         None => keys::of_directory(&plan.data),
     };
     match (&plan.stores, embedded) {
-        (Stores::Fleet(servers), _) => {
+        (Stores::Cluster(servers), _) => {
             let node = Node::open(servers).await?;
             make_coupons(&node.cluster, &plan.coupons).await?;
             let (keys, fresh) = match &plan.keys {

@@ -57,7 +57,7 @@ pub enum TransferError {
     Sql(#[from] SqlError),
     /// The deployment cannot be used.
     #[error(transparent)]
-    Fleet(#[from] ClusterError),
+    Cluster(#[from] ClusterError),
 }
 
 /// Takes data into a deployment in one transaction of its database: all of it, or nothing.

@@ -50,7 +50,7 @@ impl Failure {
 
 /// Whether the servers gave no answer, in contrast to refused data.
 fn is_unreachable(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Fleet(_)))
+    matches!(error.downcast_ref(), Some(TransferError::Sql(_) | TransferError::Cluster(_)))
 }
 
 /// Returns the store's fault, if that is the cause of the error.

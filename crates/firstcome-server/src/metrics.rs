@@ -184,7 +184,7 @@ impl Metrics {
         registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
-            Some(Backend::Fleet(cluster, _)) => {
+            Some(Backend::Cluster(cluster, _)) => {
                 registry.register_collector(Box::new(ClusterCollector(cluster.clone())));
             }
             None => {}

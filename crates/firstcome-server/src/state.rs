@@ -4,7 +4,7 @@ use crate::accept::Limits;
 use crate::address::{self, Forwarders, Proxies};
 use crate::auction::Auctions;
 use crate::auth::{Caller, Keys};
-use crate::backend::Backend;
+use crate::backend::{Backend, Coupons, Rooms};
 use crate::error::Code;
 use crate::error::Problem;
 use crate::lock::{LockLimits, LockService, Parts};
@@ -16,7 +16,7 @@ use firstcome::cluster::Cluster;
 use firstcome::core::id::MemberName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::{AuctionStore, Durability, Embedded, HandleKey, Locks, OpenFault};
+use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -54,9 +54,11 @@ impl Config {
 
 /// A service: its store, its configuration, its metrics.
 pub struct App {
-    pub(crate) store: Backend,
+    pub(crate) backend: Backend,
+    pub(crate) coupons: Coupons,
+    pub(crate) rooms: Rooms,
     pub(crate) auctions: Auctions,
-    /// Whether the service has members and listings only. Then `store` is an empty one that no client reaches.
+    /// Whether the service has members and listings only. Then `backend` is an empty store that no client reaches.
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
@@ -78,8 +80,8 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// How long the result of a probe is reused: any client may ask `/readyz`, without a key.
 const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
-fn pass_keys(store: &Backend) -> Option<PassKeys> {
-    let mut keys = store.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
+fn pass_keys(rooms: &Rooms) -> Option<PassKeys> {
+    let mut keys = rooms.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
     let mut keys: Vec<PassKey> = keys.by_ref().collect::<Result<_, _>>().ok()?;
     let current = keys.pop()?;
     PassKeys::new(current, keys).ok()
@@ -126,28 +128,30 @@ impl App {
     }
 
     fn of_parts(
-        store: Backend,
+        backend: Backend,
         auctions: Auctions,
         is_auctions_alone: bool,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        let metrics = Metrics::new((!is_auctions_alone).then_some(&store), &auctions);
+        let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
         let joins = Limiter::new(config.joins, draw_hasher());
         let calls = Limiter::new(config.calls, draw_hasher());
         let (draining, stopping) = watch::channel(false);
         let service = LockService::new(Parts {
             locks,
             handle_key,
-            store: store.clone(),
+            store: backend.clone(),
             figures: metrics.locks.clone(),
             limits: config.locks,
             patience: config.limits.answer,
             stopping,
         });
         Self {
-            store,
+            coupons: Coupons::new(&backend),
+            rooms: Rooms::new(&backend),
+            backend,
             auctions,
             is_auctions_alone,
             config,
@@ -165,7 +169,7 @@ impl App {
 
     /// Loads the secrets of passes that the store has now.
     fn refresh_passes(&self) {
-        let Some(keys) = pass_keys(&self.store) else { return };
+        let Some(keys) = pass_keys(&self.rooms) else { return };
         match self.passes.get() {
             Some(passes) => passes.replace_keys(keys),
             // A concurrent call that sets it has read the same secrets.
@@ -179,7 +183,7 @@ impl App {
     /// ended, and nothing else would announce the secret.
     pub(crate) fn passes(&self) -> Option<&Passes> {
         let known = self.passes.get().map(|passes| passes.keys().signing_id());
-        if known != self.store.newest_pass_secret() {
+        if known != self.rooms.newest_pass_secret() {
             self.refresh_passes();
         }
         self.passes.get()
@@ -198,9 +202,7 @@ impl App {
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        // Uses a clock that no operator can set: after the wall clock is set back it would stand still, and limit for
-        // as long.
-        let now = Timestamp::clamped_us(self.store.steady().as_us());
+        /// Whether the service has members and listings only. Then `backend` is an empty store that no client reaches.
         limiter.check(client, now).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
         })
@@ -222,7 +224,7 @@ impl App {
         if self.leaving.load(Ordering::Relaxed) || *self.draining.borrow() {
             return Some("draining");
         }
-        if let Some(fault) = self.store.fault() {
+        if let Some(fault) = self.backend.fault() {
             return Some(fault.kind.code());
         }
         self.faults().first().map(|open| open.fault.kind.code())
@@ -230,14 +232,14 @@ impl App {
 
     /// Returns the open faults of the stores.
     pub(crate) fn faults(&self) -> Vec<OpenFault> {
-        let [store, auctions] = [self.store.faults(), self.auctions.faults()];
-        [store.open(), auctions.open()].concat()
+        let [backend, auctions] = [self.backend.faults(), self.auctions.faults()];
+        [backend.open(), auctions.open()].concat()
     }
 
     /// Whether the stores answer. An embedded store always does. Others are probed at most once in [`PROBE_COUNTS`],
     /// with the balance of a member that needs not exist.
     pub(crate) async fn stores_answer(&self) -> bool {
-        if !self.is_auctions_alone && self.store.as_embedded().is_some() {
+        if !self.is_auctions_alone && self.backend.as_cluster().is_none() {
             return true;
         }
         let Ok(nobody) = MemberName::parse("readyz") else { return false };
@@ -248,7 +250,7 @@ impl App {
         {
             return answers;
         }
-        let both = async { tokio::join!(self.store.answers(), self.auctions.balance(&nobody)) };
+        let both = async { tokio::join!(self.backend.answers(), self.auctions.balance(&nobody)) };
         let answer = tokio::time::timeout(PROBE_WITHIN, both).await;
         let answers = matches!(answer, Ok((Ok(()), Ok(_))));
         *probe = Some((Instant::now(), answers));
@@ -272,6 +274,6 @@ impl App {
     }
 
     pub(crate) fn durability(&self) -> Durability {
-        self.store.durability()
+        self.coupons.durability()
     }
 }

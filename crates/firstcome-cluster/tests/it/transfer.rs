@@ -147,7 +147,7 @@ async fn nothing_goes_out_while_redis_gives_no_answer() {
     let node = place.node().await;
     let frozen = world.freeze_redis();
     let failed = in_time(Out::of(&node)).await.map(|out| out.room.drawn);
-    assert!(matches!(failed, Err(TransferError::Fleet(ClusterError::Link(_)))), "{failed:?}");
+    assert!(matches!(failed, Err(TransferError::Cluster(ClusterError::Link(_)))), "{failed:?}");
     drop(frozen);
     assert_eq!(in_time(Out::of(&node)).await.expect("it goes out").room.drawn, 9);
 }

@@ -20,7 +20,7 @@ use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, Co
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::TicketNumber;
-use firstcome::{ClaimReply, Put, RedeemRequest, Refused};
+use firstcome::{ClaimReply, CouponStore, Put, RedeemRequest, Refused};
 use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
         }
         Rejection::Deleted => Code::Deleted.into(),
         Rejection::NotOpen(opens_at) => {
-            let wait_us = opens_at.as_us().saturating_sub(app.store.now().as_us()).max(0);
+            let wait_us = opens_at.as_us().saturating_sub(app.backend.now().as_us()).max(0);
             let problem = Problem::new(Code::NotOpen).with("opens_at", instant(opens_at));
             problem.retry_after_ms(wait_us.unsigned_abs().div_ceil(1_000))
         }
@@ -134,23 +134,23 @@ impl revision::Settings for CouponSettings {
     type Name = CouponName;
 
     async fn in_force(app: &App, coupon: &CouponName) -> Result<Self, Problem> {
-        let view = answered(app, pin!(app.store.coupon_now(coupon))).await?;
+        let view = answered(app, pin!(app.coupons.coupon(coupon))).await?;
         Ok(view.map_err(|refusal| refused(app, coupon, "", &refusal))?.settings)
     }
 
     fn shown(&self, app: &App) -> Value {
-        coupon_settings(self, app.store.as_fleet().is_some())
+        coupon_settings(self, app.backend.as_cluster().is_some())
     }
 
     async fn read(app: &App, body: &[u8]) -> Result<Self, Problem> {
-        let settings = body::parse::<CouponBody>(body)?.settings(app.store.as_fleet().is_some())?;
+        let settings = body::parse::<CouponBody>(body)?.settings(app.backend.as_cluster().is_some())?;
         may_acknowledge(app, &settings).await?;
         has_room(app, &settings).await?;
         Ok(settings)
     }
 
     async fn put(app: &App, coupon: &CouponName, revision: Revision<Self>) -> Result<Put, Problem> {
-        let put = answered(app, pin!(app.store.put_coupon(coupon, revision))).await?;
+        let put = answered(app, pin!(app.coupons.put_coupon(coupon, revision))).await?;
         put.map_err(|refusal| refused(app, coupon, "", &refusal))
     }
 }
@@ -159,12 +159,12 @@ impl revision::Settings for CouponSettings {
 async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response, Problem> {
     let may_change = caller.require(Scope::Admin).is_ok();
     let view = if may_change {
-        answered(app, pin!(app.store.coupon_now(coupon))).await?
+        answered(app, pin!(app.coupons.coupon(coupon))).await?
     } else {
-        answered(app, pin!(app.store.coupon(coupon))).await?
+        answered(app, pin!(app.coupons.shown(coupon))).await?
     };
     let view = view.map_err(|refusal| refused(app, coupon, "", &refusal))?;
-    let mut shown = Coupon::new(coupon, &view, app.store.as_fleet().is_some());
+    let mut shown = Coupon::new(coupon, &view, app.backend.as_cluster().is_some());
     if !may_change {
         return Ok(Json(shown).into_response());
     }
@@ -177,7 +177,7 @@ async fn show(app: &App, caller: Caller, coupon: &CouponName) -> Result<Response
 /// Refuses a room that does not exist: no visitor could ever claim.
 async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
     let Some(room) = &settings.room else { return Ok(()) };
-    match answered(app, pin!(app.store.room(room))).await? {
+    match answered(app, pin!(app.rooms.shown(room))).await? {
         Ok(_) => Ok(()),
         Err(_) => {
             let detail = format!("room {room} is not there: make it first, with PUT /v1/rooms/{room}");
@@ -188,7 +188,7 @@ async fn has_room(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
 
 /// Refuses `durability: redis` on a Redis that would lose such claims when it restarts.
 async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Problem> {
-    let Some(cluster) = app.store.as_fleet().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
+    let Some(cluster) = app.backend.as_cluster().filter(|_| settings.acknowledge == Acknowledge::Placed) else {
         return Ok(());
     };
     let forgets = answered(app, pin!(async { Ok(Ok::<_, Refused>(cluster.redis_forgets().await?)) })).await?;
@@ -238,7 +238,7 @@ pub(crate) async fn delete_coupon(State(app): State<Arc<App>>, path: PathName, h
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        let deleted = answered(&app, pin!(app.store.delete_coupon(&coupon))).await?;
+        let deleted = answered(&app, pin!(app.coupons.delete_coupon(&coupon))).await?;
         deleted.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         Ok(StatusCode::NO_CONTENT)
     });
@@ -266,8 +266,8 @@ impl Claimant {
         // Without a pass the call is refused either way, so a cached view is enough. A pass is judged by the coupon's
         // current room.
         let view = match pass {
-            None => answered(app, pin!(app.store.coupon(coupon))).await?,
-            Some(_) => answered(app, pin!(app.store.coupon_now(coupon))).await?,
+            None => answered(app, pin!(app.coupons.shown(coupon))).await?,
+            Some(_) => answered(app, pin!(app.coupons.coupon(coupon))).await?,
         };
         let room = view.ok().and_then(|view| view.settings.room);
         let Some(pass) = pass else {
@@ -354,7 +354,7 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
         let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
         let claim = ClaimCommand { user: user.clone(), attributes, request };
-        let given = answered(&app, pin!(app.store.claim_early(&coupon, claim))).await?;
+        let given = answered(&app, pin!(app.coupons.claim_early(&coupon, claim))).await?;
         let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
         let claim = match &given {
             ClaimReply::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
@@ -384,7 +384,7 @@ pub(crate) async fn get_claim(
         app.caller(&headers)?.require(Scope::Service)?;
         let Path((coupon, user)) = path.map_err(|_| body::undecodable())?;
         let coupon = body::coupon(&coupon)?;
-        let found = answered(&app, pin!(app.store.claim_of(&coupon, body::looked_up_user(&user)?))).await?;
+        let found = answered(&app, pin!(app.coupons.claim_of(&coupon, body::looked_up_user(&user)?))).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, &user, &refusal))?;
         let record = found.ok_or(Code::UnknownClaim)?;
         Ok((NO_STORE, Json(Claim::of_record(&coupon, &record, app.durability().as_str()))).into_response())
@@ -410,7 +410,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::serials(uri.query().unwrap_or_default())?;
-        let found = answered(&app, pin!(app.store.claims(&coupon, page.after, page.limit))).await?;
+        let found = answered(&app, pin!(app.coupons.claims(&coupon, page.after, page.limit))).await?;
         let found = found.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         let claim = |record| Claim::of_record(&coupon, record, app.durability().as_str());
         let items = found.items.iter().map(claim).collect();
@@ -454,7 +454,7 @@ pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName,
         let meaning = [code.as_bytes(), wanted.user.as_deref().unwrap_or_default().as_bytes()];
         let request = body::request(&parts.headers, caller, (coupon.as_str(), "redemptions"), &meaning)?;
         let redeem = RedeemRequest { code: wanted.code, user, request };
-        let redeemed = answered(&app, pin!(app.store.redeem(&coupon, redeem))).await?;
+        let redeemed = answered(&app, pin!(app.coupons.redeem(&coupon, redeem))).await?;
         let record = redeemed.map(Effect::into_inner).map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
         Ok((StatusCode::CREATED, NO_STORE, Json(Redemption::new(&coupon, &record))))
     });

@@ -78,7 +78,7 @@ pub(crate) async fn get_dead_letters(
         app.caller(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
-        let found = answered(&app, pin!(app.store.dead_letters(&coupon, page.after, page.limit))).await?;
+        let found = answered(&app, pin!(app.coupons.dead_letters(&coupon, page.after, page.limit))).await?;
         let found = found.map_err(|refusal| coupon::refused(&app, &coupon, "", &refusal))?;
         let items = found.items.into_iter().map(DeadLetter::from).collect();
         Ok((NO_STORE, Json(DeadLetterPage { items, next: found.next })).into_response())

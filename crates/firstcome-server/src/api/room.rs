@@ -23,7 +23,7 @@ use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
-use firstcome::{Joining, PassCheck, Put, StoreError, TicketAnswer};
+use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
 use serde_json::{Map, Value};
 use std::pin::pin;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Pr
     let read = || app.passes().map_or(Err(PassError::UnknownKey), |passes| passes.read(pass));
     match read() {
         Err(PassError::UnknownKey) => {
-            let refreshed = async { app.store.refresh_pass_secrets().await.map(Ok::<_, Rejection>) };
+            let refreshed = async { app.rooms.refresh_pass_secrets().await.map(Ok::<_, Rejection>) };
             answered(app, pin!(refreshed)).await?.map_err(refused)?;
             Ok(read())
         }
@@ -93,8 +93,8 @@ pub(super) async fn judge_pass(
         Err(error) => return Ok(Err(error.code())),
     };
     let Some(number) = TicketNumber::new(grant.number) else { return Ok(Err("malformed")) };
-    let over = if grant.expired(app.store.now()) { "expired" } else { "over" };
-    match answered(app, pin!(app.store.check_pass(room, number, grant.slot))).await? {
+    let over = if grant.expired(app.backend.now()) { "expired" } else { "over" };
+    match answered(app, pin!(app.rooms.check_pass(room, number, grant.slot))).await? {
         Ok(Some(check)) => Ok(Ok((grant, check))),
         Ok(None) | Err(_) => Ok(Err(over)),
     }
@@ -225,7 +225,7 @@ impl revision::Settings for RoomSettings {
     type Name = RoomName;
 
     async fn in_force(app: &App, room: &RoomName) -> Result<Self, Problem> {
-        Ok(answered(app, pin!(app.store.room_now(room))).await?.map_err(refused)?.settings)
+        Ok(answered(app, pin!(app.rooms.room(room))).await?.map_err(refused)?.settings)
     }
 
     fn shown(&self, _: &App) -> Value {
@@ -237,17 +237,17 @@ impl revision::Settings for RoomSettings {
     }
 
     async fn put(app: &App, room: &RoomName, revision: Revision<Self>) -> Result<Put, Problem> {
-        answered(app, pin!(app.store.put_room(room, revision))).await?.map_err(refused)
+        answered(app, pin!(app.rooms.put_room(room, revision))).await?.map_err(refused)
     }
 }
 
 /// Shows the room. An admin also sees the settings, read from the store and not from the cache.
 async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
     if caller.require(Scope::Admin).is_err() {
-        let summary = answered(app, pin!(app.store.room(room))).await?.map_err(refused)?;
+        let summary = answered(app, pin!(app.rooms.shown(room))).await?.map_err(refused)?;
         return Ok((NO_STORE, Json(Room::new(room, &summary))).into_response());
     }
-    let summary = answered(app, pin!(app.store.room_now(room))).await?.map_err(refused)?;
+    let summary = answered(app, pin!(app.rooms.room(room))).await?.map_err(refused)?;
     let settings = room_settings(&summary.settings);
     let tag = revision::tag_header(&settings);
     let mut shown = Room::new(room, &summary);
@@ -293,7 +293,7 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-        answered(&app, pin!(app.store.close_room(&room))).await?.map_err(refused)?;
+        answered(&app, pin!(app.rooms.close_room(&room))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::DeleteRoom, call).await
@@ -342,7 +342,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         }
         let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
         let request = body::request(&parts.headers, caller, (room.as_str(), "tickets"), &meaning)?;
-        let joined = answered(&app, pin!(app.store.join(&room, Join { user, request }))).await?;
+        let joined = answered(&app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
         let (joining, answer) = joined.map_err(refused)?;
         let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
         let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
@@ -373,7 +373,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
     let call = pin!(async {
         caller?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
-        let told = match app.store.poll_settled(&room, &ticket) {
+        let told = match app.rooms.poll_settled(&room, &ticket) {
             Some(Ok(answer)) => answer,
             // Rare, and a large future: in a box it does not enlarge the others.
             _ => Box::pin(poll(&app, &room, &ticket)).await?,
@@ -388,7 +388,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
 pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Response> {
     let watch = Stopwatch::start();
     app.caller(headers).ok()?;
-    let told = app.store.poll_settled(room, ticket)?.ok()?;
+    let told = app.rooms.poll_settled(room, ticket)?.ok()?;
     if !matches!(told.state, TicketState::Waiting { .. }) {
         return None;
     }
@@ -398,7 +398,7 @@ pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &
 }
 
 async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
-    answered(app, pin!(app.store.poll(&body::room(room)?, ticket))).await?.map_err(refused)
+    answered(app, pin!(app.rooms.poll(&body::room(room)?, ticket))).await?.map_err(refused)
 }
 
 /// Leave
@@ -419,7 +419,7 @@ pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket,
         app.caller(&headers)?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
         let room = body::room(&room)?;
-        answered(&app, pin!(app.store.leave(&room, &ticket))).await?.map_err(refused)?;
+        answered(&app, pin!(app.rooms.leave(&room, &ticket))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::DeleteTicket, call).await
@@ -448,7 +448,7 @@ pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, req
         let judged = judge_pass(&app, &room, &wanted.pass).await?;
         if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
-            answered(&app, pin!(app.store.room(&room))).await?.map_err(refused)?;
+            answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(refused)?;
         }
         let verdict = match judged {
             Ok((grant, check)) => PassVerdict {
@@ -494,14 +494,14 @@ pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, re
     let call = pin!(async {
         let (room, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
-        answered(&app, pin!(app.store.room(&room))).await?.map_err(refused)?;
+        answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(refused)?;
         let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
         let grant = read_pass(&app, &wanted.pass).await?.map_err(|error| invalid(error.code()))?;
         if grant.room != room {
             return Err(invalid("other_room"));
         }
         let number = TicketNumber::new(grant.number).ok_or_else(|| invalid("malformed"))?;
-        answered(&app, pin!(app.store.release(&room, number, grant.slot))).await?.map_err(refused)?;
+        answered(&app, pin!(app.rooms.release(&room, number, grant.slot))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::PostRelease, call).await
@@ -542,7 +542,7 @@ pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMa
 pub(crate) async fn post_pass_key(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Admin)?;
-        let rotated = async { app.store.rotate_pass_secret().await.map(Ok::<_, Rejection>) };
+        let rotated = async { app.rooms.rotate_pass_secret().await.map(Ok::<_, Rejection>) };
         answered(&app, pin!(rotated)).await?.map_err(refused)?;
         Ok((StatusCode::CREATED, Json(key_list(&app))))
     });

@@ -92,7 +92,7 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
         let judged = judge(&app, &room, &parts.headers).await;
         if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
-            answered(&app, pin!(app.store.room(&room))).await?.map_err(super::room::refused)?;
+            answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(super::room::refused)?;
         }
         let (grant, check) = judged?;
         let mut headers = HeaderMap::new();

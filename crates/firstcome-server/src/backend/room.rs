@@ -1,0 +1,118 @@
+//! The waiting rooms of a service behind their port.
+
+use super::{Backend, SHOWN_COUNT_MAX, SHOWN_MAX};
+use firstcome::cluster::Cluster;
+use firstcome::core::id::RoomName;
+use firstcome::core::revision::Revision;
+use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber};
+use firstcome::embedded::journal::PassSecret;
+use firstcome::{
+    Embedded, Joining, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
+};
+
+/// The store of waiting rooms.
+pub(crate) enum Rooms {
+    /// In this process.
+    Embedded(Embedded),
+    /// On a cluster, with the copies that this node shows to callers without a key.
+    Cluster(Cluster, Shared<RoomName, Result<RoomSummary, Rejection>>),
+}
+
+impl Rooms {
+    pub(crate) fn new(backend: &Backend) -> Self {
+        match backend {
+            Backend::Embedded(store) => Self::Embedded(store.clone()),
+            Backend::Cluster(store, _) => Self::Cluster(store.clone(), Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX)),
+        }
+    }
+
+    /// Shows a room to a caller without a key. Over a cluster it is at most [`SHOWN_MAX`] old, and it includes every write that this
+    /// node has acknowledged.
+    pub(crate) async fn shown(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        match self {
+            Self::Embedded(store) => store.room(room).await,
+            Self::Cluster(store, copies) => Box::pin(copies.get(room, store.room(room))).await,
+        }
+    }
+
+    /// Answers a poll at once, if the answer needs neither a write nor a server.
+    pub(crate) fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
+        forward!(self.poll_settled(room, ticket))
+    }
+
+    /// The number of the secret that signs passes now. None before the first room.
+    pub(crate) fn newest_pass_secret(&self) -> Option<u32> {
+        forward!(self.newest_pass_secret())
+    }
+
+    /// Reads the secrets of passes that other nodes have made. The embedded store is alone and knows all of them.
+    pub(crate) async fn refresh_pass_secrets(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Embedded(_) => Ok(()),
+            Self::Cluster(store, _) => Box::pin(store.refresh_pass_secrets()).await,
+        }
+    }
+
+    /// Drops the copy that a write has made stale.
+    fn forget(&self, room: &RoomName) {
+        if let Self::Cluster(_, copies) = self {
+            copies.forget(room);
+        }
+    }
+}
+
+impl RoomStore for Rooms {
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
+        let answer = forward!(self.put_room(room, revision).await);
+        self.forget(room);
+        answer
+    }
+
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        let answer = forward!(self.close_room(room).await);
+        self.forget(room);
+        answer
+    }
+
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        forward!(self.room(room).await)
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let answer = forward!(self.join(room, join).await);
+        self.forget(room);
+        answer
+    }
+
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        forward!(self.poll(room, ticket).await)
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        let answer = forward!(self.leave(room, ticket).await);
+        self.forget(room);
+        answer
+    }
+
+    async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
+        let answer = forward!(self.release(room, number, admission).await);
+        self.forget(room);
+        answer
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        forward!(self.check_pass(room, number, admission).await)
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        forward!(self.tick().await)
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        forward!(self.pass_secrets())
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        forward!(self.rotate_pass_secret().await)
+    }
+}
