@@ -202,7 +202,8 @@ impl App {
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        /// Whether the service has members and listings only. Then `backend` is an empty store that no client reaches.
+        // Uses a clock that no operator can set: a wall clock that was set back would stand still, and limit for as long.
+        let now = Timestamp::clamped_us(self.backend.steady().as_us());
         limiter.check(client, now).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
         })
