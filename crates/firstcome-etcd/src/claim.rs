@@ -94,7 +94,7 @@ enum Known {
     /// The key was never requested, or is given up.
     Absent,
     /// The request for the key is under way.
-    Asked(Mutex<Flight>),
+    Pending(Mutex<Flight>),
     /// The key may exist, or a delayed request may still create it.
     Perhaps,
     /// This revision created the key.
@@ -158,11 +158,11 @@ impl Claim {
     ///
     /// A dropped future does not cancel the request: a known answer is easier to undo.
     pub(crate) async fn enter(&mut self, mode: Mode) -> Result<Entered, EtcdError> {
-        if !matches!(self.known, Known::Asked(_)) {
+        if !matches!(self.known, Known::Pending(_)) {
             let (link, entry) = (self.session.link().clone(), self.entry(mode));
-            self.known = Known::Asked(Mutex::new(Box::pin(async move { link.transact(entry).await })));
+            self.known = Known::Pending(Mutex::new(Box::pin(async move { link.transact(entry).await })));
         }
-        let Known::Asked(flight) = &mut self.known else { return Ok(Entered::Again) };
+        let Known::Pending(flight) = &mut self.known else { return Ok(Entered::Again) };
         let told = flight.get_mut().await;
         self.landed(&told);
         let told = match told {
@@ -261,7 +261,7 @@ impl Claim {
     ///
     /// A dropped future continues in the background.
     pub(crate) async fn leave(mut self) -> Result<Left, EtcdError> {
-        if let Known::Asked(flight) = &mut self.known {
+        if let Known::Pending(flight) = &mut self.known {
             let told = flight.get_mut().await;
             self.landed(&told);
         }
@@ -278,7 +278,7 @@ impl Claim {
         let revision = match self.known {
             Known::There(revision) => revision,
             Known::Perhaps => return Ok(Left::Perhaps),
-            Known::Absent | Known::Asked(_) => return Ok(Left::NotHeld),
+            Known::Absent | Known::Pending(_) => return Ok(Left::NotHeld),
         };
         let (deleted, again) = self.until_told(|| self.session.link().delete(&self.key, revision)).await?;
         Ok(match (deleted, again) {

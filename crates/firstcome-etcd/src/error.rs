@@ -87,7 +87,7 @@ impl Sent {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Judged {
     /// Report it. The connection and its server are still good.
-    Told(EtcdError),
+    Final(EtcdError),
     /// Try another server.
     Elsewhere(EtcdError),
     /// Get a new token. etcd did nothing.
@@ -99,17 +99,17 @@ pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
     let says = status.message().strip_prefix("etcdserver: ").unwrap_or(status.message());
     let begins = |starts: &[&str]| starts.iter().any(|start| says.starts_with(start));
     if begins(&["requested lease not found"]) {
-        return Judged::Told(EtcdError::LeaseOver);
+        return Judged::Final(EtcdError::LeaseOver);
     }
     if begins(&["invalid auth token", "revision of auth store is old"]) {
         return Judged::TokenOver;
     }
     if let Some(wanted) = unfit(status.code(), says) {
-        return Judged::Told(EtcdError::broken(wanted));
+        return Judged::Final(EtcdError::broken(wanted));
     }
     if begins(&["mvcc: database space exceeded", "no space"]) {
         let says = "its database is full: compact and defragment it, then `etcdctl alarm disarm`".to_owned();
-        return Judged::Told(EtcdError::Unavailable { kind: FaultKind::Full, says });
+        return Judged::Final(EtcdError::Unavailable { kind: FaultKind::Full, says });
     }
     // The server checks for a leader before it does anything, because `request` asks for that.
     if begins(&["no leader", "too many requests", "not capable", "rpc not supported for learner"]) {
@@ -117,7 +117,7 @@ pub(crate) fn judge(status: &Status, sent: Sent) -> Judged {
     }
     let says = format!("{:?}: {says}", status.code());
     match status.code() {
-        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => Judged::Told(EtcdError::broken(says)),
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => Judged::Final(EtcdError::broken(says)),
         _ => Judged::Elsewhere(sent.broken_off(says)),
     }
 }
@@ -144,13 +144,13 @@ mod tests {
     fn word(judged: &Judged) -> &'static str {
         let (place, error) = match judged {
             Judged::TokenOver => return "token",
-            Judged::Told(error) => ("told", error),
+            Judged::Final(error) => ("final", error),
             Judged::Elsewhere(error) => ("elsewhere", error),
         };
         match (place, error) {
-            ("told", EtcdError::LeaseOver) => "lease",
-            ("told", EtcdError::Broken { .. }) => "broken",
-            ("told", EtcdError::Unavailable { kind: FaultKind::Full, .. }) => "full",
+            ("final", EtcdError::LeaseOver) => "lease",
+            ("final", EtcdError::Broken { .. }) => "broken",
+            ("final", EtcdError::Unavailable { kind: FaultKind::Full, .. }) => "full",
             ("elsewhere", EtcdError::Unavailable { .. }) => "not done",
             ("elsewhere", EtcdError::Unknown { .. }) => "unknown",
             other => panic!("{other:?}"),

@@ -184,7 +184,7 @@ impl EtcdLink {
                 Err(_) => Judged::Elsewhere(EtcdError::late(sent)),
             };
             match judged {
-                Judged::Told(error) => return Err(error),
+                Judged::Final(error) => return Err(error),
                 Judged::Elsewhere(error) => {
                     self.give_up(line.number, Next::Another);
                     return Err(error);
@@ -293,7 +293,7 @@ impl Shared {
             // The cluster has no logins. etcd's own clients accept that too.
             Ok(Err(status)) if status.code() == Code::FailedPrecondition => {}
             Ok(Err(status)) => match judge(&status, Sent::Read) {
-                Judged::Told(error) => return Err(error),
+                Judged::Final(error) => return Err(error),
                 _ => return Err(unreachable(status.message().to_owned())),
             },
             Err(_) => return Err(unreachable("no answer in time".to_owned())),

@@ -30,7 +30,7 @@ pub(crate) struct Argument<'a> {
 pub(crate) enum Lending {
     Shared,
     Mutable,
-    Given,
+    Owned,
 }
 
 impl Parse for Function {
@@ -94,9 +94,9 @@ impl Function {
             ReceiverKind::Reference(_, _, mutability) => mutable(mutability.is_some()),
             ReceiverKind::Typed(_, ty) => match &**ty {
                 Type::Reference(reference) => mutable(reference.mutability.is_some()),
-                _ => Lending::Given,
+                _ => Lending::Owned,
             },
-            _ => Lending::Given,
+            _ => Lending::Owned,
         })
     }
 

@@ -163,7 +163,7 @@ fn retry(count: Option<&LitInt>, pause: Option<&Time>, function: &Function) -> s
 
 /// Checks that the body can run again, with the same receiver and clones of the arguments.
 fn can_run_again(function: &Function) -> syn::Result<()> {
-    if let Some(receiver) = function.receiver().filter(|_| function.lending() == Some(Lending::Given)) {
+    if let Some(receiver) = function.receiver().filter(|_| function.lending() == Some(Lending::Owned)) {
         let wanted = "`retry` runs the body again, so it must take `&self` or `&mut self`";
         return Err(syn::Error::new_spanned(receiver, wanted));
     }

@@ -90,7 +90,7 @@ impl People {
                 let body = &["{\"pass\":\"", pass, "\"}"];
                 Request { method: "POST", path, key: service, body, ..Request::default() }.write(out);
             }
-            Act::Look => {
+            Act::View => {
                 Request { method: "GET", path: &["/v1/coupons/", stage.coupon.as_str()], ..public }.write(out);
             }
             Act::Cheat => self.write_cheat(person, room, who, out),

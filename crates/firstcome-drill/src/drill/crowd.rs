@@ -64,7 +64,7 @@ pub(crate) enum Act {
     ClaimHangUp,
     Release,
     Verify,
-    Look,
+    View,
     Cheat,
 }
 
@@ -81,7 +81,7 @@ impl Act {
             Self::Claim | Self::ClaimTwin | Self::ClaimHangUp => Call::Claim,
             Self::Release => Call::Release,
             Self::Verify => Call::Verify,
-            Self::Look => Call::Look,
+            Self::View => Call::View,
             Self::Cheat => Call::Cheat,
         }
     }

@@ -194,8 +194,8 @@ pub(crate) fn classify(call: Call, status: u16, body: &Body<'_>) -> Reply {
         (Call::Claim | Call::Cheat, 201, _) => holds(Reply::Issued, body.claimed().is_some()),
         (Call::Verify | Call::Cheat, 200, _) if body.valid == Some(true) => Reply::Valid,
         (Call::Verify | Call::Cheat, 200, _) if body.valid == Some(false) => Reply::Invalid,
-        (Call::Look, 200, Some("sold_out")) => Reply::CouponSoldOut,
-        (Call::Look, 200, Some("open" | "scheduled")) => Reply::CouponOpen,
+        (Call::View, 200, Some("sold_out")) => Reply::CouponSoldOut,
+        (Call::View, 200, Some("open" | "scheduled")) => Reply::CouponOpen,
         _ => Reply::Unexpected,
     }
 }

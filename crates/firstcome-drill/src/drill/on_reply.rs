@@ -55,8 +55,8 @@ impl People {
                 Phase::Admitted => agenda.after(person, Act::Claim, 100_000),
                 _ => self.over(person, agenda),
             },
-            (Call::Look, Reply::CouponSoldOut) => self.hears_sold_out(person, agenda),
-            (Call::Look, Reply::CouponOpen) => {
+            (Call::View, Reply::CouponSoldOut) => self.hears_sold_out(person, agenda),
+            (Call::View, Reply::CouponOpen) => {
                 let one = &mut self.all[person as usize];
                 one.looked = true;
                 let act = if one.phase == Phase::Unborn { Act::Join } else { Act::Poll };

@@ -189,7 +189,7 @@ impl People {
         let one = &self.all[step.person as usize];
         let in_line = matches!(one.phase, Phase::Unborn | Phase::Waiting) && self.stage.room.is_some();
         if self.sold_out && !one.looked && in_line && matches!(step.act, Act::Join | Act::Poll) {
-            Step { act: Act::Look, ..step }
+            Step { act: Act::View, ..step }
         } else {
             step
         }

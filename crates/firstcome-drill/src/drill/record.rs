@@ -10,14 +10,14 @@ pub(crate) enum Call {
     Claim,
     Release,
     Verify,
-    Look,
+    View,
     /// A cheat. `Record::value` says which; see [`super::plan::Cheat`].
     Cheat,
 }
 
 impl Call {
     pub(crate) const ALL: [Self; 8] =
-        [Self::Join, Self::Poll, Self::Leave, Self::Claim, Self::Release, Self::Verify, Self::Look, Self::Cheat];
+        [Self::Join, Self::Poll, Self::Leave, Self::Claim, Self::Release, Self::Verify, Self::View, Self::Cheat];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -27,7 +27,7 @@ impl Call {
             Self::Claim => "claim",
             Self::Release => "release",
             Self::Verify => "verify",
-            Self::Look => "look at coupon",
+            Self::View => "look at coupon",
             Self::Cheat => "cheat",
         }
     }

@@ -211,7 +211,7 @@ enum End {
     /// The server ended the reads: the connection was idle, and nothing was unread.
     Quiet,
     /// The server has shut down its side, so the peer knows that nothing more comes.
-    Said,
+    Announced,
 }
 
 impl<S: PeerStream> AsyncRead for Watched<S> {
@@ -283,12 +283,12 @@ impl<S: PeerStream> AsyncWrite for Watched<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.end != End::Said {
+        if self.end != End::Announced {
             ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
             if self.end == End::Quiet {
                 return Poll::Ready(Ok(()));
             }
-            self.end = End::Said;
+            self.end = End::Announced;
             self.watch.enter(Phase::Lingering);
         }
         let mut waste = [MaybeUninit::uninit(); 1024];

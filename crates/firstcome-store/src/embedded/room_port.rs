@@ -181,7 +181,7 @@ impl RoomStore for Embedded {
             Err(rejection) => return Ok(Err(rejection)),
         };
         let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-        let mut answer = self.order(cell, |reply| Order::Look(number, reply)).await;
+        let mut answer = self.order(cell, |reply| Order::Poll(number, reply)).await;
         if let Ok(Ok(told)) = &mut answer {
             // The room does not keep the user of a ticket that ended, so return the ticket that the caller showed.
             told.ticket = ticket.into();

@@ -431,7 +431,7 @@ impl Both {
                     self.take_over_told(at);
                 }
             }
-            Step::Look(pick) => {
+            Step::Poll(pick) => {
                 let at = self.at(*pick);
                 self.look(at);
                 self.take_over_told(at);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 pub(in crate::room::tests) enum Step {
     Join(Join),
-    Look(u32),
+    Poll(u32),
     Leave(u32),
     Check(u32, u64),
     Release(u32, u64),
@@ -65,7 +65,7 @@ pub(in crate::room::tests) fn any_step() -> impl Strategy<Value = Step> {
     let ms = prop_oneof![0..300_u64, 0..3_000_u64, 0..40_000_u64, Just(30_000), Just(35_000), Just(5_000), Just(1_000)];
     prop_oneof![
         12 => any_join().prop_map(Step::Join),
-        14 => (0..30_u32).prop_map(Step::Look),
+        14 => (0..30_u32).prop_map(Step::Poll),
         2 => (0..30_u32).prop_map(Step::Leave),
         3 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Check(ticket, admission)),
         2 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Release(ticket, admission)),

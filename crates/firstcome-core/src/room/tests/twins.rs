@@ -62,7 +62,7 @@ impl Twin {
         let (room, now, mut changes) = (&mut self.room, self.now, Vec::new());
         let answer = match step {
             Step::Join(join) => format!("{:?}", room.join(join, now, &mut changes)),
-            Step::Look(pick) => {
+            Step::Poll(pick) => {
                 let ticket = Self::ticket(room, *pick);
                 format!("{:?} {:?}", room.poll(ticket, now), room.decide(ticket, now, &mut changes))
             }

@@ -110,7 +110,7 @@ impl Bidders {
             RequestKind::Bid => {
                 (["/v1/listings/", &listing, "/bids"], ["{\"bidder\":\"", &member, "\",\"price\":", &amount, "}"])
             }
-            RequestKind::Purchase | RequestKind::Look => {
+            RequestKind::Purchase | RequestKind::View => {
                 (["/v1/listings/", &listing, "/purchase"], ["{\"buyer\":\"", &member, "\"}", "", ""])
             }
         };
@@ -127,7 +127,7 @@ impl Bidders {
     const fn what(&self, step: &Step<Act>) -> RequestKind {
         match step.act {
             Act::Ask | Act::Twin => self.history.orders.as_slice()[step.person as usize].what,
-            Act::Look | Act::Settle => RequestKind::Look,
+            Act::View | Act::Settle => RequestKind::View,
         }
     }
 
@@ -189,7 +189,7 @@ impl Bidders {
             self.push(agenda, step);
         }
         if what == RequestKind::Bid && step.act == Act::Ask && rng.chance(150) {
-            let look = Step::new(listing, Act::Look, agenda.now_us);
+            let look = Step::new(listing, Act::View, agenda.now_us);
             self.push(agenda, look);
         }
     }
@@ -276,7 +276,7 @@ impl Players for Bidders {
                 self.settle_amount(step.person);
                 self.write_order(step.person, out);
             }
-            Act::Look | Act::Settle => {
+            Act::View | Act::Settle => {
                 let listing = self.reader.names.listing(step.person);
                 let path = &["/v1/listings/", listing.as_str()];
                 Request { method: "GET", path, key: Some(&self.key), ..Request::default() }.write(out);
@@ -306,7 +306,7 @@ impl Players for Bidders {
                 history.strange.push(format!("{}: {status} {text}", what.name()));
             }
         };
-        if what == RequestKind::Look {
+        if what == RequestKind::View {
             let (sent_us, now_us) = (sent_us.cast_signed(), agenda.now_us.cast_signed());
             let look = self.reader.look(step.person, sent_us, now_us, bytes).filter(|_| status == 200);
             return match look {

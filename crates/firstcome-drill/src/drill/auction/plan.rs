@@ -17,7 +17,7 @@ pub(crate) enum Act {
     /// Sends the order once more, at the same time or later, and ignores the answer.
     Twin,
     /// Reads a listing.
-    Look,
+    View,
     /// Reads a listing, and settles it if it has ended.
     Settle,
 }

@@ -52,11 +52,11 @@ pub(crate) enum RequestKind {
     Bid,
     Purchase,
     /// Changes nothing: reads a listing.
-    Look,
+    View,
 }
 
 impl RequestKind {
-    pub(crate) const ALL: [Self; 5] = [Self::Charge, Self::Refund, Self::Bid, Self::Purchase, Self::Look];
+    pub(crate) const ALL: [Self; 5] = [Self::Charge, Self::Refund, Self::Bid, Self::Purchase, Self::View];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl RequestKind {
             Self::Refund => "refund",
             Self::Bid => "bid",
             Self::Purchase => "purchase",
-            Self::Look => "look at listing",
+            Self::View => "look at listing",
         }
     }
 }

@@ -57,7 +57,7 @@ const fn knows(call: Call, reply: Reply, room: bool) -> bool {
             _ => false,
         },
         Call::Verify => matches!(reply, Reply::Valid | Reply::Invalid),
-        Call::Look => matches!(reply, Reply::CouponOpen | Reply::CouponSoldOut),
+        Call::View => matches!(reply, Reply::CouponOpen | Reply::CouponSoldOut),
         // Other checks judge cheats one by one.
         Call::Cheat => !matches!(reply, Reply::Unexpected),
     }
@@ -132,7 +132,7 @@ mod tests {
         story.says(Call::Claim, Reply::NotOpen, 1, 6, 7);
         story.says(Call::Release, Reply::InvalidPass, 1, 6, 7);
         assert_eq!(answers_known(&story.history, true).breaches, 3);
-        story.says(Call::Look, Reply::Unexpected, 1, 6, 7);
+        story.says(Call::View, Reply::Unexpected, 1, 6, 7);
         story.history.strange.push("look: 500 oh".into());
         let check = answers_known(&story.history, true);
         assert!(check.examples.contains(&"look: 500 oh".to_owned()), "{:?}", check.examples);

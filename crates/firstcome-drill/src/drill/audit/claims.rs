@@ -101,7 +101,7 @@ mod tests {
         let mut gap = sold();
         gap.history.listed.remove(1);
         assert_eq!(no_oversell(&gap.history).breaches, 1);
-        gap.says(Call::Look, Reply::CouponSoldOut, 4, 40, 50);
+        gap.says(Call::View, Reply::CouponSoldOut, 4, 40, 50);
         assert_eq!(no_oversell(&gap.history).breaches, 2);
     }
 

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A command about a ticket of one room.
 pub(in crate::embedded) enum Order {
     Join(Join, Reply<(Joining, TicketAnswer), Rejection>),
-    Look(TicketNumber, Reply<TicketAnswer, Rejection>),
+    Poll(TicketNumber, Reply<TicketAnswer, Rejection>),
     Leave(TicketNumber, Reply<(), Rejection>),
     Release(TicketNumber, u64, Reply<(), Rejection>),
     Check(TicketNumber, u64, Reply<Option<PassCheck>, Rejection>),
@@ -31,7 +31,7 @@ impl Order {
     fn is_closed(&self) -> bool {
         match self {
             Self::Join(_, reply) => reply.is_closed(),
-            Self::Look(_, reply) => reply.is_closed(),
+            Self::Poll(_, reply) => reply.is_closed(),
             Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.is_closed(),
             Self::Check(_, _, reply) => reply.is_closed(),
         }
@@ -40,7 +40,7 @@ impl Order {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Join(_, reply) => reply.send(Err(error)),
-            Self::Look(_, reply) => reply.send(Err(error)),
+            Self::Poll(_, reply) => reply.send(Err(error)),
             Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.send(Err(error)),
             Self::Check(_, _, reply) => reply.send(Err(error)),
         }
@@ -50,7 +50,7 @@ impl Order {
 /// A reply that waits for the commit.
 enum PendingRoomReply {
     Join(Reply<(Joining, TicketAnswer), Rejection>, Result<(Joining, TicketAnswer), Rejection>),
-    Look(Reply<TicketAnswer, Rejection>, Result<TicketAnswer, Rejection>),
+    Poll(Reply<TicketAnswer, Rejection>, Result<TicketAnswer, Rejection>),
     Done(Reply<(), Rejection>, Result<(), Rejection>),
     Check(Reply<Option<PassCheck>, Rejection>, Option<PassCheck>),
 }
@@ -59,7 +59,7 @@ impl PendingRoomReply {
     fn send(self) {
         match self {
             Self::Join(reply, answer) => reply.send(Ok(answer)),
-            Self::Look(reply, answer) => reply.send(Ok(answer)),
+            Self::Poll(reply, answer) => reply.send(Ok(answer)),
             Self::Done(reply, answer) => reply.send(Ok(answer)),
             Self::Check(reply, answer) => reply.send(Ok(Ok(answer))),
         }
@@ -69,7 +69,7 @@ impl PendingRoomReply {
         let error = error.clone();
         match self {
             Self::Join(reply, _) => reply.send(Err(error)),
-            Self::Look(reply, _) => reply.send(Err(error)),
+            Self::Poll(reply, _) => reply.send(Err(error)),
             Self::Done(reply, _) => reply.send(Err(error)),
             Self::Check(reply, _) => reply.send(Err(error)),
         }
@@ -284,9 +284,9 @@ fn judge(
             });
             PendingRoomReply::Join(reply, answer)
         }
-        Order::Look(number, reply) => {
+        Order::Poll(number, reply) => {
             let view = room.decide(number, now, changes).ok_or(Rejection::UnknownTicket);
-            PendingRoomReply::Look(reply, view.map(|view| cell.answer(room, view, now)))
+            PendingRoomReply::Poll(reply, view.map(|view| cell.answer(room, view, now)))
         }
         Order::Leave(number, reply) => PendingRoomReply::Done(reply, room.leave(number, now, changes)),
         Order::Release(number, admission, reply) => {

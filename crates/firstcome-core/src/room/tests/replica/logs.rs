@@ -47,7 +47,7 @@ impl Log {
         let ticket = |pick: u32| Twin::ticket(room, pick);
         Some(match step {
             Step::Join(who) => join(who.clone(), tag),
-            Step::Look(pick) => Entry::Look { number: ticket(*pick), tag },
+            Step::Poll(pick) => Entry::Look { number: ticket(*pick), tag },
             Step::Leave(pick) => Entry::Leave { number: ticket(*pick), tag },
             Step::Check(pick, _) => Entry::EndOver { number: ticket(*pick), tag },
             Step::Release(pick, admission) => {

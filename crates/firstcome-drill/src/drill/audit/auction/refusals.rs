@@ -55,7 +55,7 @@ fn can_be(books: &Books<'_>, order: &Order, told: DrillReply, window: (Instant, 
             }
             _ => false,
         },
-        RequestKind::Charge | RequestKind::Look => false,
+        RequestKind::Charge | RequestKind::View => false,
     }
 }
 
