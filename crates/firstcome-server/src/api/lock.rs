@@ -72,7 +72,7 @@ async fn service_call(
 
 /// Acquire a lock
 ///
-/// Grants in order of arrival. With `wait_ms` 0 the answer comes at once, otherwise when the request is first in line.
+/// Grants in order of arrival. Without a wait the answer comes at once, otherwise when the request is first in line.
 /// Keep the connection open: closing it gives up the place in line. The lock ends with its lease unless it is renewed.
 /// With an `Idempotency-Key` a repeat at the same node joins the wait. It gets the same handle as long as the lock is
 /// held and the node has not restarted. At another node a repeat waits on its own, behind its own hold. `contended`

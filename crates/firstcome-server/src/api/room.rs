@@ -353,7 +353,7 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
 
 /// Show the place of a ticket
 ///
-/// Poll again after `poll_after_ms`. A visitor who is silent for three times that (at least 30 s) is passed over, and
+/// Poll again when the answer says. A visitor who is silent for three times that delay (at least 30 s) is passed over, and
 /// is next after the next poll. The first poll after the admission takes the slot and returns the pass. A ticket of a
 /// room that was closed is `expired`, even if the room opens again.
 #[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}", tag = "Rooms",
