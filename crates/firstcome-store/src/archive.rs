@@ -223,7 +223,7 @@ pub enum Incoming {
 #[non_exhaustive]
 pub enum ImportError {
     /// A coupon of that name exists, with other settings, another secret, or claims.
-    #[error("coupon {0} is there already and differs")]
+    #[error("coupon {0} exists already and differs")]
     CouponDiffers(CouponName),
     /// A coupon of that name exists.
     #[error("coupon {0} exists already: import into a store without it")]
@@ -296,7 +296,7 @@ pub enum ImportError {
     PassSecretsDiffer,
     /// Another secret has that name in this store.
     #[error(
-        "another {0} is there already: import where no service was started yet, or export coupon by coupon (--coupon), which \
+        "another {0} exists already: import where no service was started yet, or export coupon by coupon (--coupon), which \
          carries none"
     )]
     SecretDiffers(String),

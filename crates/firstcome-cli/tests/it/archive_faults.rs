@@ -96,11 +96,11 @@ fn a_wrong_json_line_is_named_and_nothing_comes_in() {
 fn a_coupon_that_is_there_and_differs_or_has_claims_is_refused() {
     let (directory, lines) = filled();
     let mine = lines.join("\n");
-    refused(directory.path(), "data", "mine.jsonl", &mine, &[], &["line 1", "coupon launch is there already"]);
+    refused(directory.path(), "data", "mine.jsonl", &mine, &[], &["line 1", "coupon launch exists already"]);
     let longer = changed(&lines[0], &json!({"limit": 9}));
-    refused(directory.path(), "data", "longer.jsonl", &longer, &[], &["line 1", "coupon launch is there already"]);
+    refused(directory.path(), "data", "longer.jsonl", &longer, &[], &["line 1", "coupon launch exists already"]);
     let rows = "coupon,user\nlaunch,cid\n";
-    refused(directory.path(), "data", "rows.csv", rows, &["--coupon", "launch=5"], &["launch is there already"]);
+    refused(directory.path(), "data", "rows.csv", rows, &["--coupon", "launch=5"], &["launch exists already"]);
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn what_is_wrong_leaves_nothing(kind: Kind) {
     Server::spawn(&mut world.node()).stop();
     std::fs::write(here.join("whole.jsonl"), &wrapped).expect("a file");
     let said = run(&mut over(&world, &["import", "whole.jsonl"])).with(1);
-    assert!(said.contains("line 2") && said.contains("another api_key:admin is there already"), "{said}");
+    assert!(said.contains("line 2") && said.contains("another api_key:admin exists already"), "{said}");
     beside(here, &["export", "--data", "old", "--coupon", "launch", "-o", "one.jsonl"]).well();
     let node = Server::spawn(&mut world.node());
     run(&mut over(&world, &["import", "one.jsonl"])).well();
@@ -305,7 +305,7 @@ fn a_killed_import_leaves_nothing(kind: Kind) {
         assert!(left == 0 || left == WINNERS + 1, "{left} lines of {name}");
         // A commit that was sent may come after the end of who sent it.
         let again = run(&mut import(&name));
-        assert!(again.code == Some(0) || again.stderr.contains("is there already"), "{}", again.stderr);
+        assert!(again.code == Some(0) || again.stderr.contains("exists already"), "{}", again.stderr);
         assert_eq!(count(), WINNERS + 1, "once, and once only");
     }
     let node = Server::spawn(world.node().arg("--dev"));

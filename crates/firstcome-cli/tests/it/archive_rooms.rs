@@ -223,11 +223,11 @@ fn a_file_that_is_not_whole_or_a_line_that_cannot_be_is_refused() {
     row("newer", whole.replacen("\"version\":3", "\"version\":4", 1), &["line 1", "version 4", "use a later one"]);
     row("missing", without("\"room\":\"empty\""), &[&format!("line {}", count - 1), "lines between"]);
     row("ticket-twice", twice(&number(2)), &[&here_is(&number(2), 1), "number is missing or stands twice"]);
-    row("room-twice", twice(hall), &[&here_is(hall, 1), "room hall is there already"]);
+    row("room-twice", twice(hall), &[&here_is(hall, 1), "room hall exists already"]);
     row("no-room", without(hall), &["there is no room hall"]);
     row("gap", without(&number(2)), &[&here_is(&number(2), 0), "number is missing"]);
     let reached = whole.replacen("\"first\":1,\"reached\":2,\"drawn\":4", "\"first\":1,\"reached\":9,\"drawn\":4", 1);
-    row("reached", reached, &[&here_is(hall, 0), "never drawn"]);
+    row("reached", reached, &[&here_is(hall, 0), "not a number that was drawn"]);
     let early = whole.replacen("\"first\":1,\"reached\":2", "\"first\":1,\"reached\":1", 1);
     row("slot-too-early", early, &[&here_is(&number(1), 0), "reached more than was drawn"]);
     row(
@@ -255,13 +255,13 @@ fn refused_where_others_are(here: &Path, whole: &str) {
     let keep = rows(whole).join("\n");
     std::fs::write(here.join("rows.jsonl"), &keep).expect("a file");
     let said = firstcome(here, &["import", "--data", "old", "rows.jsonl"]).with(1);
-    assert!(said.contains("line 2") && said.contains("room hall is there already"), "{said}");
+    assert!(said.contains("line 2") && said.contains("room hall exists already"), "{said}");
     // Rooms of another directory have passes of their own.
     let server = serve(here, "else");
     server.stop();
     std::fs::write(here.join("whole.jsonl"), whole).expect("a file");
     let said = firstcome(here, &["import", "--data", "else", "whole.jsonl"]).with(1);
-    assert!(said.contains("line 2") && said.contains("another api_key:admin is there already"), "{said}");
+    assert!(said.contains("line 2") && said.contains("another api_key:admin exists already"), "{said}");
     let mut dev = Server::start_with(here, &[]);
     assert_eq!(dev.client().put_status("/v1/rooms/mine", &json!({"max_active": 1})), 201);
     dev.terminate();

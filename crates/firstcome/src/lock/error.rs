@@ -25,7 +25,7 @@ pub enum LockError {
         wanted: &'static str,
     },
     /// Another request has the lock, and this one did not want to wait.
-    #[error("held by {holder}{}{}", lasts(*ttl), waiting(*waiters))]
+    #[error("held by {holder}{}", figures(*ttl, *waiters))]
     Contended {
         /// The name of the holder.
         holder: String,
@@ -52,12 +52,12 @@ pub enum LockError {
     Lost,
 }
 
-fn lasts(ttl: Duration) -> String {
-    if ttl == Duration::MAX { String::new() } else { format!(" for up to {} ms more", ttl.as_millis()) }
-}
-
-fn waiting(waiters: u32) -> String {
-    if waiters == 0 { String::new() } else { format!(", with {waiters} waiting") }
+/// The figures of a hold, unless the store reports none.
+fn figures(ttl: Duration, waiters: u32) -> String {
+    match ttl {
+        Duration::MAX => String::new(),
+        ttl => format!(" for up to {} ms more, with {waiters} waiting", ttl.as_millis()),
+    }
 }
 
 impl From<StoreError> for LockError {
@@ -111,6 +111,7 @@ mod tests {
     fn a_holder_that_the_store_does_not_describe_is_named_without_figures() {
         let contended = |waiters, ttl| LockError::Contended { holder: "cron".to_owned(), waiters, ttl }.to_string();
         assert_eq!(contended(0, Duration::MAX), "held by cron");
+        assert_eq!(contended(0, Duration::from_secs(3)), "held by cron for up to 3000 ms more, with 0 waiting");
         assert_eq!(contended(2, Duration::from_secs(3)), "held by cron for up to 3000 ms more, with 2 waiting");
     }
 }
