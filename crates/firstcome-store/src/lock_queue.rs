@@ -184,7 +184,9 @@ mod tests {
             let queue = Arc::clone(&queue);
             views.spawn(async move { queue.view(&name(number)).await.map(drop) });
         }
-        let refused = views.join_next().await.unwrap().unwrap();
+        // The others wait for a writer, so the first to end is the one that is refused.
+        let refused = tokio::time::timeout(Duration::from_secs(30), views.join_next()).await;
+        let refused = refused.expect("a newcomer too many is refused").unwrap().unwrap();
         assert!(matches!(refused, Err(StoreError::Overloaded { .. })), "{refused:?}");
         let renew = Step::Renew { bucket: 0, renewals: Vec::new() };
         let renewed = tokio::spawn({
