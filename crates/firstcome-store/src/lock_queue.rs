@@ -189,10 +189,12 @@ mod tests {
         let refused = refused.expect("a newcomer too many is refused").unwrap().unwrap();
         assert!(matches!(refused, Err(StoreError::Overloaded { .. })), "{refused:?}");
         let renew = Step::Renew { bucket: 0, renewals: Vec::new() };
-        let renewed = tokio::spawn({
-            let queue = Arc::clone(&queue);
-            async move { queue.take(renew).await }
-        });
+        let mut renewed = Box::pin(queue.take(renew));
+        tokio::select! {
+            biased;
+            done = &mut renewed => panic!("the renewal found no place: {:?}", done.err()),
+            () = std::future::ready(()) => {}
+        }
         let mut table = MemoryLockTable::new(draw_hasher());
         let mut served = 0;
         while served <= NEWCOMERS_MAX {
@@ -202,7 +204,7 @@ mod tests {
             let outcomes = batch.iter().map(|job| job.run(&mut table, 1).0).collect();
             reply_all(batch, Ok(outcomes));
         }
-        renewed.await.unwrap().unwrap();
+        renewed.await.unwrap();
         while let Some(view) = views.join_next().await {
             view.unwrap().unwrap();
         }
