@@ -58,30 +58,30 @@ impl Node {
     ///
     /// [`FaultKind::WentBack`]: SQL lacks what it had acknowledged. The coupon stands still in this node from now on, until this
     /// finds otherwise.
-    pub(super) async fn judged(&self, cell: &CouponState) -> Result<Judged, StoreError> {
-        let known = cell.known();
-        let mut row = self.database.coupon_again(cell.keys.coupon).await?;
-        let probe = self.sequencer.probe(cell.keys, row.generation, row.position).await?;
+    pub(super) async fn judged(&self, state: &CouponState) -> Result<Judged, StoreError> {
+        let known = state.known();
+        let mut row = self.database.coupon_again(state.keys.coupon).await?;
+        let probe = self.sequencer.probe(state.keys, row.generation, row.position).await?;
         let mut verdict = judge(&known, &mark(&probe, &row), &row.at());
         if verdict == Stream::WentBack {
             // Nodes have written meanwhile, and told the sequencer before it was looked at. This row is read after it.
-            row = self.database.coupon_again(cell.keys.coupon).await?;
+            row = self.database.coupon_again(state.keys.coupon).await?;
             verdict = judge(&known, &mark(&probe, &row), &row.at());
         }
         if verdict == Stream::WentBack {
-            return Err(self.stop(cell, &known, &probe, &row));
+            return Err(self.stop(state, &known, &probe, &row));
         }
-        if cell.stop(Stop::GoesOn) {
+        if state.stop(Stop::GoesOn) {
             // Nothing of what was known before counts where an operator accepted the loss.
-            cell.trusted.store(u64::MAX, Ordering::Relaxed);
+            state.trusted.store(u64::MAX, Ordering::Relaxed);
             self.faults.clear_kind(&object(&row), FaultKind::WentBack);
         }
-        cell.learn(&row);
+        state.learn(&row);
         Ok(Judged { row, probe, is_whole: verdict == Stream::Whole })
     }
 
-    fn stop(&self, cell: &CouponState, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
-        cell.stop(Stop::Stopped);
+    fn stop(&self, state: &CouponState, known: &Known, probe: &Probe, row: &CouponRow) -> StoreError {
+        state.stop(Stop::Stopped);
         let sequencer = match (probe.generation, probe.position) {
             (Some(generation), Some(position)) => format!("the sequencer generation {generation}, position {position}"),
             _ => "no sequencer is open".to_owned(),
@@ -95,50 +95,50 @@ impl Node {
     }
 
     /// The error of a coupon that stands still.
-    pub(super) fn stopped(&self, cell: &CouponState) -> Result<(), StoreError> {
-        if !cell.is_stopped() {
+    pub(super) fn stopped(&self, state: &CouponState) -> Result<(), StoreError> {
+        if !state.is_stopped() {
             return Ok(());
         }
-        let fault = self.faults.of(&object(&cell.row()));
+        let fault = self.faults.of(&object(&state.row()));
         let stored = || Arc::new(Fault::new(FaultKind::WentBack, "the database lacks claims that it acknowledged"));
         Err(StoreError::Unavailable(fault.unwrap_or_else(stored)))
     }
 
     /// Takes in a row that was read after this was known, or finds that SQL went back.
-    pub(super) async fn take_in(&self, cell: &CouponState, known: &Known, row: &CouponRow) -> Result<(), StoreError> {
+    pub(super) async fn take_in(&self, state: &CouponState, known: &Known, row: &CouponRow) -> Result<(), StoreError> {
         if row.at().lacks(known) {
-            return self.judged(cell).await.map(drop);
+            return self.judged(state).await.map(drop);
         }
-        cell.learn(row);
+        state.learn(row);
         Ok(())
     }
 
     /// Before a client is told that SQL has no row of this user: the sequencer may have been told of one.
-    pub(super) async fn is_missing(&self, cell: &CouponState, generation: i64, user: &str) -> Result<(), StoreError> {
-        self.stopped(cell)?;
+    pub(super) async fn is_missing(&self, state: &CouponState, generation: i64, user: &str) -> Result<(), StoreError> {
+        self.stopped(state)?;
         // Where Redis does not answer, what this node knows has to do.
-        let Ok(probe) = self.sequencer.probe(cell.keys, generation, 0).await else { return Ok(()) };
+        let Ok(probe) = self.sequencer.probe(state.keys, generation, 0).await else { return Ok(()) };
         let Some(of_gate) = probe.generation else { return Ok(()) };
         let is_held =
-            self.sequencer.ticket_of(cell.keys, of_gate, user).await.is_ok_and(|ticket| {
+            self.sequencer.ticket_of(state.keys, of_gate, user).await.is_ok_and(|ticket| {
                 ticket.is_some_and(|ticket| probe.position.is_some_and(|position| ticket <= position))
             });
-        if is_held || generation < of_gate { self.judged(cell).await.map(drop) } else { Ok(()) }
+        if is_held || generation < of_gate { self.judged(state).await.map(drop) } else { Ok(()) }
     }
 
     /// Reads these coupons again.
     async fn watch_page(self: &Arc<Self>, coupons: &[Arc<CouponState>]) -> Result<(), StoreError> {
         let known: Vec<(Arc<CouponState>, Known)> =
-            coupons.iter().map(|cell| (Arc::clone(cell), cell.known())).collect();
-        let ids: Vec<i64> = coupons.iter().map(|cell| cell.keys.coupon).collect();
+            coupons.iter().map(|state| (Arc::clone(state), state.known())).collect();
+        let ids: Vec<i64> = coupons.iter().map(|state| state.keys.coupon).collect();
         let rows = self.database.coupons_again(&ids).await?;
-        for (cell, known) in known {
-            let Some(row) = rows.iter().find(|row| row.id == cell.keys.coupon) else { continue };
-            if !cell.is_stopped() {
+        for (state, known) in known {
+            let Some(row) = rows.iter().find(|row| row.id == state.keys.coupon) else { continue };
+            if !state.is_stopped() {
                 // The fault says it.
-                let _ = self.take_in(&cell, &known, row).await;
-            } else if self.judged(&cell).await.is_ok() {
-                outbox_writer::ensure_writer(self, &cell);
+                let _ = self.take_in(&state, &known, row).await;
+            } else if self.judged(&state).await.is_ok() {
+                outbox_writer::ensure_writer(self, &state);
             }
         }
         Ok(())
@@ -152,7 +152,7 @@ pub(super) async fn watch(node: Weak<Node>) {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
         let mut coupons: Vec<Arc<CouponState>> = node.by_name.lock().values().map(Arc::clone).collect();
-        coupons.retain(|cell| round == 0 || cell.is_stopped());
+        coupons.retain(|state| round == 0 || state.is_stopped());
         for page in coupons.chunks(COUPONS_AT_ONCE) {
             // While SQL does not answer there is nothing to see.
             let _ = node.watch_page(page).await;

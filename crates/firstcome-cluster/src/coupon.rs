@@ -41,7 +41,7 @@ const MENDS_MAX: u32 = 3;
 /// One claim under way.
 struct Attempt<'a> {
     node: &'a Arc<Node>,
-    cell: &'a Arc<CouponState>,
+    state: &'a Arc<CouponState>,
     claim: &'a Claim,
     tag: Tag,
     until: Instant,
@@ -63,13 +63,13 @@ enum Outcome {
 
 /// What is known after one question.
 enum Step {
-    Told(Outcome),
+    Done(Outcome),
     /// Ask again.
     Again,
 }
 
 fn no_claim(rejection: Rejection) -> Step {
-    Step::Told(Outcome::Issued(Err(rejection)))
+    Step::Done(Outcome::Issued(Err(rejection)))
 }
 
 impl Attempt<'_> {
@@ -78,13 +78,13 @@ impl Attempt<'_> {
             let step = timeout_at(self.until, self.step()).await;
             // What was handed over in the time may be done yet.
             match step.unwrap_or(Err(StoreError::Unknown)) {
-                Ok(Step::Told(told)) => return Ok(told),
+                Ok(Step::Done(told)) => return Ok(told),
                 Ok(Step::Again) => {}
                 Err(StoreError::Unknown) => self.is_handed_over = true,
                 // Nothing was done by this question; but perhaps by one before it.
                 Err(error) if !self.is_handed_over => return Err(error),
                 // Its ticket waits, and no node writes it until an operator has decided.
-                Err(_) if self.cell.is_stopped() => return Err(StoreError::Unknown),
+                Err(_) if self.state.is_stopped() => return Err(StoreError::Unknown),
                 Err(_) => {}
             }
             if self.until <= Instant::now() + self.pause {
@@ -97,14 +97,14 @@ impl Attempt<'_> {
 
     /// Asks the sequencer once, and follows its word until SQL has confirmed it.
     async fn step(&mut self) -> Result<Step, StoreError> {
-        let mut place = self.cell.wait(self.tag);
+        let mut place = self.state.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
-        let Spoken { word, version, generation, last } = self.node.ask(self.cell, entrant).await?;
+        let Spoken { word, version, generation, last } = self.node.ask(self.state, entrant).await?;
         self.is_handed_over |= matches!(word, SequencerReply::Drawn(_));
-        if version < self.cell.version() {
+        if version < self.state.version() {
             // The sequencer has not heard of settings that SQL has: a caller that put them is about to tell it, or has died.
-            let row = self.cell.row();
-            Box::pin(self.node.sequencer.adjust(self.cell.keys, &row)).await?;
+            let row = self.state.row();
+            Box::pin(self.node.sequencer.adjust(self.state.keys, &row)).await?;
             if !matches!(word, SequencerReply::Drawn(_)) {
                 return Ok(Step::Again);
             }
@@ -112,12 +112,12 @@ impl Attempt<'_> {
         match word {
             SequencerReply::Drawn(ticket) => {
                 if self.earliest == Acknowledge::Placed && self.is_answered_early(version).await? {
-                    outbox_writer::see_to(self.node, self.cell, generation, ticket);
-                    return Ok(Step::Told(Outcome::Placed(last)));
+                    outbox_writer::see_to(self.node, self.state, generation, ticket);
+                    return Ok(Step::Done(Outcome::Placed(last)));
                 }
                 let until = self.until.min(Instant::now() + VERDICT_WAIT);
                 if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
-                    return Ok(Step::Told(Outcome::Issued(Ok(Effect::New(issued)))));
+                    return Ok(Step::Done(Outcome::Issued(Ok(Effect::New(issued)))));
                 }
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await
             }
@@ -139,10 +139,10 @@ impl Attempt<'_> {
         if !self.node.redis_keeps() {
             return Ok(false);
         }
-        if self.cell.version() < version {
-            self.node.look(self.cell, None, None).await?;
+        if self.state.version() < version {
+            self.node.look(self.state, None, None).await?;
         }
-        Ok(self.cell.tells_early(version))
+        Ok(self.state.tells_early(version))
     }
 
     /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
@@ -154,7 +154,7 @@ impl Attempt<'_> {
     ) -> Result<Step, StoreError> {
         let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
         loop {
-            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            let seen = self.node.look(self.state, Some(self.claim.user.as_str()), self.claim.request).await?;
             if let Some(step) = found(&seen) {
                 return Ok(step);
             }
@@ -165,7 +165,7 @@ impl Attempt<'_> {
                 // SQL has passed it over: a caller that has it must be let in anew.
                 let Claim { user, request, .. } = self.claim;
                 let stray = Stray { ticket, user: user.as_str().into(), request: *request };
-                self.node.sequencer.forget(self.cell.keys, generation, &stray).await?;
+                self.node.sequencer.forget(self.state.keys, generation, &stray).await?;
                 return Ok(Step::Again);
             }
             if self.until.min(until) <= Instant::now() + pause {
@@ -180,7 +180,7 @@ impl Attempt<'_> {
     async fn confirm_sold_out(&self, generation: i64, ticket: u64) -> Result<Step, StoreError> {
         let (until, mut pause) = (Instant::now() + ASK_AGAIN, PAUSE_MIN);
         loop {
-            let seen = self.node.look(self.cell, Some(self.claim.user.as_str()), self.claim.request).await?;
+            let seen = self.node.look(self.state, Some(self.claim.user.as_str()), self.claim.request).await?;
             if let Some(step) = self.of_user(&seen) {
                 return Ok(step);
             }
@@ -211,7 +211,7 @@ impl Attempt<'_> {
         } else {
             Err(Rejection::AlreadyIssued(claim.issued))
         };
-        Some(Step::Told(Outcome::Issued(told)))
+        Some(Step::Done(Outcome::Issued(told)))
     }
 
     /// What the claim of the request means for this one.
@@ -223,7 +223,7 @@ impl Attempt<'_> {
             () if *body == request.body => Outcome::Repeated(*issued, user.clone()),
             () => Outcome::Issued(Err(Rejection::KeyReused(issued.serial))),
         };
-        Some(Step::Told(told))
+        Some(Step::Done(told))
     }
 }
 
@@ -254,52 +254,56 @@ const fn late() -> StoreError {
 
 impl Node {
     /// A coupon by its name, if there is one.
-    async fn cell(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
-        if let Some(cell) = self.kept(name) {
-            return Ok(Some(cell));
+    async fn state(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
+        if let Some(state) = self.kept(name) {
+            return Ok(Some(state));
         }
         // What is done once for each coupon is not to be a part of each claim.
         Ok(Box::pin(self.database.coupon(name)).await?.map(|row| self.keep(row)))
     }
 
     /// Asks the sequencer about one claim. One round trip, shared with others.
-    async fn ask(self: &Arc<Self>, cell: &Arc<CouponState>, entrant: Entrant) -> Result<Spoken, StoreError> {
+    async fn ask(self: &Arc<Self>, state: &Arc<CouponState>, entrant: Entrant) -> Result<Spoken, StoreError> {
         let (tell, told) = oneshot::channel();
-        if cell.asking.push(Asking { entrant, tell })? == Service::Wanted {
-            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        if state.asking.push(Asking { entrant, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(state)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
     }
 
     /// Asks the sequencer about several claims. It is looked at, and rebuilt, before it is asked, if it may be another one.
-    async fn ask_all(self: &Arc<Self>, cell: &Arc<CouponState>, batch: &[Asking]) -> Result<(Judged, i64), StoreError> {
+    async fn ask_all(
+        self: &Arc<Self>,
+        state: &Arc<CouponState>,
+        batch: &[Asking],
+    ) -> Result<(Judged, i64), StoreError> {
         let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
         let mut is_begun = false;
         for _ in 0..MENDS_MAX {
-            self.stopped(cell).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
-            if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
-                self.rebuild(cell).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            self.stopped(state).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            if state.trusted.load(Ordering::Relaxed) != self.doubts() {
+                self.rebuild(state).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
-            let (generation, position) = cell.position();
+            let (generation, position) = state.position();
             let (now, backlog_max) = (self.database.time.given(), self.options.backlog_max);
-            let may_write = cell.may_write();
+            let may_write = state.may_write();
             let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
-            match self.sequencer.claim(cell.keys, &question).await {
-                Ok(GenerationReply::Told(judged)) => {
+            match self.sequencer.claim(state.keys, &question).await {
+                Ok(GenerationReply::Answer(judged)) => {
                     if judged.drains {
-                        outbox_writer::call(self, cell);
+                        outbox_writer::call(self, state);
                     }
                     // Another connection meanwhile may be one to another server, whose sequencer no caller has looked at.
-                    if cell.trusted.load(Ordering::Relaxed) == self.doubts() {
+                    if state.trusted.load(Ordering::Relaxed) == self.doubts() {
                         return Ok((judged, generation));
                     }
                     is_begun |= judged.words.iter().any(|word| matches!(word, SequencerReply::Drawn(_)));
                 }
-                Ok(GenerationReply::Lost) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Ok(GenerationReply::Lost) => state.trusted.store(u64::MAX, Ordering::Relaxed),
                 // A script that fails in the middle has met what is no sequencer of ours. Its entry may stand.
                 Err(LinkError::Refused { .. }) => {
                     is_begun = true;
-                    cell.trusted.store(u64::MAX, Ordering::Relaxed);
+                    state.trusted.store(u64::MAX, Ordering::Relaxed);
                 }
                 Err(_) if is_begun => return Err(StoreError::Unknown),
                 Err(error) => return Err(error.into()),
@@ -312,8 +316,8 @@ impl Node {
     }
 
     async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {
-        if let Some(cell) = self.kept(name) {
-            self.stopped(&cell)?;
+        if let Some(state) = self.kept(name) {
+            self.stopped(&state)?;
         }
         match self.database.put_coupon(name, revision).await? {
             Ok((put, row)) => self.enforce(row).await.map(|()| Ok(put)),
@@ -322,8 +326,8 @@ impl Node {
     }
 
     async fn delete(&self, name: &CouponName) -> Answer<()> {
-        if let Some(cell) = self.kept(name) {
-            self.stopped(&cell)?;
+        if let Some(state) = self.kept(name) {
+            self.stopped(&state)?;
         }
         match self.database.delete_coupon(name).await? {
             Some(row) => self.enforce(row).await.map(Ok),
@@ -333,12 +337,12 @@ impl Node {
 
     /// Puts in force at the sequencer what SQL holds already. If it fails no caller knows when it will be in force.
     async fn enforce(&self, row: CouponRow) -> Result<(), StoreError> {
-        let cell = self.keep(row.clone());
-        let is_trusted = cell.trusted.load(Ordering::Relaxed) == self.doubts();
-        if is_trusted && self.sequencer.adjust(cell.keys, &row).await.is_ok_and(|done| done) {
+        let state = self.keep(row.clone());
+        let is_trusted = state.trusted.load(Ordering::Relaxed) == self.doubts();
+        if is_trusted && self.sequencer.adjust(state.keys, &row).await.is_ok_and(|done| done) {
             return Ok(());
         }
-        self.rebuild(&cell).await.map_err(|_| StoreError::Unknown)
+        self.rebuild(&state).await.map_err(|_| StoreError::Unknown)
     }
 
     /// Claims, and tells when it is stored; or, if it may and the coupon says so, when its place is certain.
@@ -348,100 +352,100 @@ impl Node {
         claim: Claim,
         earliest: Acknowledge,
     ) -> Answer<Effect<ClaimReply>> {
-        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let tag = Tag(self.tags.fetch_add(1, Ordering::Relaxed));
         let until = Instant::now() + self.options.patience;
-        let (claim, cell) = (&claim, &cell);
+        let (claim, state) = (&claim, &state);
         let attempt =
-            Attempt { node: self, cell, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
+            Attempt { node: self, state, claim, tag, until, pause: PAUSE_MIN, earliest, is_handed_over: false };
         Ok(match attempt.run().await? {
             Outcome::Placed(since) => Ok(Effect::New(ClaimReply::Placed(since))),
-            Outcome::Repeated(issued, user) => Ok(Effect::Again(ClaimReply::Stored(cell.claimed(issued, &user)))),
+            Outcome::Repeated(issued, user) => Ok(Effect::Again(ClaimReply::Stored(state.claimed(issued, &user)))),
             Outcome::Issued(Ok(effect)) => {
-                Ok(effect.map(|issued| ClaimReply::Stored(cell.claimed(issued, claim.user.as_str()))))
+                Ok(effect.map(|issued| ClaimReply::Stored(state.claimed(issued, claim.user.as_str()))))
             }
             Outcome::Issued(Err(rejection)) => {
                 let held = if let Rejection::AlreadyIssued(issued) = rejection { Some(issued) } else { None };
-                let claim = held.map(|issued| cell.claimed(issued, claim.user.as_str()));
+                let claim = held.map(|issued| state.claimed(issued, claim.user.as_str()));
                 Err(Refused { rejection, claim })
             }
         })
     }
 
     async fn view(self: &Arc<Self>, name: &CouponName) -> Answer<CouponView> {
-        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
-        let StoredCoupon { row, now, .. } = self.look(&cell, None, None).await?;
-        let state = row.standing().state(now);
-        Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state }))
+        let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let StoredCoupon { row, now, .. } = self.look(&state, None, None).await?;
+        let coupon_state = row.standing().state(now);
+        Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state: coupon_state }))
     }
 
     async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
-        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         // No caller has a claim under what is no name.
         if UserId::restore(user).is_err() {
             return Ok(Ok(None));
         }
-        let seen = self.look(&cell, Some(user), None).await?;
+        let seen = self.look(&state, Some(user), None).await?;
         if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
             let (generation, position) = (seen.row.generation, seen.row.position);
-            let ticket = self.sequencer.ticket_of(cell.keys, generation, user).await?;
+            let ticket = self.sequencer.ticket_of(state.keys, generation, user).await?;
             if ticket.is_some_and(|ticket| position < ticket) {
                 // It may be told already, by a node that has died since; and no caller knows serial and code yet.
-                outbox_writer::ensure_writer(self, &cell);
+                outbox_writer::ensure_writer(self, &state);
                 return Err(waits());
             }
         }
         if seen.claim.is_none() {
-            self.is_missing(&cell, seen.row.generation, user).await?;
+            self.is_missing(&state, seen.row.generation, user).await?;
         }
-        Ok(Ok(seen.claim.map(|claim| record(&cell, claim))))
+        Ok(Ok(seen.claim.map(|claim| record(&state, claim))))
     }
 
     async fn claims(&self, name: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
-        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         // One more than is wanted, to see whether there are more.
         let wanted = count.saturating_add(1).min(1 << 32) as u64;
-        let mut rows = self.database.claims(cell.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        let mut rows = self.database.claims(state.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
         let more = count < rows.len();
         rows.truncate(count);
         let next = if more { rows.last().map(|claim| claim.issued.serial) } else { None };
-        Ok(Ok(Page { items: rows.into_iter().map(|claim| record(&cell, claim)).collect(), next }))
+        Ok(Ok(Page { items: rows.into_iter().map(|claim| record(&state, claim)).collect(), next }))
     }
 
     async fn redeem(&self, name: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
-        let Some(cell) = self.cell(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
+        let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let RedeemRequest { code, user, request } = redeem;
         let shown = ShownCode::parse(&code);
         let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
         // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
-        self.stopped(&cell)?;
-        let used = self.database.redeem(cell.keys.coupon, &redeem, shown).await?;
+        self.stopped(&state)?;
+        let used = self.database.redeem(state.keys.coupon, &redeem, shown).await?;
         if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
-            self.judged(&cell).await?;
+            self.judged(&state).await?;
         }
         let record = |Used { user, issued, redeemed }| {
-            let claimed = cell.claimed(issued, &user);
+            let claimed = state.claimed(issued, &user);
             ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) }
         };
         Ok(used.map(|effect| effect.map(record)).map_err(Refused::from))
     }
 }
 
-fn record(cell: &CouponState, claim: ClaimRow) -> ClaimRecord {
+fn record(state: &CouponState, claim: ClaimRow) -> ClaimRecord {
     let ClaimRow { issued, user, attributes, redeemed_at, .. } = claim;
     let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
-    let claimed = cell.claimed(issued, &user);
+    let claimed = state.claimed(issued, &user);
     ClaimRecord { user, claimed, attributes, redeemed }
 }
 
-async fn serve(node: Arc<Node>, cell: Arc<CouponState>) {
-    for mut batch in cell.asking.serve() {
+async fn serve(node: Arc<Node>, state: Arc<CouponState>) {
+    for mut batch in state.asking.serve() {
         // A caller that has gone away finds nothing changed.
         batch.retain(|asking| !asking.tell.is_closed());
         if batch.is_empty() {
             continue;
         }
-        match node.ask_all(&cell, &batch).await {
+        match node.ask_all(&state, &batch).await {
             Ok((judged, generation)) => {
                 let Judged { words, version, last, .. } = judged;
                 for (asking, word) in batch.into_iter().zip(words) {

@@ -83,20 +83,20 @@ pub(super) enum Stop {
 
 /// Takes a tag out of the waiting when a caller that waits has gone.
 pub(super) struct PendingClaim<'a> {
-    cell: &'a CouponState,
+    state: &'a CouponState,
     tag: Tag,
     pub(super) verdict: oneshot::Receiver<Verdict>,
 }
 
 impl Drop for PendingClaim<'_> {
     fn drop(&mut self) {
-        self.cell.waiting.lock().remove(&self.tag);
+        self.state.waiting.lock().remove(&self.tag);
     }
 }
 
 /// A write to SQL under way. One that is dropped has failed.
 pub(super) struct Writing<'a> {
-    cell: &'a CouponState,
+    state: &'a CouponState,
     is_taken: bool,
 }
 
@@ -109,7 +109,7 @@ impl Writing<'_> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.cell.turn.lock().end(self.is_taken);
+        self.state.turn.lock().end(self.is_taken);
     }
 }
 
@@ -187,7 +187,7 @@ impl CouponState {
     pub(super) fn wait(&self, tag: Tag) -> PendingClaim<'_> {
         let (tell, verdict) = oneshot::channel();
         self.waiting.lock().insert(tag, tell);
-        PendingClaim { cell: self, tag, verdict }
+        PendingClaim { state: self, tag, verdict }
     }
 
     /// Tells verdicts to those who wait here.
@@ -249,7 +249,7 @@ impl CouponState {
     /// Notes that this node begins to write.
     pub(super) fn write(&self) -> Writing<'_> {
         self.turn.lock().begin(Instant::now());
-        Writing { cell: self, is_taken: false }
+        Writing { state: self, is_taken: false }
     }
 
     /// A caller that drained has gone in the middle: the next call begins again.

@@ -110,7 +110,7 @@ pub(super) enum Time {
     Server,
     /// One that is given, by which tests set the time.
     #[cfg(feature = "conformance")]
-    Given(Arc<dyn Clock>),
+    Clock(Arc<dyn Clock>),
 }
 
 impl Time {
@@ -119,7 +119,7 @@ impl Time {
         match self {
             Self::Server => None,
             #[cfg(feature = "conformance")]
-            Self::Given(clock) => Some(clock.both()),
+            Self::Clock(clock) => Some(clock.both()),
         }
     }
 
@@ -128,7 +128,7 @@ impl Time {
         match self {
             Self::Server => None,
             #[cfg(feature = "conformance")]
-            Self::Given(clock) => Some(clock.now()),
+            Self::Clock(clock) => Some(clock.now()),
         }
     }
 }

@@ -131,7 +131,7 @@ impl Found {
 
 /// What one look has come to.
 enum Tried<T> {
-    Seen(T),
+    Read(T),
     /// Something has moved meanwhile. What to answer if it always does.
     Moved(Found),
 }
@@ -190,7 +190,7 @@ impl Inspection {
         loop {
             let Some(row) = self.coupon(id).await? else { return Ok(None) };
             match self.try_sequencer(&row, with_users).await? {
-                Tried::Seen(seen) => return Ok(Some(seen)),
+                Tried::Read(seen) => return Ok(Some(seen)),
                 Tried::Moved(found) if until < Instant::now() => {
                     return Ok(Some(SequencerSnapshot::moving(row, found)));
                 }
@@ -208,7 +208,7 @@ impl Inspection {
             self.reading.end().await?;
             match tried {
                 None => return Ok(None),
-                Some((seen, Tried::Seen(()))) => return Ok(Some(seen)),
+                Some((seen, Tried::Read(()))) => return Ok(Some(seen)),
                 Some((seen, Tried::Moved(found))) if until < Instant::now() => return Ok(Some(seen.moving(found))),
                 Some((_, Tried::Moved(_))) => sleep(PAUSE).await,
             }

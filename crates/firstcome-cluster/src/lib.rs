@@ -99,7 +99,7 @@ impl Cluster {
         options: ClusterOptions,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, ClusterError> {
-        Self::open_at(redis, sql, secret, options, Time::Given(clock)).await
+        Self::open_at(redis, sql, secret, options, Time::Clock(clock)).await
     }
 
     fn open_at<'a>(

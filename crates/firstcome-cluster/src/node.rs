@@ -154,24 +154,24 @@ impl Node {
         self.by_name.lock().get(name).map(Arc::clone)
     }
 
-    /// The cell of a coupon that was read.
+    /// What this node knows of a coupon that was read.
     pub(crate) fn keep(&self, row: database::CouponRow) -> Arc<CouponState> {
         let mut by_name = self.by_name.lock();
-        if let Some(cell) = by_name.get(&row.name) {
-            cell.learn(&row);
-            return Arc::clone(cell);
+        if let Some(state) = by_name.get(&row.name) {
+            state.learn(&row);
+            return Arc::clone(state);
         }
         let mut by_id = self.by_id.lock();
         if COUPONS_MAX <= by_name.len() {
             by_name.clear();
-            by_id.retain(|_, cell| cell.strong_count() != 0);
+            by_id.retain(|_, state| state.strong_count() != 0);
         }
         let (id, name) = (row.id, row.name.clone());
         // One that is forgotten and still in use goes on: its waiters are known by it.
-        let cell = by_id.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(CouponState::new(row)));
-        by_id.insert(id, Arc::downgrade(&cell));
-        by_name.insert(name, Arc::clone(&cell));
-        cell
+        let state = by_id.get(&id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(CouponState::new(row)));
+        by_id.insert(id, Arc::downgrade(&state));
+        by_name.insert(name, Arc::clone(&state));
+        state
     }
 }
 
@@ -183,17 +183,17 @@ async fn listen(mut inbox: Inbox, node: Weak<Node>) {
         match event {
             InboxEvent::Message(message) => {
                 if let Some(id) = room::log::Keys::of_message(&message) {
-                    let cell = node.rooms_by_id.lock().get(&id).and_then(Weak::upgrade);
-                    if let Some(cell) = cell {
-                        node.news(&cell);
+                    let room_node = node.rooms_by_id.lock().get(&id).and_then(Weak::upgrade);
+                    if let Some(room_node) = room_node {
+                        node.news(&room_node);
                     }
                     continue;
                 }
                 // What cannot be read helps no caller, and a caller that waits for it looks into SQL.
                 if let Some(notice) = Notice::read(&message) {
-                    let cell = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade);
-                    if let Some(cell) = cell {
-                        cell.hear(&notice);
+                    let state = node.by_id.lock().get(&notice.coupon).and_then(Weak::upgrade);
+                    if let Some(state) = state {
+                        state.hear(&notice);
                     }
                 }
             }

@@ -38,9 +38,9 @@ impl Node {
             let probe = self.sequencer.probe(keys, generation, position).await?;
             let is_of_it = probe.generation == Some(generation);
             if let Some(ticket) = probe.ticket.filter(|ticket| is_of_it && position < *ticket) {
-                let cell = self.keep(row);
-                outbox_writer::see_to(self, &cell, generation, ticket);
-                outbox_writer::ensure_writer(self, &cell);
+                let state = self.keep(row);
+                outbox_writer::see_to(self, &state, generation, ticket);
+                outbox_writer::ensure_writer(self, &state);
             }
         }
         Ok(last)

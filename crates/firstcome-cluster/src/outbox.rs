@@ -188,7 +188,7 @@ pub(super) enum Verdict {
     /// SQL holds it.
     Issued(Issued),
     /// SQL holds another one, or none: a caller that waits looks there.
-    Look,
+    ReadAgain,
 }
 
 /// What one transaction did for one node: goes to it as a message, at most once.
@@ -209,7 +209,7 @@ impl Notice {
         for (tag, verdict) in &self.verdicts {
             let (serial, at) = match verdict {
                 Verdict::Issued(issued) => (issued.serial.get(), issued.issued_at.as_us()),
-                Verdict::Look => (0, 0),
+                Verdict::ReadAgain => (0, 0),
             };
             bytes.extend(tag.0.to_le_bytes());
             bytes.extend(serial.to_le_bytes());
@@ -227,7 +227,7 @@ impl Notice {
             let tag = Tag(bytes.u64()?);
             let (serial, at) = (bytes.u32()?, bytes.u64()?.cast_signed());
             let verdict = match serial {
-                0 => Verdict::Look,
+                0 => Verdict::ReadAgain,
                 _ => Verdict::Issued(Issued { serial: Serial::new(serial)?, issued_at: Timestamp::from_us(at)? }),
             };
             verdicts.push((tag, verdict));
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_notice_comes_back_as_it_was_written() {
         let issued = Issued { serial: Serial::new(9).unwrap(), issued_at: Timestamp::from_us(-5).unwrap() };
-        let verdicts = vec![(Tag(5), Verdict::Issued(issued)), (Tag(6), Verdict::Look)];
+        let verdicts = vec![(Tag(5), Verdict::Issued(issued)), (Tag(6), Verdict::ReadAgain)];
         let notice = Notice { coupon: 4, generation: 2, position: 77, verdicts };
         assert_eq!(Notice::read(&notice.write()), Some(notice.clone()));
         let bytes = notice.write();

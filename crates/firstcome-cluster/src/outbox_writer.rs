@@ -58,65 +58,65 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// Begins to drain, in a task of its own, if no caller does in this node.
-pub(super) fn call(node: &Arc<Node>, cell: &Arc<CouponState>) {
-    if cell.call() {
-        tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(cell)));
+pub(super) fn call(node: &Arc<Node>, state: &Arc<CouponState>) {
+    if state.call() {
+        tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(state)));
     }
 }
 
 /// Sees to it that SQL gets a ticket that a caller was told of before: by one task for each coupon, as long as this takes.
-pub(super) fn see_to(node: &Arc<Node>, cell: &Arc<CouponState>, generation: i64, ticket: u64) {
-    if cell.place(generation, ticket) {
-        tokio::spawn(follow(Arc::downgrade(node), Arc::clone(cell)));
+pub(super) fn see_to(node: &Arc<Node>, state: &Arc<CouponState>, generation: i64, ticket: u64) {
+    if state.place(generation, ticket) {
+        tokio::spawn(follow(Arc::downgrade(node), Arc::clone(state)));
     }
 }
 
 /// The same where no caller knows whether there is such a ticket.
-pub(super) fn ensure_writer(node: &Arc<Node>, cell: &Arc<CouponState>) {
-    if !cell.is_draining() {
-        call(node, cell);
+pub(super) fn ensure_writer(node: &Arc<Node>, state: &Arc<CouponState>) {
+    if !state.is_draining() {
+        call(node, state);
     }
 }
 
-async fn follow(node: Weak<Node>, cell: Arc<CouponState>) {
+async fn follow(node: Weak<Node>, state: Arc<CouponState>) {
     loop {
         sleep(FOLLOW_EVERY).await;
         let Some(node) = node.upgrade() else { return };
         // While SQL does not answer there is nothing that could be done.
-        if node.look(&cell, None, None).await.is_ok() {
-            if cell.is_all_written() {
+        if node.look(&state, None, None).await.is_ok() {
+            if state.is_all_written() {
                 return;
             }
-            ensure_writer(&node, &cell);
+            ensure_writer(&node, &state);
         }
     }
 }
 
 /// A task that writes the outbox. If it ends in the middle, the next call for the coupon begins another one.
 struct Writing<'a> {
-    cell: &'a CouponState,
+    state: &'a CouponState,
     is_done: bool,
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            self.cell.abandon_draining();
+            self.state.abandon_draining();
         }
     }
 }
 
-async fn write_outbox(node: Weak<Node>, cell: Arc<CouponState>) {
-    let mut writing = Writing { cell: &cell, is_done: false };
+async fn write_outbox(node: Weak<Node>, state: Arc<CouponState>) {
+    let mut writing = Writing { state: &state, is_done: false };
     let mut outgoing = Outgoing::default();
     let mut pause = PAUSE_MIN;
     // It ends with the node: another one goes on.
     while let Some(node) = node.upgrade() {
-        let calls = cell.calls();
-        match node.round(&cell, &mut outgoing).await {
+        let calls = state.calls();
+        match node.round(&state, &mut outgoing).await {
             Ok(Round::On) => pause = PAUSE_MIN,
             Ok(Round::Over) => {
-                if cell.rest(calls) {
+                if state.rest(calls) {
                     writing.is_done = true;
                     return;
                 }
@@ -133,20 +133,20 @@ async fn write_outbox(node: Weak<Node>, cell: Arc<CouponState>) {
 impl Node {
     /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
     /// node does so, or ever more are drawn.
-    pub(super) async fn write_whole_outbox(&self, cell: &Arc<CouponState>) -> Result<bool, StoreError> {
+    pub(super) async fn write_whole_outbox(&self, state: &Arc<CouponState>) -> Result<bool, StoreError> {
         let until = Instant::now() + self.options.patience;
         let mut outgoing = Outgoing::default();
         loop {
-            if matches!(self.round(cell, &mut outgoing).await?, Round::On) {
+            if matches!(self.round(state, &mut outgoing).await?, Round::On) {
                 if Instant::now() < until {
                     continue;
                 }
                 // Others are to hear what was written, and may go on at once.
-                self.report(cell, &mut outgoing, false).await?;
+                self.report(state, &mut outgoing, false).await?;
                 return Ok(false);
             }
-            let row = self.database.coupon_again(cell.keys.coupon).await?;
-            let probe = self.sequencer.probe(cell.keys, row.generation, row.position).await?;
+            let row = self.database.coupon_again(state.keys.coupon).await?;
+            let probe = self.sequencer.probe(state.keys, row.generation, row.position).await?;
             if probe.ticket == Some(row.position) {
                 return Ok(true);
             }
@@ -158,23 +158,23 @@ impl Node {
     }
 
     /// Reports what was written, and writes what is next. Three round trips, in which up to some thousand claims are written.
-    async fn round(&self, cell: &Arc<CouponState>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
+    async fn round(&self, state: &Arc<CouponState>, outgoing: &mut Outgoing) -> Result<Round, StoreError> {
         // The sequencer stays as it is, and SQL gets nothing, while SQL lacks something.
-        if cell.is_stopped() {
+        if state.is_stopped() {
             return Ok(Round::Over);
         }
-        let (row, settled) = self.report(cell, outgoing, cell.may_write()).await?;
+        let (row, settled) = self.report(state, outgoing, state.may_write()).await?;
         match settled {
-            GenerationReply::Told(Settled::Done | Settled::Other) => return Ok(Round::Over),
-            GenerationReply::Told(Settled::Left) => return Ok(Round::Left),
+            GenerationReply::Answer(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            GenerationReply::Answer(Settled::Left) => return Ok(Round::Left),
             _ => {}
         }
-        let writing = cell.write();
-        let stream = self.go_on(cell, &row, settled, outgoing).await?;
+        let writing = state.write();
+        let stream = self.go_on(state, &row, settled, outgoing).await?;
         writing.taken();
         // SQL answers: however long the sequencer takes to be rebuilt, no other caller could write meanwhile.
         if stream == Stream::Broken {
-            self.rebuild(cell).await?;
+            self.rebuild(state).await?;
         }
         Ok(Round::On)
     }
@@ -182,11 +182,11 @@ impl Node {
     /// Reports what was written, and asks what is next; and the coupon as it was reported.
     async fn report(
         &self,
-        cell: &CouponState,
+        state: &CouponState,
         outgoing: &mut Outgoing,
         may_write: bool,
     ) -> Result<(CouponRow, GenerationReply<Settled>), StoreError> {
-        let row = cell.row();
+        let row = state.row();
         let report = Report {
             generation: row.generation,
             position: row.position,
@@ -195,7 +195,7 @@ impl Node {
             forget: &outgoing.forget,
             notices: &outgoing.notices,
         };
-        let settled = self.sequencer.settle(cell.keys, &report).await?;
+        let settled = self.sequencer.settle(state.keys, &report).await?;
         *outgoing = Outgoing::default();
         Ok((row, settled))
     }
@@ -203,19 +203,19 @@ impl Node {
     /// Writes what is next, or finds that it does not follow what SQL has. SQL has answered if this does.
     async fn go_on(
         &self,
-        cell: &Arc<CouponState>,
+        state: &Arc<CouponState>,
         row: &CouponRow,
         settled: GenerationReply<Settled>,
         outgoing: &mut Outgoing,
     ) -> Result<Stream, StoreError> {
-        if let GenerationReply::Told(Settled::Next { anchor, entries, ticket }) = settled {
+        if let GenerationReply::Answer(Settled::Next { anchor, entries, ticket }) = settled {
             // What has a higher number than any ticket is another caller's.
             let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
             let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
             if is_anchored && !entries.is_empty() {
                 match self.database.write(row, &Batch { entries }).await? {
-                    Written::Done(fresh) => *outgoing = self.tell(cell, *fresh),
-                    Written::Moved(now) => self.take_in(cell, &row.at().at, &now).await?,
+                    Written::Done(fresh) => *outgoing = self.tell(state, *fresh),
+                    Written::Moved(now) => self.take_in(state, &row.at().at, &now).await?,
                 }
                 return Ok(Stream::Follows);
             }
@@ -223,14 +223,14 @@ impl Node {
         let now = self.database.coupon_again(row.id).await?;
         // Another node has written meanwhile; or no node has, and the sequencer has forgotten something.
         let is_further = row.position < now.position;
-        self.take_in(cell, &row.at().at, &now).await?;
+        self.take_in(state, &row.at().at, &now).await?;
         Ok(if is_further { Stream::Follows } else { Stream::Broken })
     }
 
     /// Tells those who wait here, and prepares what others must be told.
-    fn tell(&self, cell: &CouponState, fresh: Fresh) -> Outgoing {
+    fn tell(&self, state: &CouponState, fresh: Fresh) -> Outgoing {
         let Fresh { row, verdicts, refused, dead_letters } = fresh;
-        cell.learn(&row);
+        state.learn(&row);
         let (counters, relaxed) = (&self.counters, Ordering::Relaxed);
         counters.transactions.fetch_add(1, relaxed);
         counters.dead_letters.fetch_add(dead_letters, relaxed);
@@ -240,7 +240,7 @@ impl Node {
         for (node, tag, verdict) in verdicts {
             of_nodes.entry(node).or_default().push((tag, verdict));
         }
-        cell.tell(of_nodes.remove(self.sequencer.node.as_str()).unwrap_or_default());
+        state.tell(of_nodes.remove(self.sequencer.node.as_str()).unwrap_or_default());
         let (coupon, generation, position) = (row.id, row.generation, row.position);
         let notice = |(node, verdicts): (Arc<str>, _)| {
             (channel(&node), Notice { coupon, generation, position, verdicts }.write())

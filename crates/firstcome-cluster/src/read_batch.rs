@@ -15,32 +15,32 @@ impl Node {
     /// What SQL holds, not before this call. One round trip, shared with others.
     pub(super) async fn look(
         self: &Arc<Self>,
-        cell: &Arc<CouponState>,
+        state: &Arc<CouponState>,
         user: Option<&str>,
         request: Option<RequestId>,
     ) -> Result<StoredCoupon, StoreError> {
         let (tell, told) = oneshot::channel();
         let looking = ReadRequest { user: user.map(Into::into), request, tell };
-        if cell.looking.push(looking)? == Service::Wanted {
-            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        if state.looking.push(looking)? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(state)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
     }
 }
 
-async fn serve(node: Arc<Node>, cell: Arc<CouponState>) {
-    for mut batch in cell.looking.serve() {
+async fn serve(node: Arc<Node>, state: Arc<CouponState>) {
+    for mut batch in state.looking.serve() {
         batch.retain(|looking| !looking.tell.is_closed());
         if batch.is_empty() {
             continue;
         }
         let users = batch.iter().filter_map(|looking| looking.user.as_deref()).collect();
         let keys = batch.iter().filter_map(|looking| Some(looking.request?.key)).collect();
-        let before = cell.known();
-        let known = node.database.known(cell.keys.coupon, &users, &keys).await;
+        let before = state.known();
+        let known = node.database.known(state.keys.coupon, &users, &keys).await;
         match known {
             Ok(known) => {
-                let is_back = node.take_in(&cell, &before, &known.row).await.and_then(|()| node.stopped(&cell));
+                let is_back = node.take_in(&state, &before, &known.row).await.and_then(|()| node.stopped(&state));
                 for ReadRequest { user, request, tell } in batch {
                     let seen = StoredCoupon {
                         row: known.row.clone(),

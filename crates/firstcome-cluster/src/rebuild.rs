@@ -27,26 +27,26 @@ impl Node {
     /// Returns when the sequencer of a coupon is whole, and judges by the settings of SQL or later ones.
     ///
     /// Four round trips if it is; if not, as long as it takes to bring in all claims (a million in a few seconds).
-    pub(super) async fn rebuild(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
+    pub(super) async fn rebuild(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
         let doubts = self.doubts();
-        let _one_at_a_time = cell.mending.lock().await;
+        let _one_at_a_time = state.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            let Judged { row, probe, is_whole } = self.judged(cell).await?;
+            let Judged { row, probe, is_whole } = self.judged(state).await?;
             if is_whole {
                 if probe.version.is_some_and(|version| row.version <= version)
-                    || self.sequencer.adjust(cell.keys, &row).await?
+                    || self.sequencer.adjust(state.keys, &row).await?
                 {
-                    cell.trusted.store(doubts, Ordering::Relaxed);
+                    state.trusted.store(doubts, Ordering::Relaxed);
                     return Ok(());
                 }
                 continue;
             }
             // What was drained meanwhile is trimmed: then SQL is further than was read.
-            if self.database.coupon_again(cell.keys.coupon).await? == row
-                && self.rebuild_under_lease(cell, &row, &probe).await?
+            if self.database.coupon_again(state.keys.coupon).await? == row
+                && self.rebuild_under_lease(state, &row, &probe).await?
             {
-                cell.trusted.store(doubts, Ordering::Relaxed);
+                state.trusted.store(doubts, Ordering::Relaxed);
                 return Ok(());
             }
             self.wait_for_lease(until).await?;
@@ -56,24 +56,24 @@ impl Node {
     /// Makes a sequencer anew that is not whole. False, and nothing is changed, if another node does or has just done it.
     async fn rebuild_under_lease(
         &self,
-        cell: &Arc<CouponState>,
+        state: &Arc<CouponState>,
         row: &CouponRow,
         probe: &Probe,
     ) -> Result<bool, StoreError> {
-        if !self.sequencer.seize(cell.keys).await? {
+        if !self.sequencer.seize(state.keys).await? {
             return Ok(false);
         }
         // A caller that had the lease before may just have opened it.
-        let again = self.judged(cell).await;
+        let again = self.judged(state).await;
         if !matches!(&again, Ok(again) if !again.is_whole && again.row == *row) {
-            self.sequencer.unseize(cell.keys).await?;
+            self.sequencer.unseize(state.keys).await?;
             return again.map(|_| false);
         }
-        self.begin_anew(cell, row, probe).await
+        self.begin_anew(state, row, probe).await
     }
 
     /// Begins the next generation, under the lease. False, and nothing is open, if that is over or Redis was lost again.
-    async fn begin_anew(&self, cell: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
+    async fn begin_anew(&self, state: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
         // Another node may have had the lease before, and be slow: everything that it brings in is of a generation that is over.
         let Some((row, now)) = self.database.next_generation(row).await? else { return Ok(false) };
@@ -81,19 +81,19 @@ impl Node {
         // goes too, and what another history of this database had under the new number.
         let mut over = vec![before, row.generation];
         over.extend(probe.generation.filter(|old| !over.contains(old)));
-        if !self.sequencer.clear(cell.keys, &over).await? {
+        if !self.sequencer.clear(state.keys, &over).await? {
             return Ok(false);
         }
-        if !self.fill(cell, &row).await? || !self.sequencer.open(cell.keys, &row, now).await? {
+        if !self.fill(state, &row).await? || !self.sequencer.open(state.keys, &row, now).await? {
             return Ok(false);
         }
-        cell.learn(&row);
+        state.learn(&row);
         self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 
     /// Brings in everybody who has a claim, and their keys, under the lease. False if that is over.
-    async fn fill(&self, cell: &CouponState, row: &CouponRow) -> Result<bool, StoreError> {
+    async fn fill(&self, state: &CouponState, row: &CouponRow) -> Result<bool, StoreError> {
         let mut after = 0;
         loop {
             let (users, last) = self.database.users(row.id, after, USERS_MAX).await?;
@@ -101,7 +101,7 @@ impl Node {
                 break;
             }
             for users in users.chunks(FILL_PAIRS_MAX) {
-                if !self.sequencer.fill_users(cell.keys, row.generation, users).await? {
+                if !self.sequencer.fill_users(state.keys, row.generation, users).await? {
                     return Ok(false);
                 }
             }
@@ -112,7 +112,7 @@ impl Node {
             let requests = self.database.requests(row.id, after, FILL_PAIRS_MAX).await?;
             let Some((last, _)) = requests.last() else { break };
             after = Some(*last);
-            if !self.sequencer.fill_keys(cell.keys, row.generation, &requests).await? {
+            if !self.sequencer.fill_keys(state.keys, row.generation, &requests).await? {
                 return Ok(false);
             }
         }
@@ -120,12 +120,12 @@ impl Node {
     }
 
     /// Makes a sequencer anew even if it looks whole: a caller has seen that it is not.
-    pub(super) async fn renew(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
-        let _one_at_a_time = cell.mending.lock().await;
+    pub(super) async fn renew(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
+        let _one_at_a_time = state.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            let Judged { row, probe, .. } = self.judged(cell).await?;
-            if self.sequencer.seize(cell.keys).await? && self.begin_anew(cell, &row, &probe).await? {
+            let Judged { row, probe, .. } = self.judged(state).await?;
+            if self.sequencer.seize(state.keys).await? && self.begin_anew(state, &row, &probe).await? {
                 return Ok(());
             }
             self.wait_for_lease(until).await?;
@@ -133,20 +133,20 @@ impl Node {
     }
 
     /// Brings in everybody who has a claim into the sequencer as it is.
-    pub(super) async fn refill(&self, cell: &Arc<CouponState>) -> Result<(), StoreError> {
-        let _one_at_a_time = cell.mending.lock().await;
+    pub(super) async fn refill(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
+        let _one_at_a_time = state.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         loop {
-            if self.sequencer.seize(cell.keys).await? {
+            if self.sequencer.seize(state.keys).await? {
                 // No caller begins another generation without the lease.
-                let judged = self.judged(cell).await;
+                let judged = self.judged(state).await;
                 if judged.is_err() {
-                    self.sequencer.unseize(cell.keys).await?;
+                    self.sequencer.unseize(state.keys).await?;
                 }
                 let Judged { row, probe, .. } = judged?;
                 let is_open = probe.generation == Some(row.generation);
-                let is_filled = is_open && self.fill(cell, &row).await?;
-                self.sequencer.unseize(cell.keys).await?;
+                let is_filled = is_open && self.fill(state, &row).await?;
+                self.sequencer.unseize(state.keys).await?;
                 if is_filled || !is_open {
                     return Ok(());
                 }

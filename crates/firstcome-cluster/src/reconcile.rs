@@ -109,7 +109,7 @@ pub struct Reconciled {
 /// [`SqlError::Broken`]: no address, no tables of a deployment, or tables of another version.
 /// [`ClusterError::OtherDeployment`]: the keys on that Redis belong to another database.
 pub async fn reconcile(redis: &str, sql: &str) -> Result<Reconciled, ClusterError> {
-    look(redis, sql, Work::Look).await
+    look(redis, sql, Work::Inspect).await
 }
 
 /// The same, and repairs what is safe, as a node of the deployment. Fails as [`super::Cluster::open`] does if there is something to
@@ -136,7 +136,7 @@ pub async fn accept_loss(
 
 /// What is done beside looking.
 enum Work {
-    Look,
+    Inspect,
     Repair(DeploymentSecret, ClusterOptions),
     AcceptLoss(DeploymentSecret, ClusterOptions),
 }
@@ -165,7 +165,7 @@ async fn look(redis: &str, sql: &str, work: Work) -> Result<Reconciled, ClusterE
     let letters = letters(&mut all.inspection.reading).await?;
     let seen = all.look().await?;
     let with = match work {
-        Work::Look => None,
+        Work::Inspect => None,
         Work::Repair(secret, options) => seen.needs_repair().then_some((Mode::Repair, secret, options)),
         Work::AcceptLoss(secret, options) => seen.lacks_something().then_some((Mode::AcceptLoss, secret, options)),
     };

@@ -72,14 +72,14 @@ fn tag() -> Result<u64, StoreError> {
 }
 
 /// A ticket as its holder sees it, who has shown it or is given it.
-fn answer(cell: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
+fn answer(room_node: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Option<&str>, now: Now) -> TicketAnswer {
     let user = copy.replica.room().user(view.number);
     let until = match view.state {
         TicketState::Admitted { until, .. } => Some(now.wall_at(until)),
         _ => None,
     };
     TicketAnswer {
-        ticket: shown.map_or_else(|| cell.ticket_key.ticket(view.number, user).into(), Into::into),
+        ticket: shown.map_or_else(|| room_node.ticket_key.ticket(view.number, user).into(), Into::into),
         number: view.number,
         user: user.map(Into::into),
         state: view.state,
@@ -93,8 +93,8 @@ impl Node {
     /// A room by its name, if there is one.
     async fn room_node(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
         let kept = self.rooms.lock().get(name).map(Arc::clone);
-        if let Some(cell) = kept {
-            return Ok(Some(cell));
+        if let Some(room_node) = kept {
+            return Ok(Some(room_node));
         }
         // Any client may ask for names that are none.
         let ask = async { Ok(self.database.room(name).await?) };
@@ -104,21 +104,21 @@ impl Node {
     pub(super) fn keep_room(&self, row: RoomRow) -> Arc<RoomNode> {
         let mut rooms = self.rooms.lock();
         let (id, name) = (row.id, row.name.clone());
-        let cell = rooms.entry(name).or_insert_with(|| Arc::new(RoomNode::new(row)));
-        self.rooms_by_id.lock().insert(id, Arc::downgrade(cell));
-        Arc::clone(cell)
+        let room_node = rooms.entry(name).or_insert_with(|| Arc::new(RoomNode::new(row)));
+        self.rooms_by_id.lock().insert(id, Arc::downgrade(room_node));
+        Arc::clone(room_node)
     }
 
     /// Reads what another node has said of a room.
-    pub(super) fn news(self: &Arc<Self>, cell: &Arc<RoomNode>) {
-        let (node, cell) = (Arc::clone(self), Arc::clone(cell));
-        tokio::spawn(async move { node.order(&cell, Want::See).await });
+    pub(super) fn news(self: &Arc<Self>, room_node: &Arc<RoomNode>) {
+        let (node, room_node) = (Arc::clone(self), Arc::clone(room_node));
+        tokio::spawn(async move { node.order(&room_node, Want::See).await });
     }
 
     /// Sees to it that time goes on in a room while there is anybody.
-    fn wake(self: &Arc<Self>, cell: &Arc<RoomNode>) {
-        if !cell.is_beating.swap(true, Ordering::SeqCst) {
-            tokio::spawn(beat(Arc::downgrade(self), Arc::clone(cell)));
+    fn wake(self: &Arc<Self>, room_node: &Arc<RoomNode>) {
+        if !room_node.is_beating.swap(true, Ordering::SeqCst) {
+            tokio::spawn(beat(Arc::downgrade(self), Arc::clone(room_node)));
         }
     }
 
@@ -126,35 +126,35 @@ impl Node {
     ///
     /// If Redis loses the entry meanwhile, it is appended again to the log that follows. A log of another generation knows no tags of
     /// before: a join that SQL holds is told there as [`Joining::SameUser`] or [`Joining::SameRequest`], though it was new.
-    async fn settled(self: &Arc<Self>, cell: &Arc<RoomNode>, entry: Entry) -> Result<Outcome, StoreError> {
+    async fn settled(self: &Arc<Self>, room_node: &Arc<RoomNode>, entry: Entry) -> Result<Outcome, StoreError> {
         let until = Instant::now() + self.options.patience;
-        let waiting = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
+        let waiting = room_node.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
         if self.options.rows_waiting_max < waiting {
             return Err(StoreError::Overloaded { retry_after: BACKLOG_RETRY });
         }
-        self.wake(cell);
+        self.wake(room_node);
         let mut pause = PAUSE_MIN;
         // What was applied once may be in SQL, no matter what becomes of that log.
         let mut is_applied = false;
         let fault = loop {
-            if let Err(error) = cell.goes_on() {
+            if let Err(error) = room_node.goes_on() {
                 break error;
             }
-            let (log, Applied { outcome, rests_on }) = match self.append(cell, entry.clone()).await {
+            let (log, Applied { outcome, rests_on }) = match self.append(room_node, entry.clone()).await {
                 Ok(applied) => applied,
                 Err(error) => break error,
             };
             if outcome == Outcome::NoNumber {
                 // Nothing was done. To ask again helps no node before there are numbers.
-                if timeout_at(until, cell.has_number(log)).await.is_err() {
+                if timeout_at(until, room_node.has_number(log)).await.is_err() {
                     break unavailable("no number may be drawn before the database answers");
                 }
             } else {
                 is_applied = true;
                 // A node that saw to it that time goes on may have found no node here just before this.
-                self.wake(cell);
+                self.wake(room_node);
                 let is_durable = rests_on == 0 || {
-                    let waited = timeout_at(until, cell.durable(log, rests_on)).await;
+                    let waited = timeout_at(until, room_node.durable(log, rests_on)).await;
                     waited.map_err(|_| StoreError::Unknown)?
                 };
                 // If the log or its end was lost, no node knows whether this was in SQL: the new one tells.
@@ -172,24 +172,24 @@ impl Node {
     }
 
     /// Makes sure that the copy is not older than it may be.
-    async fn fresh(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
+    async fn fresh(self: &Arc<Self>, room_node: &Arc<RoomNode>) -> Result<(), StoreError> {
         let is_fresh =
-            |copy: &RoomReplica| copy.age() < FRESH_MAX && cell.trusted.load(Ordering::Relaxed) == self.doubts();
-        if cell.copy.lock().as_ref().is_some_and(is_fresh) {
+            |copy: &RoomReplica| copy.age() < FRESH_MAX && room_node.trusted.load(Ordering::Relaxed) == self.doubts();
+        if room_node.copy.lock().as_ref().is_some_and(is_fresh) {
             return Ok(());
         }
-        self.order(cell, Want::See).await.map(drop)
+        self.order(room_node, Want::See).await.map(drop)
     }
 
     /// Waits until nothing about a ticket is on its way to SQL.
-    async fn settle(&self, cell: &RoomNode, number: TicketNumber, until: Instant) -> Result<(), StoreError> {
-        let mut progress = cell.progress.subscribe();
+    async fn settle(&self, room_node: &RoomNode, number: TicketNumber, until: Instant) -> Result<(), StoreError> {
+        let mut progress = room_node.progress.subscribe();
         loop {
             progress.mark_unchanged();
-            if !cell.copy.lock().as_ref().is_some_and(|copy| copy.replica.unsettled(number)) {
+            if !room_node.copy.lock().as_ref().is_some_and(|copy| copy.replica.unsettled(number)) {
                 return Ok(());
             }
-            cell.goes_on()?;
+            room_node.goes_on()?;
             match timeout_at(until, progress.changed()).await {
                 Ok(Ok(())) => {}
                 _ => return Err(unavailable("the database does not answer")),
@@ -202,34 +202,34 @@ impl Node {
         let may_create = revision.replaces.is_none();
         if !is_known && may_create {
             let (is_new, row) = self.database.make_room(name, &revision.settings).await?;
-            let cell = self.keep_room(row);
+            let room_node = self.keep_room(row);
             if is_new {
                 // It came with the first secret of passes, perhaps; and it is there, no matter what becomes of the rest.
                 self.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
-                self.order(&cell, Want::See).await.map_err(|_| StoreError::Unknown)?;
+                self.order(&room_node, Want::See).await.map_err(|_| StoreError::Unknown)?;
                 return Ok(Ok(Put::Created));
             }
         }
-        let Some(cell) = self.room_node(name).await? else {
+        let Some(room_node) = self.room_node(name).await? else {
             return if may_create { Err(StoreError::Unknown) } else { Ok(Err(Rejection::UnknownRoom)) };
         };
-        match self.settled(&cell, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
+        match self.settled(&room_node, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
             Outcome::SettingsChanged => Ok(Err(Rejection::SettingsChanged)),
             _ => Ok(Ok(Put::Replaced)),
         }
     }
 
     async fn close_room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<()> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        self.settled(&cell, Entry::Close { tag: tag()? }).await?;
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&room_node, Entry::Close { tag: tag()? }).await?;
         Ok(Ok(()))
     }
 
     async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         loop {
-            self.order(&cell, Want::See).await?;
-            let copy = cell.copy.lock();
+            self.order(&room_node, Want::See).await?;
+            let copy = room_node.copy.lock();
             let Some(copy) = &*copy else {
                 return Err(StoreError::not_yet("what Redis knows of the room is rebuilt"));
             };
@@ -246,10 +246,10 @@ impl Node {
     }
 
     async fn join(self: &Arc<Self>, name: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let (number, joining) = loop {
-            let outcome = self.settled(&cell, Entry::Join { join: join.clone(), tag: tag()? }).await?;
-            let copy = cell.copy.lock();
+            let outcome = self.settled(&room_node, Entry::Join { join: join.clone(), tag: tag()? }).await?;
+            let copy = room_node.copy.lock();
             let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
             let now = copy.now(self.database.time.both());
             let (joining, view) = match outcome {
@@ -261,10 +261,10 @@ impl Node {
                 // An earlier copy of it was refused: it is asked anew.
                 _ => continue,
             };
-            return Ok(Ok((joining, answer(&cell, copy, view, None, now))));
+            return Ok(Ok((joining, answer(&room_node, copy, view, None, now))));
         };
         // The same entry stood in the log before: how its ticket stands now is told as to the node that asks.
-        let ticket = cell.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
+        let ticket = room_node.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
         let joining = match joining {
             Drawn::New => Joining::New,
             Drawn::SameRequest => Joining::SameRequest,
@@ -274,15 +274,15 @@ impl Node {
     }
 
     async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        let Some((number, user)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, user)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         let until = Instant::now() + self.options.patience;
-        self.wake(&cell);
+        self.wake(&room_node);
         let mut is_sure = false;
         loop {
-            self.fresh(&cell).await?;
+            self.fresh(&room_node).await?;
             let found = {
-                let mut copy = cell.copy.lock();
+                let mut copy = room_node.copy.lock();
                 let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
                 // It may have been rebuilt just now.
                 if !copy.is_read() {
@@ -290,73 +290,73 @@ impl Node {
                 }
                 let now = copy.now(self.database.time.both());
                 match copy.poll(number, now) {
-                    Found::Told(view) => return Ok(Ok(answer(&cell, copy, view, Some(ticket), now))),
+                    Found::Answer(view) => return Ok(Ok(answer(&room_node, copy, view, Some(ticket), now))),
                     found => found,
                 }
             };
             let entry = match found {
-                Found::Unsettled | Found::Told(_) => {
-                    self.settle(&cell, number, until).await?;
+                Found::Unsettled | Found::Answer(_) => {
+                    self.settle(&room_node, number, until).await?;
                     continue;
                 }
                 // A node that has it from another node may be ahead of this one.
                 Found::Ask(Ask::Unknown) if is_sure => return Ok(Err(Rejection::UnknownTicket)),
                 Found::Ask(Ask::Unknown) => {
-                    self.order(&cell, Want::See).await?;
+                    self.order(&room_node, Want::See).await?;
                     is_sure = true;
                     continue;
                 }
-                Found::Ask(Ask::Look) => Entry::Look { number, tag: tag()? },
+                Found::Ask(Ask::Decide) => Entry::Poll { number, tag: tag()? },
                 Found::Ask(Ask::Readmit) => Entry::Readmit { number, user: user.clone(), tag: tag()? },
             };
-            if let Outcome::Ticket(Some(view)) = self.settled(&cell, entry).await? {
-                let copy = cell.copy.lock();
+            if let Outcome::Ticket(Some(view)) = self.settled(&room_node, entry).await? {
+                let copy = room_node.copy.lock();
                 let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
-                return Ok(Ok(answer(&cell, copy, view, Some(ticket), copy.now(self.database.time.both()))));
+                return Ok(Ok(answer(&room_node, copy, view, Some(ticket), copy.now(self.database.time.both()))));
             }
         }
     }
 
     fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
-        let cell = self.rooms.lock().get(room).map(Arc::clone)?;
-        let number = cell.ticket_key.number(ticket)?;
-        if cell.trusted.load(Ordering::Relaxed) != self.doubts() || !cell.is_beating.load(Ordering::Relaxed) {
+        let room_node = self.rooms.lock().get(room).map(Arc::clone)?;
+        let number = room_node.ticket_key.number(ticket)?;
+        if room_node.trusted.load(Ordering::Relaxed) != self.doubts() || !room_node.is_beating.load(Ordering::Relaxed) {
             return None;
         }
-        let mut copy = cell.copy.lock();
+        let mut copy = room_node.copy.lock();
         let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
         let now = copy.now(self.database.time.both());
         match copy.poll(number, now) {
-            Found::Told(view) => Some(Ok(answer(&cell, copy, view, Some(ticket), now))),
+            Found::Answer(view) => Some(Ok(answer(&room_node, copy, view, Some(ticket), now))),
             Found::Unsettled | Found::Ask(_) => None,
         }
     }
 
     async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        let Some((number, _)) = cell.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-        if self.is_gone(&cell, number).await? {
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some((number, _)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        if self.is_gone(&room_node, number).await? {
             return Ok(Ok(()));
         }
-        match self.settled(&cell, Entry::Leave { number, tag: tag()? }).await? {
+        match self.settled(&room_node, Entry::Leave { number, tag: tag()? }).await? {
             Outcome::Left(left) => Ok(left),
             _ => Err(StoreError::Unknown),
         }
     }
 
     /// Whether a ticket is gone for good, by the copy alone: who is gone stays so. Appends nothing.
-    async fn is_gone(self: &Arc<Self>, cell: &Arc<RoomNode>, number: TicketNumber) -> Result<bool, StoreError> {
-        self.fresh(cell).await?;
-        let copy = cell.copy.lock();
+    async fn is_gone(self: &Arc<Self>, room_node: &Arc<RoomNode>, number: TicketNumber) -> Result<bool, StoreError> {
+        self.fresh(room_node).await?;
+        let copy = room_node.copy.lock();
         Ok(copy.as_ref().filter(|copy| copy.is_read() && !copy.replica.unsettled(number)).is_some_and(|copy| {
             let seen = copy.replica.room().peek(number, copy.now(self.database.time.both()));
-            matches!(seen, Some(Poll::Told(TicketView { state: TicketState::Gone(_), .. })))
+            matches!(seen, Some(Poll::Answer(TicketView { state: TicketState::Gone(_), .. })))
         }))
     }
 
     async fn release(self: &Arc<Self>, name: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        self.settled(&cell, Entry::Release { number, admission, tag: tag()? }).await?;
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&room_node, Entry::Release { number, admission, tag: tag()? }).await?;
         Ok(Ok(()))
     }
 
@@ -366,15 +366,15 @@ impl Node {
         number: TicketNumber,
         admission: u64,
     ) -> RoomAnswer<Option<PassCheck>> {
-        let Some(cell) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let until = Instant::now() + self.options.patience;
-        self.wake(&cell);
+        self.wake(&room_node);
         let mut is_sure = false;
         loop {
-            self.fresh(&cell).await?;
-            self.settle(&cell, number, until).await?;
+            self.fresh(&room_node).await?;
+            self.settle(&room_node, number, until).await?;
             let is_over = {
-                let mut copy = cell.copy.lock();
+                let mut copy = room_node.copy.lock();
                 let Some(copy) = &mut *copy else { return Err(unavailable("the log was lost")) };
                 if !copy.is_read() {
                     continue;
@@ -396,10 +396,10 @@ impl Node {
             };
             // That a slot is over is told once it is kept.
             if is_over {
-                self.settled(&cell, Entry::EndOver { number, tag: tag()? }).await?;
+                self.settled(&room_node, Entry::EndOver { number, tag: tag()? }).await?;
             } else if !is_sure {
                 // Another node may have let them in after what is known here.
-                self.order(&cell, Want::See).await?;
+                self.order(&room_node, Want::See).await?;
                 is_sure = true;
             }
         }
@@ -408,24 +408,24 @@ impl Node {
     /// Does what is due in all rooms, and returns when it is durable.
     async fn tick(self: &Arc<Self>) -> Result<(), StoreError> {
         let until = Instant::now() + self.options.patience;
-        let coupons: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
-        for cell in coupons {
-            while !self.ticked(&cell, until).await? {}
+        let rooms: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
+        for room_node in rooms {
+            while !self.ticked(&room_node, until).await? {}
         }
         Ok(())
     }
 
     /// The same in one room. False if what was done may be lost: it must be done again.
-    async fn ticked(self: &Arc<Self>, cell: &Arc<RoomNode>, until: Instant) -> Result<bool, StoreError> {
-        cell.goes_on()?;
-        self.order(cell, Want::Tick).await?;
-        let pending = cell.copy.lock().as_ref().and_then(|copy| {
+    async fn ticked(self: &Arc<Self>, room_node: &Arc<RoomNode>, until: Instant) -> Result<bool, StoreError> {
+        room_node.goes_on()?;
+        self.order(room_node, Want::Tick).await?;
+        let pending = room_node.copy.lock().as_ref().and_then(|copy| {
             let replica = &copy.replica;
             let last = replica.pending_changes_after(replica.durable()).last();
             last.map(|(position, _)| (copy.log, position))
         });
         let Some((log, position)) = pending else { return Ok(true) };
-        let is_durable = timeout_at(until, cell.durable(log, position)).await.map_err(|_| StoreError::Unknown)?;
+        let is_durable = timeout_at(until, room_node.durable(log, position)).await.map_err(|_| StoreError::Unknown)?;
         if !is_durable && until <= Instant::now() {
             return Err(StoreError::Unknown);
         }
@@ -439,13 +439,13 @@ fn is_idle(copy: &RoomReplica) -> bool {
 }
 
 /// Asks a room for what is new while there is anybody, so that time goes on in it.
-async fn beat(node: Weak<Node>, cell: Arc<RoomNode>) {
+async fn beat(node: Weak<Node>, room_node: Arc<RoomNode>) {
     // It ends with the node.
     while let Some(node) = node.upgrade() {
         // An error is told to the node that asks for something; time goes on when there is a log again.
-        let _ = node.order(&cell, Want::See).await;
+        let _ = node.order(&room_node, Want::See).await;
         let (is_idle, next_us) = {
-            let copy = cell.copy.lock();
+            let copy = room_node.copy.lock();
             let next_us = copy.as_ref().and_then(|copy| copy.replica.room().next_tick_us());
             (copy.as_ref().is_some_and(is_idle), next_us)
         };
@@ -455,11 +455,11 @@ async fn beat(node: Weak<Node>, cell: Arc<RoomNode>) {
         drop(node);
         sleep(next_us.map_or(BEAT, |us| Duration::from_micros(us).clamp(BEAT_MIN, BEAT))).await;
     }
-    cell.is_beating.store(false, Ordering::SeqCst);
+    room_node.is_beating.store(false, Ordering::SeqCst);
     // A node may have come just before that.
-    let is_idle = cell.copy.lock().as_ref().is_none_or(is_idle);
+    let is_idle = room_node.copy.lock().as_ref().is_none_or(is_idle);
     if let Some(node) = node.upgrade().filter(|_| !is_idle) {
-        node.wake(&cell);
+        node.wake(&room_node);
     }
 }
 

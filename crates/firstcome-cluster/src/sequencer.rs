@@ -97,7 +97,7 @@ pub(super) struct Question<'a> {
 
 /// An answer of the sequencer, if it is the sequencer of the generation that was asked.
 pub(super) enum GenerationReply<T> {
-    Told(T),
+    Answer(T),
     /// There is no such sequencer, or it is behind SQL.
     Lost,
 }
@@ -224,7 +224,7 @@ impl Sequencer {
                 last: Timestamp::from_us(number(last)?)?,
                 words,
             };
-            (judged.words.len() == entrants.len()).then_some(GenerationReply::Told(judged))
+            (judged.words.len() == entrants.len()).then_some(GenerationReply::Answer(judged))
         };
         read().ok_or_else(unreadable)
     }
@@ -252,7 +252,7 @@ impl Sequencer {
         let mut parts = parts_of(self.link.invoke(&run).await?).ok_or_else(unreadable)?;
         let rest = if parts.is_empty() { Vec::new() } else { parts.split_off(1) };
         let word = parts.pop().and_then(bytes_of).ok_or_else(unreadable)?;
-        Ok(GenerationReply::Told(match word.as_slice() {
+        Ok(GenerationReply::Answer(match word.as_slice() {
             b"done" => Settled::Done,
             b"behind" => Settled::Behind,
             b"other" => Settled::Other,

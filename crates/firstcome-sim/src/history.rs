@@ -62,7 +62,7 @@ pub enum Outcome<R> {
     /// No answer yet.
     Pending,
     /// The store answered.
-    Told(R),
+    Answered(R),
     /// The store said that nothing was done.
     NotDone,
     /// It may have been done or not: the answer was lost, the caller went away, or the store did not know.
@@ -97,7 +97,7 @@ impl<V: Vocabulary> Operation<V> {
     /// The reply, if one came.
     pub const fn told(&self) -> Option<&V::Reply> {
         match &self.outcome {
-            Outcome::Told(told) => Some(told),
+            Outcome::Answered(told) => Some(told),
             _ => None,
         }
     }
@@ -187,7 +187,7 @@ impl<V: Vocabulary> History<V> {
     pub fn answer(&mut self, id: OperationId, outcome: Outcome<V::Reply>, durable: u32, now: Now) {
         self.pass(now);
         let event = V::event(&self.events, now);
-        let as_of = if let Outcome::Told(reply) = &outcome { V::as_of(reply) } else { None };
+        let as_of = if let Outcome::Answered(reply) = &outcome { V::as_of(reply) } else { None };
         let judged = as_of.and_then(|as_of| self.instant(as_of)).unwrap_or(event);
         let operation = &mut self.operations[id];
         assert!(matches!(operation.outcome, Outcome::Pending), "an operation has one answer");

@@ -127,7 +127,7 @@ impl<P: Primitive> World<P> {
         let lost = self.rng.chance(self.plan.lost_answer_per_mille);
         let outcome = match answer {
             _ if lost => Outcome::Unknown,
-            Ok(told) => Outcome::Told(told),
+            Ok(told) => Outcome::Answered(told),
             Err(StoreError::Unavailable(_) | StoreError::Overloaded { .. }) => Outcome::NotDone,
             Err(_) => Outcome::Unknown,
         };
@@ -142,7 +142,7 @@ impl<P: Primitive> World<P> {
         self.history.answer(id, outcome, durable, now);
         let operation = &self.history.operations()[id];
         let how = match &operation.outcome {
-            Outcome::Told(told) => told.kind(),
+            Outcome::Answered(told) => told.kind(),
             Outcome::NotDone => "not done",
             Outcome::Unknown | Outcome::Pending => "unknown",
         };

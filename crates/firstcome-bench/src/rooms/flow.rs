@@ -89,7 +89,7 @@ impl Play {
         while let Some(Reverse((due_us, number))) = self.polls.peek().copied().filter(|next| next.0.0 <= at_us) {
             self.polls.pop();
             let id = TicketNumber::new(number).context("a number")?;
-            if let Some(Poll::Told(view)) = self.room.poll(id, now(due_us)) {
+            if let Some(Poll::Answer(view)) = self.room.poll(id, now(due_us)) {
                 let TicketState::Waiting { position, .. } = view.state else { continue };
                 let person = self.people.get_mut(&number).context("a person")?;
                 self.rises += u64::from(person.position < position);

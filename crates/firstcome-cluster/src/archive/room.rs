@@ -142,7 +142,7 @@ fn by_log(replica: &Replica, number: TicketNumber) -> Option<TicketState> {
         return None;
     }
     match room.peek(number, replica.now())? {
-        Poll::Told(room::TicketView { state: room::TicketState::Gone(how), .. }) => Some(TicketState::Gone(how)),
+        Poll::Answer(room::TicketView { state: room::TicketState::Gone(how), .. }) => Some(TicketState::Gone(how)),
         _ => {
             let join = Join { user: None, request: None };
             Some(TicketState::Living { join, joined_at: None, slot: None })

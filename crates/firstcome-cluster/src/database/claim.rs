@@ -196,7 +196,7 @@ impl Database {
                                     let Claim { user, request, .. } = &entrant.claim;
                                     fresh.refused.push(Stray { ticket, user: user.as_str().into(), request: *request });
                                 }
-                                fresh.verdicts.push((Arc::clone(&stored.node), entrant.tag, Verdict::Look));
+                                fresh.verdicts.push((Arc::clone(&stored.node), entrant.tag, Verdict::ReadAgain));
                             }
                         }
                     }
@@ -419,7 +419,7 @@ fn inserts<'a>(batch: &'a Batch, fresh: &Fresh) -> Vec<Insert<'a>> {
         batch.entries.iter().filter_map(|entry| entry.claims.as_ref().ok()).flat_map(|stored| &stored.entrants);
     let issued = fresh.verdicts.iter().filter_map(|(_, _, verdict)| match verdict {
         Verdict::Issued(issued) => Some(*issued),
-        Verdict::Look => None,
+        Verdict::ReadAgain => None,
     });
     entrants.zip(issued).map(|(entrant, issued)| Insert { issued, entrant }).collect()
 }

@@ -211,7 +211,7 @@ impl Inspection {
             }
             found => seen.found.extend(found),
         }
-        Ok(Some((seen, Tried::Seen(()))))
+        Ok(Some((seen, Tried::Read(()))))
     }
 
     /// Whether the database names at least this generation now.
@@ -352,7 +352,7 @@ impl Inspection {
         self.numbers("number FROM firstcome_slot", id, &format!("{living} AND ended=0"), |number, _| {
             slots += 1;
             let is_inside = match room.peek(number, now) {
-                Some(Poll::Told(view)) => matches!(view.state, TicketState::Admitted { .. }),
+                Some(Poll::Answer(view)) => matches!(view.state, TicketState::Admitted { .. }),
                 poll => poll.is_some() && !room.is_unknown(number),
             };
             differs.check(is_inside, || format!("the slot of ticket {}", number.get()));
@@ -404,14 +404,14 @@ impl Inspection {
 
 fn is_living(poll: Option<Poll>) -> bool {
     match poll {
-        Some(Poll::Told(view)) => !matches!(view.state, TicketState::Gone(_)),
+        Some(Poll::Answer(view)) => !matches!(view.state, TicketState::Gone(_)),
         Some(Poll::Decide) => true,
         None => false,
     }
 }
 
 fn is_gone(room: &Room, number: TicketNumber, how: Departure, now: firstcome_core::time::Now) -> bool {
-    matches!(room.peek(number, now), Some(Poll::Told(view)) if view.state == TicketState::Gone(how))
+    matches!(room.peek(number, now), Some(Poll::Answer(view)) if view.state == TicketState::Gone(how))
 }
 
 fn count_admissions(replica: &Replica, changes: &[Change], seen: &mut LogSnapshot) {

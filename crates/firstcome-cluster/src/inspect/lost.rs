@@ -59,7 +59,7 @@ impl Inspection {
             // What was not durable was told to no client.
             let is_told = !replica.unsettled(number) && !room.is_unknown(number);
             let is_gone =
-                matches!(room.peek(number, now), Some(Poll::Told(view)) if matches!(view.state, TicketState::Gone(_)));
+                matches!(room.peek(number, now), Some(Poll::Answer(view)) if matches!(view.state, TicketState::Gone(_)));
             (is_told && !is_gone).then_some((at, user))
         });
         let tickets = missing.collect();

@@ -314,7 +314,7 @@ impl Inspection {
         };
         if let Some(found) = closed {
             seen.found.push(found);
-            return Ok(Tried::Seen(seen));
+            return Ok(Tried::Read(seen));
         }
         if let Some(found) = self.compare(keys, before, &mut seen, look).await? {
             return Ok(Tried::Moved(found));
@@ -323,14 +323,14 @@ impl Inspection {
             return self.lost(keys, before.generation, seen).await;
         }
         if seen.is(&[State::Behind, State::Torn]) {
-            return Ok(Tried::Seen(seen));
+            return Ok(Tried::Read(seen));
         }
         if !self.read_users(keys, &mut seen).await?
             || (users == Users::OfBoth && !self.read_strays(keys, &mut seen).await?)
         {
             return Ok(Tried::Moved(moved("it is rebuilt again and again")));
         }
-        Ok(Tried::Seen(seen))
+        Ok(Tried::Read(seen))
     }
 
     /// Compares counts, outbox and settings of a sequencer of the right generation. Something if it has moved on meanwhile.
@@ -355,8 +355,8 @@ impl Inspection {
             None => {}
         }
         let outbox = match self.walk(keys, before, look, ticket).await? {
-            Tried::Seen(Ok(outbox)) => outbox,
-            Tried::Seen(Err(says)) => {
+            Tried::Read(Ok(outbox)) => outbox,
+            Tried::Read(Err(says)) => {
                 seen.has_entries = true;
                 seen.found.push(Found::new(State::Torn, says));
                 return Ok(None);
@@ -418,14 +418,14 @@ impl Inspection {
             let count = look.entries.len();
             for entry in look.entries {
                 let Some(entry) = entry else {
-                    return Ok(Tried::Seen(Err("what is no entry is in its outbox".into())));
+                    return Ok(Tried::Read(Err("what is no entry is in its outbox".into())));
                 };
                 if ticket < entry.last {
-                    return Ok(Tried::Seen(Err(format!("no ticket was drawn for its entry {}", entry.last))));
+                    return Ok(Tried::Read(Err(format!("no ticket was drawn for its entry {}", entry.last))));
                 }
                 match entry.claims {
                     Ok(claims) if claims.first != last + 1 => {
-                        return Ok(Tried::Seen(Err(format!(
+                        return Ok(Tried::Read(Err(format!(
                             "between its entries {last} and {} one is gone",
                             entry.last
                         ))));
@@ -442,7 +442,7 @@ impl Inspection {
             }
             if count < ENTRIES_MAX {
                 let is_all = last == ticket;
-                return Ok(Tried::Seen(if is_all {
+                return Ok(Tried::Read(if is_all {
                     Ok(outbox)
                 } else {
                     Err(format!("its tickets {}..{ticket} are in no entry", last + 1))
@@ -573,7 +573,7 @@ impl Inspection {
                 found.says.push_str(&format!("; gone are the claims of {count} users: {}", named.join(", ")));
             }
         }
-        Ok(Tried::Seen(seen))
+        Ok(Tried::Read(seen))
     }
 
     /// Who of these has a claim.

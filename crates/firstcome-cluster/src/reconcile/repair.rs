@@ -90,9 +90,9 @@ impl RepairNode {
     pub(super) async fn accept_loss(&self, seen: &SequencerSnapshot) -> Repair {
         let begun = async {
             let above = seen.sequencer_generation.unwrap_or_default();
-            let cell = self.node.keep(self.node.database.accept_loss(seen.row.id, above).await?);
-            self.node.rebuild(&cell).await?;
-            Ok::<_, StoreError>(cell.position().0)
+            let coupon_state = self.node.keep(self.node.database.accept_loss(seen.row.id, above).await?);
+            self.node.rebuild(&coupon_state).await?;
+            Ok::<_, StoreError>(coupon_state.position().0)
         };
         match begun.await {
             Ok(generation) => Repair::Done(format!(
@@ -112,8 +112,8 @@ impl RepairNode {
             if !is_same || !self.node.database.accept_room_loss(&row, &lost.floor).await? {
                 return Ok(None);
             }
-            let cell = self.node.keep_room(self.node.database.room_again(id).await?);
-            self.node.rebuild_room(&cell).await?;
+            let room_node = self.node.keep_room(self.node.database.room_again(id).await?);
+            self.node.rebuild_room(&room_node).await?;
             Ok::<_, StoreError>(Some(self.node.database.room_again(id).await?.generation))
         };
         match begun.await {
@@ -162,38 +162,38 @@ impl RepairNode {
         if row.generation != seen.row.generation {
             return Ok(None);
         }
-        let cell = node.keep(row);
-        let anew = || format!("rebuilt from the database, as generation {}", cell.position().0);
+        let coupon_state = node.keep(row);
+        let anew = || format!("rebuilt from the database, as generation {}", coupon_state.position().0);
         let done = match state {
             State::Missing | State::OtherGeneration | State::Behind => {
-                node.rebuild(&cell).await?;
+                node.rebuild(&coupon_state).await?;
                 anew()
             }
             // What still follows is written, as a node would.
             State::Torn if !std::mem::replace(was_drained, true) => {
-                let drained = node.write_whole_outbox(&cell).await;
+                let drained = node.write_whole_outbox(&coupon_state).await;
                 if drained.is_ok() { "drained, as far as it could be".to_owned() } else { "looked at".to_owned() }
             }
             State::Undrained | State::UnreadableEntry => {
-                node.write_whole_outbox(&cell).await?;
+                node.write_whole_outbox(&coupon_state).await?;
                 "drained".to_owned()
             }
             State::OtherSettings if seen.has_older_settings => {
-                node.rebuild(&cell).await?;
+                node.rebuild(&coupon_state).await?;
                 "the settings of the database were put in force".to_owned()
             }
             State::UserNotInGate => {
-                node.refill(&cell).await?;
+                node.refill(&coupon_state).await?;
                 "who has a claim was brought in".to_owned()
             }
             State::UserNotInSql => {
                 for stray in &seen.strays {
-                    node.sequencer.forget(cell.keys, seen.row.generation, stray).await?;
+                    node.sequencer.forget(coupon_state.keys, seen.row.generation, stray).await?;
                 }
                 "who has no claim was forgotten".to_owned()
             }
             _ => {
-                node.renew(&cell).await?;
+                node.renew(&coupon_state).await?;
                 anew()
             }
         };
@@ -233,15 +233,15 @@ impl RepairNode {
         if row.generation != seen.generation {
             return Ok(None);
         }
-        let cell = node.keep_room(row);
+        let room_node = node.keep_room(row);
         if state == State::Undrained {
-            node.see(&cell).await?;
+            node.see(&room_node).await?;
             return Ok(Some("written to the database".to_owned()));
         }
         if matches!(state, State::Torn | State::Differs) {
-            cell.distrust(seen.generation);
+            room_node.distrust(seen.generation);
         }
-        node.rebuild_room(&cell).await?;
+        node.rebuild_room(&room_node).await?;
         Ok(Some("rebuilt from the database".to_owned()))
     }
 }

@@ -18,10 +18,10 @@ pub struct RoomFigures {
 
 impl Node {
     fn room_figures(&self) -> RoomFigures {
-        let coupons: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
+        let rooms: Vec<Arc<RoomNode>> = self.rooms.lock().values().map(Arc::clone).collect();
         let mut figures = RoomFigures::default();
-        for cell in coupons {
-            let copy = cell.copy.lock();
+        for room_node in rooms {
+            let copy = room_node.copy.lock();
             let Some(copy) = &*copy else { continue };
             let view = copy.replica.room().view(copy.now(self.database.time.both()));
             figures.rooms += 1;

@@ -28,42 +28,42 @@ impl Node {
     /// Appends an entry, and returns when this node has applied it and all before it. One round trip, shared with others.
     pub(super) async fn append(
         self: &Arc<Self>,
-        cell: &Arc<RoomNode>,
+        room_node: &Arc<RoomNode>,
         entry: Entry,
     ) -> Result<(LogId, Applied), StoreError> {
-        self.order(cell, Want::Append(entry)).await?.ok_or(StoreError::Unknown)
+        self.order(room_node, Want::Append(entry)).await?.ok_or(StoreError::Unknown)
     }
 
     /// Applies all that others have appended. One round trip, shared with others.
-    pub(crate) async fn see(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
-        self.order(cell, Want::See).await.map(drop)
+    pub(crate) async fn see(self: &Arc<Self>, room_node: &Arc<RoomNode>) -> Result<(), StoreError> {
+        self.order(room_node, Want::See).await.map(drop)
     }
 
     /// The same of anything that may be wanted; what it led to, if it was an entry.
-    pub(super) async fn order(self: &Arc<Self>, cell: &Arc<RoomNode>, want: Want) -> Result<LogReply, StoreError> {
+    pub(super) async fn order(self: &Arc<Self>, room_node: &Arc<RoomNode>, want: Want) -> Result<LogReply, StoreError> {
         let (tell, told) = oneshot::channel();
-        if cell.orders.push(Order { want, tell })? == Service::Wanted {
-            tokio::spawn(serve(Arc::clone(self), Arc::clone(cell)));
+        if room_node.orders.push(Order { want, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(room_node)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
     }
 
     /// Appends what is wanted, and applies all that came. What is wanted has the same tags each time it is tried.
-    async fn append_batch(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
+    async fn append_batch(self: &Arc<Self>, room_node: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
         let mut told =
             Err(StoreError::not_yet("nothing was done: what Redis knows of the room was rebuilt several times"));
         let mut is_handed_over = false;
         for _ in 0..TRIES_MAX {
-            if cell.trusted.load(Ordering::Relaxed) != self.doubts() {
-                match self.rebuild_room(cell).await {
+            if room_node.trusted.load(Ordering::Relaxed) != self.doubts() {
+                match self.rebuild_room(room_node).await {
                     Ok(()) => {}
                     Err(error) => return Err(if is_handed_over { StoreError::Unknown } else { error }),
                 }
             }
-            told = self.append_once(cell, orders).await;
+            told = self.append_once(room_node, orders).await;
             match &told {
                 Ok(true) => return Ok(()),
-                Ok(false) => cell.trusted.store(u64::MAX, Ordering::Relaxed),
+                Ok(false) => room_node.trusted.store(u64::MAX, Ordering::Relaxed),
                 Err(StoreError::Unknown) => is_handed_over = true,
                 Err(_) => break,
             }
@@ -78,13 +78,13 @@ impl Node {
     }
 
     /// One call, and those that bring what did not fit into its answer. False if the log or the copy is not to be trusted.
-    async fn append_once(self: &Arc<Self>, cell: &Arc<RoomNode>, orders: &[Order]) -> Result<bool, StoreError> {
+    async fn append_once(self: &Arc<Self>, room_node: &Arc<RoomNode>, orders: &[Order]) -> Result<bool, StoreError> {
         let given = self.database.time.both();
         let with_tick = orders.iter().any(|order| matches!(order.want, Want::Tick));
         let mut entries: Vec<Entry> = Vec::new();
         let mut durable = None;
         let (log, mut seen, expected, tick_us) = {
-            let mut copy = cell.copy.lock();
+            let mut copy = room_node.copy.lock();
             let Some(copy) = &mut *copy else { return Ok(false) };
             // Those who were here before came before.
             entries.extend(copy.contacts(copy.now(given), with_tick));
@@ -101,46 +101,46 @@ impl Node {
             let tick_us = copy.replica.room().next_tick_us().unwrap_or(TICK_US_MAX).min(TICK_US_MAX);
             (copy.log, copy.replica.position(), copy.expected(given), tick_us)
         };
-        let tick = match cell.stopped() {
+        let tick = match room_node.stopped() {
             // Who is let in now would have to be forgotten.
             Some(_) => Tick::No,
             None if with_tick => Tick::Now,
             None => Tick::After(tick_us),
         };
-        let may_write = cell.may_write();
+        let may_write = room_node.may_write();
         let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
             let asked_at = Stopwatch::start();
-            let Some(appended) = self.sequencer.append(cell.keys, &append).await? else { return Ok(false) };
+            let Some(appended) = self.sequencer.append(room_node.keys, &append).await? else { return Ok(false) };
             let Some(items) = appended.items else {
-                cell.break_off(log.generation);
+                room_node.break_off(log.generation);
                 return Ok(false);
             };
             let is_all = items.len() < ITEMS_MAX;
             {
-                let mut copy = cell.copy.lock();
+                let mut copy = room_node.copy.lock();
                 let Some(copy) = copy.as_mut().filter(|copy| copy.log == log) else { return Ok(false) };
                 let is_applied = copy.apply(items);
                 // What an image stands for is not in the log any more: that nothing came does not say that nothing happened.
                 let is_behind = is_all && copy.replica.position() != appended.position;
                 if is_behind || matches!(is_applied, Err(Broken)) {
-                    cell.break_off(log.generation);
+                    room_node.break_off(log.generation);
                     return Ok(false);
                 }
                 if is_all {
                     copy.refresh(appended.now, asked_at);
                 }
                 seen = copy.replica.position();
-                copy.bear_witness(&mut cell.witness.lock());
-                cell.progress.send_replace(copy.progress(cell.stopped().is_some()));
+                copy.bear_witness(&mut room_node.witness.lock());
+                room_node.progress.send_replace(copy.progress(room_node.stopped().is_some()));
             }
-            cell.is_drainer.store(appended.drains, Ordering::Relaxed);
+            room_node.is_drainer.store(appended.drains, Ordering::Relaxed);
             if appended.drains {
-                log_writer::call(self, cell);
+                log_writer::call(self, room_node);
             }
             if is_all {
                 // A node that falls behind an image now and then has still a log that is right.
-                cell.rebuilt();
+                room_node.rebuilt();
                 return Ok(true);
             }
             append = Append { seen, tick: Tick::No, durable: None, entries: &[], ..append };
@@ -148,14 +148,14 @@ impl Node {
     }
 }
 
-async fn serve(node: Arc<Node>, cell: Arc<RoomNode>) {
-    for mut batch in cell.orders.serve() {
+async fn serve(node: Arc<Node>, room_node: Arc<RoomNode>) {
+    for mut batch in room_node.orders.serve() {
         // A node that has gone away finds nothing changed.
         batch.retain(|order| !order.tell.is_closed());
         if batch.is_empty() {
             continue;
         }
-        let answers = node.served(&cell, &batch).await;
+        let answers = node.served(&room_node, &batch).await;
         for (order, answer) in batch.into_iter().zip(answers) {
             let _ = order.tell.send(answer);
         }
@@ -163,16 +163,16 @@ async fn serve(node: Arc<Node>, cell: Arc<RoomNode>) {
 }
 
 impl Node {
-    async fn served(self: &Arc<Self>, cell: &Arc<RoomNode>, batch: &[Order]) -> Vec<Result<LogReply, StoreError>> {
+    async fn served(self: &Arc<Self>, room_node: &Arc<RoomNode>, batch: &[Order]) -> Vec<Result<LogReply, StoreError>> {
         // A copy that is rebuilt in the middle takes over who waits.
         let mut hopes = Vec::with_capacity(batch.len());
-        if cell.copy.lock().is_none()
-            && let Err(error) = self.rebuild_room(cell).await
+        if room_node.copy.lock().is_none()
+            && let Err(error) = self.rebuild_room(room_node).await
         {
             return batch.iter().map(|_| Err(error.clone())).collect();
         }
         {
-            let mut copy = cell.copy.lock();
+            let mut copy = room_node.copy.lock();
             for order in batch {
                 let tag = order.want.entry().and_then(Entry::tag);
                 hopes.push(tag.zip(copy.as_mut()).map(|(tag, copy)| {
@@ -182,8 +182,8 @@ impl Node {
                 }));
             }
         }
-        let run = self.append_batch(cell, batch).await;
-        let mut copy = cell.copy.lock();
+        let run = self.append_batch(room_node, batch).await;
+        let mut copy = room_node.copy.lock();
         let mut answers = Vec::with_capacity(batch.len());
         for hope in hopes {
             answers.push(match hope {

@@ -26,10 +26,10 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Begins to write, in a task of its own, if this node does not and there is anything to write.
-pub(super) fn call(node: &Arc<Node>, cell: &Arc<RoomNode>) {
-    let is_wanted = cell.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
-    if is_wanted && !cell.is_writing.swap(true, Ordering::SeqCst) {
-        tokio::spawn(write(Arc::downgrade(node), Arc::clone(cell)));
+pub(super) fn call(node: &Arc<Node>, room_node: &Arc<RoomNode>) {
+    let is_wanted = room_node.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
+    if is_wanted && !room_node.is_writing.swap(true, Ordering::SeqCst) {
+        tokio::spawn(write(Arc::downgrade(node), Arc::clone(room_node)));
     }
 }
 
@@ -66,8 +66,8 @@ impl Drop for Writing {
     }
 }
 
-async fn write(node: Weak<Node>, cell: Arc<RoomNode>) {
-    let writing = Writing(Arc::clone(&cell));
+async fn write(node: Weak<Node>, room_node: Arc<RoomNode>) {
+    let writing = Writing(Arc::clone(&room_node));
     let mut pause = PAUSE_MIN;
     let mut next = Next::More;
     // The last raise that this task has made in SQL, and from which log.
@@ -76,13 +76,13 @@ async fn write(node: Weak<Node>, cell: Arc<RoomNode>) {
     while next == Next::More
         && let Some(node) = node.upgrade()
     {
-        match node.write_page(&cell, &mut raised).await {
+        match node.write_page(&room_node, &mut raised).await {
             Ok(told) => (next, pause) = (told, PAUSE_MIN),
             Err(_) => {
                 drop(node);
                 sleep(draw_pause(pause)).await;
                 pause = (pause * 2).min(PAUSE_MAX);
-                if !cell.is_drainer.load(Ordering::Relaxed) {
+                if !room_node.is_drainer.load(Ordering::Relaxed) {
                     break;
                 }
             }
@@ -91,45 +91,46 @@ async fn write(node: Weak<Node>, cell: Arc<RoomNode>) {
     drop(writing);
     // Something may have come just before that, and a node that brought it found that a node writes.
     if let Some(node) = node.upgrade().filter(|_| next == Next::Nothing) {
-        call(&node, &cell);
+        call(&node, &room_node);
     }
 }
 
 impl Node {
     /// Reads the room again. A database that does not answer is one that cannot be written to either.
-    async fn read_row(self: &Arc<Self>, cell: &Arc<RoomNode>, row: &mut RoomRow) -> Result<(), StoreError> {
-        *row = self.checked_row(cell).await.inspect_err(|_| cell.note_write(false))?;
+    async fn read_row(self: &Arc<Self>, room_node: &Arc<RoomNode>, row: &mut RoomRow) -> Result<(), StoreError> {
+        *row = self.checked_row(room_node).await.inspect_err(|_| room_node.note_write(false))?;
         Ok(())
     }
 
     /// Writes what is pending. Three round trips.
     async fn write_page(
         self: &Arc<Self>,
-        cell: &Arc<RoomNode>,
+        room_node: &Arc<RoomNode>,
         raised: &mut Option<(LogId, u32)>,
     ) -> Result<Next, StoreError> {
-        let mut row = cell.row.lock().await;
-        let standing = |cell: &RoomNode| cell.copy.lock().as_ref().map(|copy| (copy.log, copy.replica.durable()));
-        let Some((log, durable)) = standing(cell) else { return Ok(Next::Nothing) };
+        let mut row = room_node.row.lock().await;
+        let standing =
+            |room_node: &RoomNode| room_node.copy.lock().as_ref().map(|copy| (copy.log, copy.replica.durable()));
+        let Some((log, durable)) = standing(room_node) else { return Ok(Next::Nothing) };
         if row.generation != log.generation || row.position < durable {
-            self.read_row(cell, &mut row).await?;
+            self.read_row(room_node, &mut row).await?;
         }
         if row.generation != log.generation {
             return Ok(Next::Other);
         }
-        match due(cell, log, &row, self.options.rows_max as usize) {
+        match due(room_node, log, &row, self.options.rows_max as usize) {
             Due::Nothing => {
                 drop(row);
-                self.keep_image_if_long(cell).await?;
+                self.keep_image_if_long(room_node).await?;
                 return Ok(Next::Nothing);
             }
             // Another node has written it, or this one, and perhaps died before it said so.
             Due::Say => {}
             Due::Write(page) => {
                 let written = self.database.write_room(&row, &page).await;
-                cell.note_write(written.is_ok());
+                room_node.note_write(written.is_ok());
                 if !written? {
-                    self.read_row(cell, &mut row).await?;
+                    self.read_row(room_node, &mut row).await?;
                     return Ok(if row.generation == log.generation { Next::More } else { Next::Other });
                 }
                 if page.closes() {
@@ -140,11 +141,11 @@ impl Node {
                 }
                 (row.admissions, row.reached) = page.further(&row);
                 (row.position, row.digest, row.now, row.ceiling) = (page.position, page.digest, page.now, page.ceiling);
-                cell.learn(&row);
+                room_node.learn(&row);
             }
         }
         let mut entries = vec![Entry::Durable { position: row.position, digest: row.digest }];
-        let known = cell.copy.lock().as_ref().map_or(0, |copy| copy.replica.ceiling());
+        let known = room_node.copy.lock().as_ref().map_or(0, |copy| copy.replica.ceiling());
         if known < row.ceiling {
             let ceiling = row.ceiling;
             let is_own = *raised == Some((log, ceiling));
@@ -155,14 +156,14 @@ impl Node {
         }
         let stored = StoredLog { log, position: row.position, entries };
         drop(row);
-        self.order(cell, Want::Say(stored)).await?;
-        self.keep_image_if_long(cell).await?;
+        self.order(room_node, Want::Say(stored)).await?;
+        self.keep_image_if_long(room_node).await?;
         Ok(Next::More)
     }
 
-    async fn keep_image_if_long(&self, cell: &RoomNode) -> Result<(), StoreError> {
+    async fn keep_image_if_long(&self, room_node: &RoomNode) -> Result<(), StoreError> {
         let (generation, position, image) = {
-            let mut copy = cell.copy.lock();
+            let mut copy = room_node.copy.lock();
             let Some(copy) = copy.as_mut().filter(|copy| is_long(copy, self.options.image_bytes_min)) else {
                 return Ok(());
             };
@@ -170,7 +171,7 @@ impl Node {
             (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
             (copy.log.generation, copy.replica.position(), image)
         };
-        self.sequencer.keep_image(cell.keys, generation, position, &image).await.map_err(StoreError::from)
+        self.sequencer.keep_image(room_node.keys, generation, position, &image).await.map_err(StoreError::from)
     }
 }
 
@@ -184,8 +185,8 @@ enum Due {
 
 /// What must be done next in a log, by what SQL holds. A page ends with an entry of which all copies keep the digest, and has
 /// no more records than it may unless one entry alone has.
-fn due(cell: &RoomNode, log: LogId, row: &RoomRow, records_max: usize) -> Due {
-    let copy = cell.copy.lock();
+fn due(room_node: &RoomNode, log: LogId, row: &RoomRow, records_max: usize) -> Due {
+    let copy = room_node.copy.lock();
     let Some(replica) = copy.as_ref().filter(|copy| copy.log == log).map(|copy| &copy.replica) else {
         return Due::Nothing;
     };

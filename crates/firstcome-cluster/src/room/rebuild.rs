@@ -71,40 +71,40 @@ impl Drop for Renewal {
 
 impl Node {
     /// Returns when the log is whole, and this node has a copy.
-    pub(crate) async fn rebuild_room(self: &Arc<Self>, cell: &Arc<RoomNode>) -> Result<(), StoreError> {
+    pub(crate) async fn rebuild_room(self: &Arc<Self>, room_node: &Arc<RoomNode>) -> Result<(), StoreError> {
         let doubts = self.doubts();
-        let _one_at_a_time = cell.mending.lock().await;
+        let _one_at_a_time = room_node.mending.lock().await;
         let until = Instant::now() + self.options.patience;
-        let mut row = self.checked_row(cell).await?;
+        let mut row = self.checked_row(room_node).await?;
         loop {
-            let probe = self.sequencer.probe_log(cell.keys, row.generation).await?;
+            let probe = self.sequencer.probe_log(room_node.keys, row.generation).await?;
             if probe.is_ahead_of(&row) {
                 // The row may have been read before that was written. If not, the database has gone back.
-                probe.bear_witness(&cell.witness);
-                row = self.checked_row(cell).await?;
+                probe.bear_witness(&room_node.witness);
+                row = self.checked_row(room_node).await?;
                 continue;
             }
-            if is_whole(&probe, &row) && !cell.distrusts(row.generation) {
+            if is_whole(&probe, &row) && !room_node.distrusts(row.generation) {
                 if !probe.is_same_run {
                     // The server may have been gone for long since SQL was asked, and others may have written meanwhile.
-                    row = self.checked_row(cell).await?;
+                    row = self.checked_row(room_node).await?;
                     if is_whole(&probe, &row) {
-                        self.resume_log(cell, &row).await?;
-                        row = self.checked_row(cell).await?;
+                        self.resume_log(room_node, &row).await?;
+                        row = self.checked_row(room_node).await?;
                     }
                     continue;
                 }
-                if self.copy_log(cell, &row).await? {
-                    cell.trusted.store(doubts, Ordering::Relaxed);
+                if self.copy_log(room_node, &row).await? {
+                    room_node.trusted.store(doubts, Ordering::Relaxed);
                     return Ok(());
                 }
             } else {
                 // Another node may have made it anew meanwhile.
-                let again = self.checked_row(cell).await?;
+                let again = self.checked_row(room_node).await?;
                 let is_same = (again.generation, again.position) == (row.generation, row.position);
                 row = again;
-                if is_same && self.rebuild_log(cell, &row, &probe).await? {
-                    row = self.checked_row(cell).await?;
+                if is_same && self.rebuild_log(room_node, &row, &probe).await? {
+                    row = self.checked_row(room_node).await?;
                     continue;
                 }
             }
@@ -114,7 +114,7 @@ impl Node {
                 ));
             }
             sleep(PAUSE).await;
-            row = self.checked_row(cell).await?;
+            row = self.checked_row(room_node).await?;
         }
     }
 
@@ -124,40 +124,40 @@ impl Node {
     /// writing to SQL what both branches have, nor from raising the ceiling with it; but each write moves the position, so
     /// one raise is one branch's. A node that finds a raise that it has not made itself draws none of those numbers, and raises
     /// once more ([`super::log_writer`]). The first write of what only one branch has throws the other one away.
-    async fn resume_log(&self, cell: &RoomNode, row: &RoomRow) -> Result<(), StoreError> {
+    async fn resume_log(&self, room_node: &RoomNode, row: &RoomRow) -> Result<(), StoreError> {
         let now = self.database.time.both();
-        let expected = cell.copy.lock().as_ref().and_then(|copy| copy.expected(now));
+        let expected = room_node.copy.lock().as_ref().and_then(|copy| copy.expected(now));
         let (generation, position) = (row.generation, row.position);
         let (branch, ceiling, grace_ms) = (tag()?, row.ceiling, GRACE_MS);
         let resume = Resume { generation, position, now, expected, branch, ceiling, grace_ms };
-        if self.sequencer.resume_log(cell.keys, &resume).await? {
+        if self.sequencer.resume_log(room_node.keys, &resume).await? {
             self.counters.resumed.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Makes sure that this node has a copy of this log; false if its image is not there any more, or is none.
-    async fn copy_log(&self, cell: &RoomNode, row: &RoomRow) -> Result<bool, StoreError> {
+    async fn copy_log(&self, room_node: &RoomNode, row: &RoomRow) -> Result<bool, StoreError> {
         let is_there = |copy: &RoomReplica| {
-            copy.log.generation == row.generation && cell.trusted.load(Ordering::Relaxed) != u64::MAX
+            copy.log.generation == row.generation && room_node.trusted.load(Ordering::Relaxed) != u64::MAX
         };
-        if cell.copy.lock().as_ref().is_some_and(is_there) {
+        if room_node.copy.lock().as_ref().is_some_and(is_there) {
             return Ok(true);
         }
-        let image = self.sequencer.load_image(cell.keys, row.generation).await?;
+        let image = self.sequencer.load_image(room_node.keys, row.generation).await?;
         let Ok(replica) = Replica::from_image(&image.bytes, draw_hasher()) else {
             // One that no node can read is not going to be another.
-            cell.break_off(row.generation);
+            room_node.break_off(row.generation);
             return Ok(false);
         };
-        let mut copy = cell.copy.lock();
+        let mut copy = room_node.copy.lock();
         let log = LogId { generation: row.generation, branch: image.branch };
         let mut fresh = RoomReplica::new(log, replica, image.bytes.len());
         if let Some(old) = copy.take() {
             // Their entries are appended again, with the same tags.
             fresh.asked = old.asked;
         }
-        fresh.bear_witness(&mut cell.witness.lock());
+        fresh.bear_witness(&mut room_node.witness.lock());
         *copy = Some(fresh);
         Ok(true)
     }
@@ -176,20 +176,20 @@ impl Node {
     /// Makes a log anew. False, and nothing is open, if another node does, or Redis was lost again.
     async fn rebuild_log(
         self: &Arc<Self>,
-        cell: &Arc<RoomNode>,
+        room_node: &Arc<RoomNode>,
         row: &RoomRow,
         probe: &Probe,
     ) -> Result<bool, StoreError> {
-        if !self.sequencer.seize_log(cell.keys).await? {
+        if !self.sequencer.seize_log(room_node.keys).await? {
             return Ok(false);
         }
         // A large room takes longer than the lease.
-        let renewal = self.keep_lease(cell.keys);
-        let made = self.rebuild_leased(cell, row, probe).await;
+        let renewal = self.keep_lease(room_node.keys);
+        let made = self.rebuild_leased(room_node, row, probe).await;
         drop(renewal);
         if !matches!(made, Ok(true)) {
             // Others need not wait until it is over. If this fails, they do.
-            let _ = self.sequencer.unseize_log(cell.keys).await;
+            let _ = self.sequencer.unseize_log(room_node.keys).await;
         }
         made
     }
@@ -197,26 +197,26 @@ impl Node {
     /// The same under the lease, which opening the log ends.
     async fn rebuild_leased(
         self: &Arc<Self>,
-        cell: &Arc<RoomNode>,
+        room_node: &Arc<RoomNode>,
         row: &RoomRow,
         probe: &Probe,
     ) -> Result<bool, StoreError> {
         // A node that had the lease before may just have opened it: to begin yet another would lose who has come back.
-        let is_right = !cell.distrusts(row.generation);
-        if is_right && is_whole(&self.sequencer.probe_log(cell.keys, row.generation).await?, row) {
+        let is_right = !room_node.distrusts(row.generation);
+        if is_right && is_whole(&self.sequencer.probe_log(room_node.keys, row.generation).await?, row) {
             return Ok(false);
         }
         let before = row.generation;
         let Some(row) = self.database.next_log(row.id, before).await? else { return Ok(false) };
         // It may have gone back since it was read.
-        let judged = cell.witness.lock().judge(&row.stored());
+        let judged = room_node.witness.lock().judge(&row.stored());
         if let Err(lack) = judged {
-            return Err(self.stop_room(cell, lack));
+            return Err(self.stop_room(room_node, lack));
         }
-        cell.learn(&row);
+        room_node.learn(&row);
         let mut known = self.database.known_room(&row, self.options.rows_max).await?;
         // To read all that may have taken seconds.
-        let clock = self.sequencer.probe_log(cell.keys, row.generation).await?.clock;
+        let clock = self.sequencer.probe_log(room_node.keys, row.generation).await?.clock;
         let given = self.database.time.both();
         let now = given.unwrap_or_else(|| {
             // The steady clock goes on by what has passed on the wall since SQL was last told.
@@ -243,7 +243,7 @@ impl Node {
             .collect();
         let (generation, branch) = (row.generation, tag()?);
         let opening = Opening { generation, branch, position, now, clock, image: &image, before: &old };
-        let is_open = self.sequencer.open_log(cell.keys, &opening).await?;
+        let is_open = self.sequencer.open_log(room_node.keys, &opening).await?;
         if is_open && 0 < before {
             self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
         }

@@ -133,7 +133,7 @@ pub(super) struct Broken;
 
 /// What a poll finds here.
 pub(super) enum Found {
-    Told(TicketView),
+    Answer(TicketView),
     /// Something about it is not durable yet.
     Unsettled,
     /// To be decided, or no node here knows the number.
@@ -143,7 +143,7 @@ pub(super) enum Found {
 /// What must be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
-    Look,
+    Decide,
     Readmit,
     /// Perhaps it was drawn after what is known here.
     Unknown,
@@ -258,10 +258,10 @@ impl RoomReplica {
         match self.replica.room().peek(number, now) {
             None => Found::Ask(Ask::Unknown),
             Some(Poll::Decide) if self.replica.room().is_unknown(number) => Found::Ask(Ask::Readmit),
-            Some(Poll::Decide) => Found::Ask(Ask::Look),
-            Some(Poll::Told(view)) => {
+            Some(Poll::Decide) => Found::Ask(Ask::Decide),
+            Some(Poll::Answer(view)) => {
                 self.note(&view, now);
-                Found::Told(view)
+                Found::Answer(view)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Notices that the database went back, and stops the room until the data return or an operator decides.
 //!
-//! Each cell remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
+//! Each node remembers the highest state of its room that the database has shown ([`Witness`]): by the rows that this node read
 //! and wrote, and by what the log on Redis says is durable. Every row that is read is compared with it. A row that lacks something
 //! is read again, so that no read that began too early is an alarm. Then the room stands still on this node: it appends no join,
 //! lets no ticket in, writes nothing and makes no log anew, so the log on Redis stays as evidence. Polls
@@ -77,25 +77,25 @@ impl RoomNode {
 
 impl Node {
     /// Reads the room again, and stops it if the database lacks what it had.
-    pub(super) async fn checked_row(&self, cell: &RoomNode) -> Result<RoomRow, StoreError> {
-        cell.goes_on()?;
-        match self.judged_row(cell).await? {
+    pub(super) async fn checked_row(&self, room_node: &RoomNode) -> Result<RoomRow, StoreError> {
+        room_node.goes_on()?;
+        match self.judged_row(room_node).await? {
             Ok(row) => Ok(row),
             // A session to another server of the same name may have been opened before it was told of the loss of its role.
-            Err(_) => match self.judged_row(cell).await? {
+            Err(_) => match self.judged_row(room_node).await? {
                 Ok(row) => Ok(row),
-                Err(lack) => Err(self.stop_room(cell, lack)),
+                Err(lack) => Err(self.stop_room(room_node, lack)),
             },
         }
     }
 
     /// Reads the room, and compares it with what was known before that.
-    async fn judged_row(&self, cell: &RoomNode) -> Result<Result<RoomRow, Lack>, StoreError> {
-        let known = *cell.witness.lock();
-        let row = self.database.room_by_id(cell.keys.room).await?;
+    async fn judged_row(&self, room_node: &RoomNode) -> Result<Result<RoomRow, Lack>, StoreError> {
+        let known = *room_node.witness.lock();
+        let row = self.database.room_by_id(room_node.keys.room).await?;
         Ok(match (RoomNode::judge(&known, row.as_ref()), row) {
             (Ok(()), Some(row)) => {
-                cell.learn(&row);
+                room_node.learn(&row);
                 Ok(row)
             }
             (judged, _) => Err(judged.err().unwrap_or(Lack::Room)),
@@ -103,42 +103,42 @@ impl Node {
     }
 
     /// Stops the room on this node.
-    pub(super) fn stop_room(&self, cell: &RoomNode, lack: Lack) -> StoreError {
+    pub(super) fn stop_room(&self, room_node: &RoomNode, lack: Lack) -> StoreError {
         let says = format!(
             "{lack}: it was restored from a backup, or failed over to a copy that was behind; bring back the database that has it, \
              or see with `firstcome reconcile` what is lost, and accept that with --accept-loss"
         );
-        let fault = self.faults.raise(&cell.object(), Fault::new(FaultKind::WentBack, says));
-        *cell.stopped.lock() = Some(Arc::clone(&fault));
-        cell.is_drainer.store(false, Ordering::Relaxed);
-        cell.progress.send_modify(|progress| progress.is_stopped = true);
+        let fault = self.faults.raise(&room_node.object(), Fault::new(FaultKind::WentBack, says));
+        *room_node.stopped.lock() = Some(Arc::clone(&fault));
+        room_node.is_drainer.store(false, Ordering::Relaxed);
+        room_node.progress.send_modify(|progress| progress.is_stopped = true);
         StoreError::Unavailable(fault)
     }
 
     /// Lets the room go on.
-    fn let_go_on(self: &Arc<Self>, cell: &Arc<RoomNode>) {
+    fn let_go_on(self: &Arc<Self>, room_node: &Arc<RoomNode>) {
         // The copy may hold what is lost now: it is looked at again before anything is appended.
-        cell.trusted.store(u64::MAX, Ordering::Relaxed);
-        *cell.stopped.lock() = None;
-        cell.progress.send_modify(|progress| progress.is_stopped = false);
-        self.faults.clear_kind(&cell.object(), FaultKind::WentBack);
-        self.wake(cell);
+        room_node.trusted.store(u64::MAX, Ordering::Relaxed);
+        *room_node.stopped.lock() = None;
+        room_node.progress.send_modify(|progress| progress.is_stopped = false);
+        self.faults.clear_kind(&room_node.object(), FaultKind::WentBack);
+        self.wake(room_node);
     }
 
     /// Reads these rooms again: stops those that lack something, and lets those go on that have all of it again.
-    async fn watch_rooms(self: &Arc<Self>, coupons: &[Arc<RoomNode>]) -> Result<(), StoreError> {
-        let known: Vec<Witness> = coupons.iter().map(|cell| *cell.witness.lock()).collect();
-        let ids: Vec<i64> = coupons.iter().map(|cell| cell.keys.room).collect();
+    async fn watch_rooms(self: &Arc<Self>, rooms: &[Arc<RoomNode>]) -> Result<(), StoreError> {
+        let known: Vec<Witness> = rooms.iter().map(|room_node| *room_node.witness.lock()).collect();
+        let ids: Vec<i64> = rooms.iter().map(|room_node| room_node.keys.room).collect();
         let rows = self.database.rooms_again(&ids).await?;
-        for (cell, known) in coupons.iter().zip(known) {
-            let row = rows.iter().find(|row| row.id == cell.keys.room);
-            match (RoomNode::judge(&known, row), cell.stopped()) {
-                (Ok(()), None) => row.into_iter().for_each(|row| cell.learn(row)),
+        for (room_node, known) in rooms.iter().zip(known) {
+            let row = rows.iter().find(|row| row.id == room_node.keys.room);
+            match (RoomNode::judge(&known, row), room_node.stopped()) {
+                (Ok(()), None) => row.into_iter().for_each(|row| room_node.learn(row)),
                 // Read once more: the node may have learned more since.
-                (Ok(()), Some(_)) if self.judged_row(cell).await?.is_ok() => self.let_go_on(cell),
+                (Ok(()), Some(_)) if self.judged_row(room_node).await?.is_ok() => self.let_go_on(room_node),
                 (Ok(()) | Err(_), Some(_)) => {}
                 // The fault says it.
-                (Err(_), None) => drop(self.checked_row(cell).await),
+                (Err(_), None) => drop(self.checked_row(room_node).await),
             }
         }
         Ok(())
@@ -151,9 +151,9 @@ pub(crate) async fn watch(node: Weak<Node>) {
     for round in (0..ALL_EVERY).cycle() {
         sleep(STOPPED_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        let mut coupons: Vec<Arc<RoomNode>> = node.rooms.lock().values().map(Arc::clone).collect();
-        coupons.retain(|cell| round == 0 || cell.stopped().is_some());
-        for page in coupons.chunks(ROOMS_AT_ONCE) {
+        let mut rooms: Vec<Arc<RoomNode>> = node.rooms.lock().values().map(Arc::clone).collect();
+        rooms.retain(|room_node| round == 0 || room_node.stopped().is_some());
+        for page in rooms.chunks(ROOMS_AT_ONCE) {
             // While the database does not answer there is nothing to see.
             let _ = node.watch_rooms(page).await;
         }

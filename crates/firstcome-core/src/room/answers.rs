@@ -191,7 +191,7 @@ pub struct TicketView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Poll {
     /// The answer.
-    Told(TicketView),
+    Answer(TicketView),
     /// The room needs a decision that must become durable: call [`Room::decide`](super::Room::decide), or
     /// [`Room::readmit`](super::Room::readmit) for a number that is unknown since a loss.
     Decide,

@@ -222,7 +222,7 @@ impl Replica {
         }
         match entry {
             Entry::Join { join, tag } => return self.join(join, *tag, changes),
-            Entry::Look { number, .. } => return Outcome::Ticket(self.room.decide(*number, now, changes)),
+            Entry::Poll { number, .. } => return Outcome::Ticket(self.room.decide(*number, now, changes)),
             Entry::Leave { number, .. } => return Outcome::Left(self.room.leave(*number, now, changes)),
             Entry::Readmit { number, user, .. } => {
                 self.room.readmit(*number, user.as_ref(), now, changes);

@@ -170,7 +170,7 @@ impl Play {
                 assert_eq!(self.room.decide(ticket, self.now, &mut self.changes), None);
                 None
             }
-            Some(Poll::Told(view)) => {
+            Some(Poll::Answer(view)) => {
                 assert_eq!(self.room.decide(ticket, self.now, &mut self.changes), Some(view), "a poll tells the same");
                 assert_eq!(self.changes.len(), before, "nothing had to be decided");
                 Some(view)

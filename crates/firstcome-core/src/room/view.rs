@@ -25,17 +25,17 @@ impl Room {
     /// Returns what [`Self::poll`] returns, without a contact: changes nothing.
     pub fn peek(&self, number: TicketNumber, now: Now) -> Option<Poll> {
         Some(match self.line.place(number.0)? {
-            TicketPlace::Gone(how) => Poll::Told(gone(number.0, how)),
+            TicketPlace::Gone(how) => Poll::Answer(gone(number.0, how)),
             TicketPlace::Unknown => Poll::Decide,
             TicketPlace::Slot => {
                 let (slot, until) = self.slots.get(number.0)?;
                 if until <= now.steady || matches!(slot.hold, Hold::Offered { .. }) {
                     return Some(Poll::Decide);
                 }
-                Poll::Told(self.admitted(number.0, now)?)
+                Poll::Answer(self.admitted(number.0, now)?)
             }
             TicketPlace::Waiting if self.is_silent(number.0, now) => Poll::Decide,
-            TicketPlace::Waiting => Poll::Told(self.waiting(number.0, now)),
+            TicketPlace::Waiting => Poll::Answer(self.waiting(number.0, now)),
         })
     }
 
@@ -47,7 +47,7 @@ impl Room {
     }
 
     fn note(&mut self, poll: Option<Poll>, now: Now) {
-        let Some(Poll::Told(view)) = poll else { return };
+        let Some(Poll::Answer(view)) = poll else { return };
         match view.state {
             TicketState::Waiting { .. } => self.note_waiting(view, now),
             TicketState::Admitted { .. } => self.slots.touch(view.number.0, now.steady),

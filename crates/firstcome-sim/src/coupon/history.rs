@@ -161,7 +161,7 @@ impl Operation {
         match &self.outcome {
             Outcome::Pending | Outcome::Unknown => true,
             Outcome::NotDone => false,
-            Outcome::Told(told) => !matches!(
+            Outcome::Answered(told) => !matches!(
                 told,
                 CouponReply::Refused(..) | CouponReply::Claimed(Effect::Again(_), _) | CouponReply::View { .. }
             ),

@@ -112,7 +112,7 @@ impl Story {
     }
 
     pub(super) fn tell(&mut self, id: usize, told: AuctionReply) -> &mut Self {
-        self.end(id, Outcome::Told(told))
+        self.end(id, Outcome::Answered(told))
     }
 
     /// Asked and told, and nothing is written.

@@ -85,7 +85,7 @@ impl Story {
     }
 
     fn tell(&mut self, command: Command, told: RoomStepReply) -> &mut Self {
-        self.end(command, Outcome::Told(told))
+        self.end(command, Outcome::Answered(told))
     }
 
     fn answer(&self, of: u32, state: TicketState) -> TicketAnswer {

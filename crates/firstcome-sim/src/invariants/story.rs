@@ -53,7 +53,7 @@ impl Story {
 
     fn tell(&mut self, command: Command, told: CouponReply) -> &mut Self {
         let id = self.invoke(command);
-        self.end(id, Outcome::Told(told))
+        self.end(id, Outcome::Answered(told))
     }
 
     fn end(&mut self, id: OperationId, outcome: Outcome<CouponReply>) -> &mut Self {
@@ -95,7 +95,7 @@ impl Story {
         let Command::Claim(claim) = &self.history.operations()[id].command else { panic!("it claimed nothing") };
         let user = claim.user.as_str().to_owned();
         let told = self.accepted(serial, &user);
-        self.end(id, Outcome::Told(told))
+        self.end(id, Outcome::Answered(told))
     }
 
     pub(super) fn claimed(&mut self, user: &str, serial: u32) -> &mut Self {

@@ -61,11 +61,11 @@ fn differs(room: &mut Room, rows: &RoomRows, now: Now) -> Option<String> {
         let told = TicketNumber::new(number).and_then(|number| room.poll(number, now));
         let slot = rows.slots.get(&number);
         let same = match (told, row.gone, slot) {
-            (Some(Poll::Told(view)), Some(how), _) => view.state == TicketState::Gone(how),
-            (Some(Poll::Told(view)), None, Some(slot)) => {
+            (Some(Poll::Answer(view)), Some(how), _) => view.state == TicketState::Gone(how),
+            (Some(Poll::Answer(view)), None, Some(slot)) => {
                 matches!(view.state, TicketState::Admitted { slot: found, .. } if found == *slot)
             }
-            (Some(Poll::Told(view)), None, None) => matches!(view.state, TicketState::Waiting { .. }),
+            (Some(Poll::Answer(view)), None, None) => matches!(view.state, TicketState::Waiting { .. }),
             // Offered, or over by now.
             (Some(Poll::Decide), None, Some(slot)) => {
                 let (Hold::Offered { .. } | Hold::Taken { .. }) = slot.hold;

@@ -85,10 +85,45 @@ pub(super) fn open(dialect: Dialect, opening: &Opening<'_>) -> String {
 
 /// The statements that write changes. The numbers of rows that a change finds as they were read add up to [`Changes::rows`].
 pub(super) fn write(dialect: Dialect, changes: &Changes) -> String {
-    match dialect {
-        Dialect::Postgres => postgres::write(changes),
-        Dialect::MySql => mysql::write(changes),
+    let mut text = String::new();
+    for (scope, key) in &changes.forgotten {
+        let (kind, scope) = scope.parts();
+        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
+        dialect.bytes(&mut text, &key.to_be_bytes());
+        text.push(';');
     }
+    // The order of these statements is the same on both: it is the order in which rows are locked.
+    match dialect {
+        Dialect::Postgres => {
+            postgres::insert_bids(&mut text, changes);
+            postgres::insert_records(&mut text, changes);
+            insert_requests(dialect, &mut text, changes);
+            postgres::update_wallets(&mut text, changes);
+        }
+        Dialect::MySql => {
+            mysql::insert_bids(&mut text, changes);
+            mysql::insert_records(&mut text, changes);
+            insert_requests(dialect, &mut text, changes);
+            mysql::update_wallets(&mut text, changes);
+        }
+    }
+    if let Some(listing) = &changes.listing {
+        listing.write(&mut text, changes.writer, changes.unguarded);
+    }
+    text
+}
+
+fn insert_requests(dialect: Dialect, text: &mut String, changes: &Changes) {
+    if changes.requests.is_empty() {
+        return;
+    }
+    let rows = list(&changes.requests, |text, row| {
+        let (kind, scope) = row.scope.parts();
+        let _ = write!(text, "({kind},{scope},");
+        dialect.bytes(text, &row.key.to_be_bytes());
+        let _ = write!(text, ",{},{},{})", row.body.cast_signed(), row.number, row.at.as_us());
+    });
+    let _ = write!(text, "INSERT INTO firstcome_request (kind,scope,request,body,number,at) VALUES {rows};");
 }
 
 /// The columns of a listing, in the order in which they are read and written.
@@ -119,7 +154,7 @@ pub(super) const LISTING_COLUMNS: [&str; 24] = [
     "last_at",
 ];
 
-/// The columns of a listing, each after its table's letter.
+/// The columns of a listing, as a list for SQL.
 pub(super) fn listing_columns() -> String {
     LISTING_COLUMNS.join(",")
 }
@@ -147,7 +182,7 @@ pub(super) fn find_listing(name: &ListingName) -> String {
     text
 }
 
-/// Reads numbers and names of callers. No caller changes either, so no lock is needed.
+/// Reads numbers and names of members. Neither ever changes, so no lock is needed.
 pub(super) fn owners(text: &mut String, ids: &[i64]) {
     if !ids.is_empty() {
         let ids = list(ids, |text, id| number(text, *id));

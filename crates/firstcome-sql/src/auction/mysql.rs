@@ -61,26 +61,7 @@ pub(super) fn open(opening: &Opening<'_>) -> String {
     text
 }
 
-/// See [`super::dialect::write`].
-pub(super) fn write(changes: &Changes) -> String {
-    let mut text = String::new();
-    for (scope, key) in &changes.forgotten {
-        let (kind, scope) = scope.parts();
-        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind={kind} AND scope={scope} AND request=");
-        DIALECT.bytes(&mut text, &key.to_be_bytes());
-        text.push(';');
-    }
-    insert_bids(&mut text, changes);
-    insert_records(&mut text, changes);
-    insert_requests(&mut text, changes);
-    update_wallets(&mut text, changes);
-    if let Some(listing) = &changes.listing {
-        listing.write(&mut text, changes.writer, changes.unguarded);
-    }
-    text
-}
-
-fn insert_bids(text: &mut String, changes: &Changes) {
+pub(super) fn insert_bids(text: &mut String, changes: &Changes) {
     if changes.bids.is_empty() {
         return;
     }
@@ -92,7 +73,7 @@ fn insert_bids(text: &mut String, changes: &Changes) {
     let _ = write!(text, "INSERT INTO firstcome_bid (listing,number,member,price,at,ends_at,fence) VALUES {rows};");
 }
 
-fn insert_records(text: &mut String, changes: &Changes) {
+pub(super) fn insert_records(text: &mut String, changes: &Changes) {
     if changes.records.is_empty() {
         return;
     }
@@ -112,20 +93,7 @@ fn insert_records(text: &mut String, changes: &Changes) {
     let _ = write!(text, "INSERT INTO firstcome_record ({columns}) VALUES {rows};");
 }
 
-fn insert_requests(text: &mut String, changes: &Changes) {
-    if changes.requests.is_empty() {
-        return;
-    }
-    let rows = list(&changes.requests, |text, row| {
-        let (kind, scope) = row.scope.parts();
-        let _ = write!(text, "({kind},{scope},");
-        DIALECT.bytes(text, &row.key.to_be_bytes());
-        let _ = write!(text, ",{},{},{})", row.body.cast_signed(), row.number, row.at.as_us());
-    });
-    let _ = write!(text, "INSERT INTO firstcome_request (kind,scope,request,body,number,at) VALUES {rows};");
-}
-
-fn update_wallets(text: &mut String, changes: &Changes) {
+pub(super) fn update_wallets(text: &mut String, changes: &Changes) {
     if changes.wallets.is_empty() {
         return;
     }

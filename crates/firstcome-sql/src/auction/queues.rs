@@ -1,4 +1,8 @@
-//! Who waits for what: a bounded queue for each listing, and for the points of each member.
+//! The commands that wait: a bounded queue for each listing, and for the points of each member.
+//!
+//! Not a `Batcher` of the store for each scope, for two reasons. Scopes come and go, as many as there are members, so a scope
+//! has a queue only while a caller serves it. And one limit bounds the commands of all scopes together, those of running
+//! batches included.
 
 use super::judge::{Answer, Command};
 use firstcome_core::id::{ListingName, MemberName};
@@ -16,7 +20,7 @@ use tokio::sync::oneshot;
 pub(super) const BATCH_COMMANDS_MAX: usize = 256;
 /// Commands that may wait for one listing, or for the points of one member: some hundred milliseconds of work. Those of a
 /// running batch count.
-const LANE_COMMANDS_MAX: usize = 4_096;
+const SCOPE_COMMANDS_MAX: usize = 4_096;
 /// Commands that may wait in all. Protects memory: about 300 bytes each.
 const COMMANDS_MAX: usize = 65_536;
 /// When to come back to a full queue.
@@ -37,7 +41,7 @@ pub(super) struct Waiting {
 
 /// The queues. A scope has one while a caller serves it.
 ///
-/// Commands count from when they are queued until the batch they are in is over: those wait too, for a connection, for locks, for a
+/// A command counts from its arrival until its batch is over: a running batch waits too, for a connection, for locks, for a
 /// commit.
 pub(super) struct ScopeQueues {
     queues: Mutex<Counted>,
@@ -66,7 +70,7 @@ impl ScopeQueues {
         Self { queues: Mutex::new(Counted { of: HashMap::with_hasher(draw_hasher()), commands: 0 }) }
     }
 
-    /// Queues a command. True if no caller serves the scope yet: then the caller is to see to that.
+    /// Queues a command. True if no caller serves the scope yet: then this caller must serve it.
     pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
         let mut queues = self.queues.lock();
         let full = StoreError::Overloaded { retry_after: FULL_RETRY };
@@ -74,7 +78,7 @@ impl ScopeQueues {
             return Err(full);
         }
         let unserved = match queues.of.get_mut(scope) {
-            Some(queue) if LANE_COMMANDS_MAX <= queue.commands() => return Err(full),
+            Some(queue) if SCOPE_COMMANDS_MAX <= queue.commands() => return Err(full),
             Some(queue) => {
                 queue.queue.push_back(waiting);
                 false
@@ -88,9 +92,8 @@ impl ScopeQueues {
         Ok(unserved)
     }
 
-    /// Ends the batch that was taken before, and takes everything that waits, in the order of arrival and at most
-    /// [`BATCH_COMMANDS_MAX`]; those who have gone are passed over, and nothing of theirs is done. `None` if no caller waits:
-    /// then the scope is not served any more.
+    /// Ends the batch that was taken before, and takes up to [`BATCH_COMMANDS_MAX`] waiting commands in the order of arrival.
+    /// A command whose caller has gone is dropped undone. `None` if no command waits: then the scope is not served any more.
     pub(super) fn take(&self, scope: &Scope) -> Option<VecDeque<Waiting>> {
         let mut queues = self.queues.lock();
         let queue = queues.of.get_mut(scope)?;
@@ -113,7 +116,7 @@ impl ScopeQueues {
         Some(batch)
     }
 
-    /// Forgets a scope whose server has gone; those who wait are told that no caller knows.
+    /// Forgets a scope whose server has gone. Its waiting commands are dropped, so their callers get [`StoreError::Unknown`].
     pub(super) fn abandon(&self, scope: &Scope) {
         let mut queues = self.queues.lock();
         let abandoned = queues.of.remove(scope).map_or(0, |queue| queue.commands());
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     fn waiting() -> Waiting {
-        // A caller that waits is held by no caller here, and passed over: it counts until it is taken.
+        // The receiver is dropped here, so `take` passes the command over. It counts until then.
         Waiting { command: Command::Advance, tell: oneshot::channel().0 }
     }
 

@@ -70,7 +70,7 @@ impl RoomCell {
             let view = match kept.room.poll(number, now) {
                 None => return Some(Err(Rejection::UnknownTicket)),
                 Some(Poll::Decide) => return None,
-                Some(Poll::Told(view)) => view,
+                Some(Poll::Answer(view)) => view,
             };
             // Only a pass names its user.
             let admitted = matches!(view.state, TicketState::Admitted { .. });

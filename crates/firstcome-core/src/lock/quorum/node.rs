@@ -13,7 +13,7 @@ pub type HolderKey = u128;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeHold {
     /// The holder key of the attempt.
-    pub word: HolderKey,
+    pub holder_key: HolderKey,
     /// The fence drawn for it here, or the one with which a renewal restored it.
     pub value: Fence,
     /// When it ends, by the node's clock.
@@ -63,7 +63,7 @@ impl Node {
     pub fn take(
         &mut self,
         key: &mut Option<NodeHold>,
-        (word, lease_ms, hint, passes): (HolderKey, u32, u64, NonZeroU32),
+        (holder_key, lease_ms, hint, passes): (HolderKey, u32, u64, NonZeroU32),
         rejoin_ms: u32,
         now_us: u64,
     ) -> Answer {
@@ -76,20 +76,26 @@ impl Node {
         }
         if let Some(held) = living(key, now_us) {
             let lasts_us = held.ends_us - now_us;
-            return if held.word == word { Answer::Granted(held.value) } else { Answer::Held { lasts_us } };
+            return if held.holder_key == holder_key { Answer::Granted(held.value) } else { Answer::Held { lasts_us } };
         }
         let Some(value) = Fence::new(self.counter.max(hint).saturating_add(u64::from(passes.get()))) else {
             return Answer::Refused;
         };
         self.counter = value.get();
-        *key = Some(NodeHold { word, value, ends_us: now_us + u64::from(lease_ms) * 1_000 });
+        *key = Some(NodeHold { holder_key, value, ends_us: now_us + u64::from(lease_ms) * 1_000 });
         Answer::Granted(value)
     }
 
     /// Raises the counter to a fence, if this holder key has the lock.
-    pub fn write_back(&mut self, key: &mut Option<NodeHold>, word: HolderKey, fence: Fence, now_us: u64) -> Written {
+    pub fn write_back(
+        &mut self,
+        key: &mut Option<NodeHold>,
+        holder_key: HolderKey,
+        fence: Fence,
+        now_us: u64,
+    ) -> Written {
         self.awake(now_us);
-        if living(key, now_us).is_none_or(|held| held.word != word) {
+        if living(key, now_us).is_none_or(|held| held.holder_key != holder_key) {
             return Written::Gone;
         }
         self.counter = self.counter.max(fence.get());
@@ -101,20 +107,20 @@ impl Node {
     pub fn renew(
         &mut self,
         key: &mut Option<NodeHold>,
-        (word, lease_ms, fence): (HolderKey, u32, Fence),
+        (holder_key, lease_ms, fence): (HolderKey, u32, Fence),
         now_us: u64,
     ) -> Renewed {
         self.awake(now_us);
         let ends_us = now_us + u64::from(lease_ms) * 1_000;
         match living(key, now_us) {
-            Some(held) if held.word != word => Renewed::Other,
+            Some(held) if held.holder_key != holder_key => Renewed::Other,
             Some(held) => {
                 held.ends_us = held.ends_us.max(ends_us);
                 Renewed::Yes
             }
             None => {
                 self.counter = self.counter.max(fence.get());
-                *key = Some(NodeHold { word, value: fence, ends_us });
+                *key = Some(NodeHold { holder_key, value: fence, ends_us });
                 Renewed::Yes
             }
         }
@@ -122,9 +128,9 @@ impl Node {
 
     /// Removes the key of this holder; the key of another holder stays. Afterwards this holder has no key here, until a late
     /// copy of a take or a renewal creates one, which then lasts for its lease.
-    pub fn release(&mut self, key: &mut Option<NodeHold>, word: HolderKey, now_us: u64) -> super::Ended {
+    pub fn release(&mut self, key: &mut Option<NodeHold>, holder_key: HolderKey, now_us: u64) -> super::Ended {
         self.awake(now_us);
-        if living(key, now_us).is_none_or(|held| held.word != word) {
+        if living(key, now_us).is_none_or(|held| held.holder_key != holder_key) {
             return super::Ended::Absent;
         }
         *key = None;

@@ -27,7 +27,7 @@ pub enum Entry {
     },
     /// A poll needs a decision: takes an offered slot. A repeat is one more poll of the same visitor just after the first one,
     /// which has decided already.
-    Look {
+    Poll {
         /// The ticket.
         number: TicketNumber,
         /// The tag of the request.
@@ -88,7 +88,7 @@ pub enum Entry {
     /// Numbers up to this one may be drawn: that is durable. Only the highest ceiling counts, so a repeat changes nothing.
     Ceiling(u32),
     /// A visitor came with a ticket of an unknown number, and a node checked its signature. A repeat finds the number known, and
-    /// works as a [`Self::Look`].
+    /// works as a [`Self::Poll`].
     Readmit {
         /// The ticket.
         number: TicketNumber,
@@ -122,7 +122,7 @@ pub enum Entry {
 const VERSION: u8 = 1;
 
 const JOIN: u8 = 0;
-const LOOK: u8 = 1;
+const POLL: u8 = 1;
 const LEAVE: u8 = 2;
 const RELEASE: u8 = 3;
 const END_OVER: u8 = 4;
@@ -154,7 +154,7 @@ impl Entry {
     pub const fn tag(&self) -> Option<u64> {
         match self {
             Self::Join { tag, .. }
-            | Self::Look { tag, .. }
+            | Self::Poll { tag, .. }
             | Self::Leave { tag, .. }
             | Self::Release { tag, .. }
             | Self::EndOver { tag, .. }
@@ -174,7 +174,7 @@ impl Entry {
     /// Returns the ticket, if the entry is about one.
     pub(super) const fn number(&self) -> Option<TicketNumber> {
         match self {
-            Self::Look { number, .. }
+            Self::Poll { number, .. }
             | Self::Leave { number, .. }
             | Self::Release { number, .. }
             | Self::EndOver { number, .. }
@@ -195,7 +195,7 @@ impl Entry {
                 out.push(head(JOIN));
                 put_join(out, join);
             }
-            Self::Look { number, .. } => ticket(out, LOOK, *number),
+            Self::Poll { number, .. } => ticket(out, POLL, *number),
             Self::Leave { number, .. } => ticket(out, LEAVE, *number),
             Self::Release { number, admission, .. } => {
                 ticket(out, RELEASE, *number);
@@ -264,7 +264,7 @@ impl Entry {
     fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Self, ImageError> {
         Ok(match kind {
             JOIN => Self::Join { join: read_join(reader)?, tag: reader.fixed_u64()? },
-            LOOK => Self::Look { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
+            POLL => Self::Poll { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
             LEAVE => Self::Leave { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
             RELEASE => {
                 Self::Release { number: read_ticket(reader)?, admission: reader.number()?, tag: reader.fixed_u64()? }

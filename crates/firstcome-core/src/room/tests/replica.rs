@@ -54,7 +54,7 @@ impl Follower {
 
     fn look(&mut self, ticket: u32) -> (String, u64) {
         let tag = self.next_tag();
-        let applied = self.say(&Entry::Look { number: number(ticket), tag });
+        let applied = self.say(&Entry::Poll { number: number(ticket), tag });
         let Outcome::Ticket(view) = applied.outcome else { panic!("a ticket") };
         (view.map_or("unknown".to_owned(), |view| describe_state(view.state)), applied.rests_on)
     }

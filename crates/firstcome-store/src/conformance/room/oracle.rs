@@ -52,7 +52,7 @@ impl Oracle {
             Step::Poll(number) => {
                 let view = match room.poll(of(*number), now) {
                     Some(Poll::Decide) => room.decide(of(*number), now, changes),
-                    Some(Poll::Told(view)) => Some(view),
+                    Some(Poll::Answer(view)) => Some(view),
                     None => None,
                 };
                 describe_ticket(view.map(|view| shown(room, view, now)).ok_or(Rejection::UnknownTicket))

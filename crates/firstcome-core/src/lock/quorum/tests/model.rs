@@ -345,7 +345,7 @@ impl World {
             return;
         }
         let now_us = self.node_us(node);
-        let word = self.rounds[round].attempt as HolderKey;
+        let holder_key = self.rounds[round].attempt as HolderKey;
         let (lease_ms, longest_ms) = (self.lease_ms, self.lease_ms);
         // Other locks of the node draw from the same counter.
         for _ in 0..self.random.below(3) {
@@ -354,14 +354,14 @@ impl World {
         let Server { node: rules, key, .. } = &mut self.servers[node];
         let reply = match message {
             Message::Take { hint } => {
-                let asked = (word, lease_ms, hint, passes_of(self.rounds[round].attempt));
+                let asked = (holder_key, lease_ms, hint, passes_of(self.rounds[round].attempt));
                 Reply::Taken(rules.take(key, asked, longest_ms, now_us))
             }
-            Message::WriteBack(fence) => Reply::Written(rules.write_back(key, word, fence, now_us)),
-            Message::Renew(fence) => Reply::Renewed(rules.renew(key, (word, lease_ms, fence), now_us)),
+            Message::WriteBack(fence) => Reply::Written(rules.write_back(key, holder_key, fence, now_us)),
+            Message::Renew(fence) => Reply::Renewed(rules.renew(key, (holder_key, lease_ms, fence), now_us)),
             Message::Known => Reply::Known(rules.known(now_us)),
             Message::Release => {
-                rules.release(key, word, now_us);
+                rules.release(key, holder_key, now_us);
                 return;
             }
             Message::Join { birth_us, counter } => {

@@ -147,7 +147,7 @@ impl Both {
         let told = play.room.peek(ticket, play.now);
         play.room.contact(ticket, play.now);
         if at < self.model.tickets.len() && self.model.seen(at) {
-            let Some(Poll::Told(view)) = told else { panic!("who waits is told: {told:?}") };
+            let Some(Poll::Answer(view)) = told else { panic!("who waits is told: {told:?}") };
             self.model.tickets[at].polled_ms = view.poll_after_ms.into();
         }
     }

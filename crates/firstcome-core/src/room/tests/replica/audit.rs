@@ -192,7 +192,7 @@ impl World {
                     self.held.extend(said(view).map(|it| (rests_on, view.number.get(), it)));
                 }
                 (Outcome::Left(Ok(())), Entry::Leave { number, .. }) => {
-                    let Some(Poll::Told(view)) = copy.room().peek(*number, copy.now()) else { panic!("it is gone") };
+                    let Some(Poll::Answer(view)) = copy.room().peek(*number, copy.now()) else { panic!("it is gone") };
                     self.held.extend(said(&view).map(|it| (rests_on, number.get(), it)));
                 }
                 (Outcome::Done, Entry::Close { .. }) => self.held.push((rests_on, 0, AuditedReply::Closed)),
@@ -225,7 +225,7 @@ impl World {
             return;
         }
         match copy.room().peek(ticket, copy.now()) {
-            Some(Poll::Told(view)) => {
+            Some(Poll::Answer(view)) => {
                 if let TicketState::Waiting { position, .. } = view.state
                     && self.copies.iter().all(|other| other.position() <= copy.position())
                 {
@@ -242,7 +242,7 @@ impl World {
             }
             Some(Poll::Decide) => {
                 let tag = self.next_tag();
-                self.append(Entry::Look { number: ticket, tag });
+                self.append(Entry::Poll { number: ticket, tag });
             }
             None => {}
         }

@@ -28,7 +28,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     prop_oneof![
         (any_user(), request, any::<u64>())
             .prop_map(|(user, request, tag)| Entry::Join { join: Join { user, request }, tag }),
-        ticket().prop_map(|(number, tag)| Entry::Look { number, tag }),
+        ticket().prop_map(|(number, tag)| Entry::Poll { number, tag }),
         ticket().prop_map(|(number, tag)| Entry::Leave { number, tag }),
         (ticket(), any::<u64>()).prop_map(|((number, tag), admission)| Entry::Release { number, admission, tag }),
         ticket().prop_map(|(number, tag)| Entry::EndOver { number, tag }),

@@ -47,7 +47,7 @@ impl Log {
         let ticket = |pick: u32| Twin::ticket(room, pick);
         Some(match step {
             Step::Join(who) => join(who.clone(), tag),
-            Step::Poll(pick) => Entry::Look { number: ticket(*pick), tag },
+            Step::Poll(pick) => Entry::Poll { number: ticket(*pick), tag },
             Step::Leave(pick) => Entry::Leave { number: ticket(*pick), tag },
             Step::Check(pick, _) => Entry::EndOver { number: ticket(*pick), tag },
             Step::Release(pick, admission) => {
@@ -95,7 +95,7 @@ impl Log {
         }
         Some(match entry {
             Entry::Join { join, .. } => format!("{:?}", Outcome::Joined(room.join(join, now, changes))),
-            Entry::Look { number, .. } => format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes))),
+            Entry::Poll { number, .. } => format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes))),
             Entry::Leave { number, .. } => format!("{:?}", Outcome::Left(room.leave(*number, now, changes))),
             Entry::Readmit { number, user, .. } => {
                 room.readmit(*number, user.as_ref(), now, changes);
