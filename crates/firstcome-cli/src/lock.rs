@@ -41,10 +41,10 @@ use crate::failure::Failure;
 use crate::settings::File;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use firstcome::LockError;
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
 use firstcome::lock::NodeSet;
+use firstcome::{Demand, LockError};
 use place::Absent;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -63,6 +63,15 @@ enum Layout {
     SingleKey,
     /// The hash and the channel of Redisson's RLock: no order, no fence
     Redisson,
+}
+
+/// A promise that `--require` demands of the store.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Requirement {
+    /// Grants in the order of arrival
+    Order,
+    /// A fence with every grant
+    Fence,
 }
 
 /// Run a command under a lock
@@ -135,6 +144,12 @@ pub(crate) struct LockArgs {
     /// How the lock is kept in the store
     #[arg(long, value_enum, default_value_t = Layout::Native)]
     layout: Layout,
+    /// What the store must promise; more than once for both
+    ///
+    /// A store that does not promise it is refused with exit code 2, and the command does not run. So a change of --store or
+    /// --layout does not lose a promise without a word.
+    #[arg(long, value_enum, value_name = "PROMISE")]
+    require: Vec<Requirement>,
     /// Settings file [default: ./firstcome.toml if it is there]
     #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -152,6 +167,7 @@ struct Plan {
     min_hold: Duration,
     stores: Vec<String>,
     set: NodeSet,
+    require: Vec<Demand>,
 }
 
 /// Returns the host and the process id, in the characters that a name may have.
@@ -192,13 +208,21 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
     let stores = store::chosen(given, args.layout, lease, absent).map_err(usage)?;
     let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
-    Ok(Plan { name: args.name.as_str().into(), layout: args.layout, owner, wait, lease, min_hold, stores, set })
+    let demand = |wanted: &Requirement| match wanted {
+        Requirement::Order => Demand::Ordered,
+        Requirement::Fence => Demand::Fenced,
+    };
+    let require = args.require.iter().map(demand).collect();
+    let name = args.name.as_str().into();
+    Ok(Plan { name, layout: args.layout, owner, wait, lease, min_hold, stores, set, require })
 }
 
 /// Translates the error of a lock that was not obtained to an exit code.
 fn failure(name: &str, error: LockError) -> Failure {
     match error {
-        LockError::Name { .. } | LockError::Invalid { .. } => Failure::Usage(error.into()),
+        LockError::Name { .. } | LockError::Invalid { .. } | LockError::NotGuaranteed { .. } => {
+            Failure::Usage(error.into())
+        }
         LockError::Contended { .. } | LockError::TimedOut { .. } => {
             Failure::NotObtained(anyhow!("lock {name}: {error}"))
         }

@@ -12,6 +12,7 @@ use super::watcher::Watcher;
 use super::{Counts, EtcdOptions};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::Fence;
+use firstcome_store::Guarantees;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
@@ -86,6 +87,11 @@ impl From<EtcdWrite> for Op {
 }
 
 impl EtcdLocks {
+    /// What the store promises for these locks. No request.
+    pub const fn guarantees(&self) -> Guarantees {
+        Guarantees::ETCD
+    }
+
     /// Connects to `etcd://[user:password@]host[:port][,host[:port]…]`, checks the server's version, and gets a lease. Call it
     /// within a Tokio runtime, which then keeps the lease alive.
     ///

@@ -25,7 +25,7 @@ use firstcome_core::lock::{
     Step, Taken, Wait, Waiter, WaiterView, bucket_of,
 };
 use firstcome_store::StoreError;
-use firstcome_store::{LockEvent, LockInbox, LockStore, TimedLockView};
+use firstcome_store::{Guarantees, LockEvent, LockInbox, LockStore, TimedLockView};
 use parking_lot::Mutex;
 use redis::Value;
 use std::fmt;
@@ -111,6 +111,10 @@ impl RedisLocks {
 }
 
 impl LockStore for RedisLocks {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::REDIS
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         if matches!(step, Step::Acquire { .. }) {
             self.watch.may_grant()?;

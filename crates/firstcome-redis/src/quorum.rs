@@ -32,7 +32,7 @@ use firstcome_core::lock::Fence;
 use firstcome_core::lock::quorum::{Lost, Quorum};
 use firstcome_store::edge::draw_id;
 use firstcome_store::key::{KeyStore, Tried};
-use firstcome_store::{Fault, FaultKind, StoreError};
+use firstcome_store::{Fault, FaultKind, Guarantees, StoreError};
 use nodes::Node;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -369,6 +369,10 @@ impl Shared {
 /// The store itself undoes a failed attempt, even after the caller is gone. So the error of a take is never
 /// [`StoreError::Unknown`] while the runtime lives.
 impl KeyStore for QuorumStore {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::QUORUM
+    }
+
     type Grant = Fence;
     type Notifications = QuorumNotifications;
 

@@ -11,9 +11,9 @@ use super::channels::{Channels, Listener, Voice};
 use super::fitness::Watch;
 use super::route::Endpoint;
 use super::{Counts, Invocation, Link, LinkError, LinkOptions, OpenError, Script, Version};
-use firstcome_store::StoreError;
 use firstcome_store::edge::draw_secret;
 use firstcome_store::key::{KeyStore, Tried};
+use firstcome_store::{Guarantees, StoreError};
 use parking_lot::Mutex;
 use redis::Value;
 use sha2::{Digest, Sha256};
@@ -210,6 +210,10 @@ impl Redisson {
 /// Each step is one command, and one more with [`LinkOptions::replica_ack`]. All waiters of a lock in this client share
 /// one subscription.
 impl KeyStore for Redisson {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::SHARED_LAYOUT
+    }
+
     type Grant = ();
     type Notifications = Listener;
 

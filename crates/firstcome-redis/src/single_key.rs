@@ -3,8 +3,8 @@
 
 use super::fitness::Watch;
 use super::{Link, LinkOptions, OpenError, Script};
-use firstcome_store::StoreError;
 use firstcome_store::key::{Deaf, KeyStore, Tried};
+use firstcome_store::{Guarantees, StoreError};
 use redis::Value;
 use std::time::Duration;
 
@@ -72,6 +72,10 @@ impl SingleKey {
 
 /// Each step is one command. With [`LinkOptions::replica_ack`] it is one more, which other steps may share.
 impl KeyStore for SingleKey {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::SHARED_LAYOUT
+    }
+
     type Grant = ();
     type Notifications = Deaf;
 

@@ -30,7 +30,7 @@ use super::{Address, SqlError, SqlOptions};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use firstcome_store::lock_queue::{LockQueue, lock_queue};
-use firstcome_store::{LockInbox, LockStore, StoreError, TimedLockView};
+use firstcome_store::{Guarantees, LockInbox, LockStore, StoreError, TimedLockView};
 use notify::LockNotifier;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, raw_sql};
 use std::sync::Arc;
@@ -76,6 +76,10 @@ impl PostgresLocks {
 }
 
 impl LockStore for PostgresLocks {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::SQL_LEASE
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         self.queue.take(step).await
     }

@@ -44,8 +44,8 @@ mod postgres;
 use super::{Address, SqlError, SqlOptions};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::Fence;
-use firstcome_store::FaultKind;
 use firstcome_store::edge::Stopwatch;
+use firstcome_store::{FaultKind, Guarantees};
 use mysql::MySqlSession;
 use parking_lot::Mutex;
 use postgres::PgSession;
@@ -76,6 +76,11 @@ struct Shared {
 }
 
 impl SessionLocks {
+    /// What the store promises for these locks. No request.
+    pub const fn guarantees(&self) -> Guarantees {
+        Guarantees::SQL_SESSION
+    }
+
     /// Connects, and looks whether the server will do; makes the counter of fences if it is absent (a sequence or a table
     /// named `firstcome_fence`). Call within a Tokio runtime, which then keeps the holds.
     ///

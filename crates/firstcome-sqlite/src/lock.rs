@@ -32,7 +32,7 @@ use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, ClientId, Step};
 use firstcome_store::edge::{Clock, SharedClock, Stopwatch, draw_secret};
 use firstcome_store::lock_queue::{LockQueue, lock_queue};
-use firstcome_store::{Fault, FaultKind, LockInbox, LockStore, StoreError, TimedLockView};
+use firstcome_store::{Fault, FaultKind, Guarantees, LockInbox, LockStore, StoreError, TimedLockView};
 use notify::LockNotifier;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension};
 use std::path::Path;
@@ -103,6 +103,10 @@ impl SqliteLocks {
 }
 
 impl LockStore for SqliteLocks {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::DIRECTORY
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         self.queue.take(step).await
     }

@@ -1,6 +1,7 @@
 //! The port for locks by key: a secret word, which only the holder knows, identifies each hold.
 
 use crate::error::StoreError;
+use crate::guarantees::Guarantees;
 use firstcome_core::limits::LEASE_MS_MAX;
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -32,6 +33,9 @@ pub trait KeyStore: Send + Sync + 'static {
     type Grant: Copy + Send + Sync + 'static;
     /// Reports that a lock may have become free.
     type Notifications: Notifications;
+
+    /// What this store promises. No request.
+    fn guarantees(&self) -> Guarantees;
 
     /// The longest lease that this store allows.
     fn lease_ms_max(&self) -> u32 {

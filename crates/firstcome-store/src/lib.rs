@@ -18,6 +18,7 @@ pub mod edge;
 pub mod embedded;
 mod error;
 mod faults;
+mod guarantees;
 mod handle;
 pub mod key;
 mod lock;
@@ -38,6 +39,7 @@ pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
+pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Survival};
 pub use handle::HandleKey;
 pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
 pub use port::{

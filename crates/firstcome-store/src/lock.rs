@@ -1,6 +1,7 @@
 //! The port for locks.
 
 use crate::error::StoreError;
+use crate::guarantees::Guarantees;
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{Answer, ClientId, Fence, LockView, Push, Request, Step};
 use std::future::Future;
@@ -56,6 +57,9 @@ pub struct HeldLockView {
 ///   taken, any other error that it was not.
 /// - Cancel-safe: a caller that drops its future leaves the step taken or not taken, never half taken.
 pub trait LockStore: Send + Sync + 'static {
+    /// What this store promises. No request.
+    fn guarantees(&self) -> Guarantees;
+
     /// Takes one step: one round trip.
     fn take(&self, step: Step) -> impl Future<Output = Result<Answer, StoreError>> + Send;
 
@@ -70,6 +74,10 @@ pub trait LockStore: Send + Sync + 'static {
 }
 
 impl<S: LockStore> LockStore for Arc<S> {
+    fn guarantees(&self) -> Guarantees {
+        (**self).guarantees()
+    }
+
     fn take(&self, step: Step) -> impl Future<Output = Result<Answer, StoreError>> + Send {
         (**self).take(step)
     }

@@ -168,11 +168,11 @@ pub use firstcome_store::archive;
 /// For custom stores, and for the simulator.
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
-    Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
-    Durability, Embedded, Fault, FaultKind, Faults, HandleKey, HeldLockView, Joining, ListingView, LockEvent,
-    LockInbox, LockStore, MemoryLocks, MovePoints, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put,
-    RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, ShownCode, StoreError, TicketAnswer, TicketKey,
-    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
+    Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
+    Durability, Embedded, Fault, FaultKind, Faults, Fencing, GrantOrder, Guarantees, HandleKey, HeldLockView,
+    HoldKeeper, Joining, ListingView, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Numbered, OpenFault,
+    Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, ShownCode,
+    StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
 #[cfg(feature = "etcd")]
 pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};

@@ -2,6 +2,7 @@
 
 #[doc(hidden)]
 pub mod attribute_support;
+mod demands;
 mod driver;
 mod error;
 #[cfg(feature = "etcd")]
@@ -51,6 +52,7 @@ pub use quorum::{QuorumGuard, QuorumLocks, QuorumRequest};
 #[cfg(feature = "redis")]
 pub use firstcome_redis::{Eviction, LinkOptions, NodeSet, OpenError, QuorumCounts, QuorumOptions, ReplicaAck};
 
+use demands::Demands;
 use driver::Shared;
 #[cfg(feature = "redis")]
 use firstcome_redis::QuorumStore;
@@ -66,7 +68,7 @@ use firstcome_store::core::lock::{
 use firstcome_store::edge::Stopwatch;
 #[cfg(feature = "sqlite")]
 use firstcome_store::{Fault, HandleKey};
-use firstcome_store::{LockStore, MemoryLocks, StoreError, TimedLockView};
+use firstcome_store::{Guarantees, LockStore, MemoryLocks, StoreError, TimedLockView};
 #[cfg(feature = "sqlite")]
 use std::path::Path;
 use std::sync::Arc;
@@ -259,6 +261,11 @@ impl Locks {
         EtcdLocks::open_with(url, EtcdOptions::default()).await
     }
 
+    /// What the store promises for these locks. No request.
+    pub fn guarantees(&self) -> Guarantees {
+        self.shared.guarantees()
+    }
+
     /// Returns a request for the lock of this name; see [`LockRequest`] for its settings. Sends nothing yet.
     pub fn lock(&self, name: &str) -> LockRequest {
         LockRequest {
@@ -269,6 +276,7 @@ impl Locks {
             lease: LEASE_DEFAULT,
             watch: Watch::Renew,
             passes: 1,
+            demands: Demands::default(),
         }
     }
 
@@ -330,6 +338,7 @@ pub struct LockRequest {
     lease: Duration,
     watch: Watch,
     passes: u32,
+    demands: Demands,
 }
 
 impl LockRequest {
@@ -368,7 +377,20 @@ impl LockRequest {
         self
     }
 
+    /// Demands grants in the order of arrival: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn ordered(mut self) -> Self {
+        self.demands = self.demands.ordered();
+        self
+    }
+
+    /// Demands a fence with every grant: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn fenced(mut self) -> Self {
+        self.demands = self.demands.fenced();
+        self
+    }
+
     fn ask(&self, wait: Duration) -> Result<Ask, LockError> {
+        self.demands.check(self.shared.guarantees())?;
         let name = parse_name(&self.name)?;
         let owner = match &self.owner {
             Some(owner) => OwnerName::parse(owner).map_err(|error| LockError::Name { field: "owner", error })?,

@@ -328,7 +328,7 @@ impl<H: HandDatabase> Bidding for HandAuction<H> {
             },
             BidWay::Spin(locks) => {
                 let request = locks.lock(LOCK).policy(Pauses::Constant { every_ms: PAUSE_MS }).tries(TRIES);
-                match request.wait(WAIT).lease(LEASE).acquire().await {
+                match request.wait(WAIT).lease(LEASE).fixed().acquire().await {
                     Err(error) => without_lock(&error),
                     Ok(guard) => {
                         let told = self.attempts(bidder, price, TRIES.get()).await;

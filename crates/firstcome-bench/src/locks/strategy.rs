@@ -146,10 +146,10 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
         let got = match self {
             Self::Control => Ok(StrategyHold::Nothing),
             Self::Spin(locks, pauses) => {
-                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Spin)
+                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).fixed().acquire().await.map(StrategyHold::Spin)
             }
             Self::Redisson(locks) => {
-                locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Redisson)
+                locks.lock(name).wait(wait).lease(LEASE).fixed().acquire().await.map(StrategyHold::Redisson)
             }
             Self::Native(Watched { locks, .. }, passes) => {
                 locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(StrategyHold::Ours)

@@ -5,7 +5,7 @@ use firstcome::core::id::LockName;
 use firstcome::core::lock::{Acquired, Answer, ClientId, Grant, LockAnswer, Step};
 use firstcome::edge::Stopwatch;
 use firstcome::redis::{Counts, Link, LinkOptions, RedisLocks};
-use firstcome::{Fault, FaultKind, LockEvent, LockInbox, LockStore, Locks, StoreError, TimedLockView};
+use firstcome::{Fault, FaultKind, Guarantees, LockEvent, LockInbox, LockStore, Locks, StoreError, TimedLockView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -146,6 +146,10 @@ impl TraceSummary {
 }
 
 impl LockStore for Traced {
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         with(&self.seen, |seen| match &step {
             Step::Renew { renewals, .. } => {

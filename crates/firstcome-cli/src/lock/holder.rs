@@ -94,6 +94,9 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         locks = Store::open(plan) => locks?,
         signal = signals.next_end() => return by_signal(signal),
     };
+    if let Some(demand) = plan.require.iter().find(|demand| !locks.guarantees().meets(**demand)) {
+        return Err(failure(&plan.name, LockError::NotGuaranteed { demand: *demand }));
+    }
     let acquired = tokio::select! {
         acquired = locks.acquire(plan) => acquired,
         signal = signals.next_end() => {

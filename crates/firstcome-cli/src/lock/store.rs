@@ -8,7 +8,9 @@ use firstcome::lock::{KeyStore, OpenError, QuorumOptions, layout};
 use firstcome::redis::Redisson;
 #[cfg(feature = "etcd")]
 use firstcome::{EtcdGuard, EtcdLocks, etcd};
-use firstcome::{Fence, Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
+use firstcome::{
+    Fence, Guarantees, Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks,
+};
 use std::path::Path;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -171,6 +173,18 @@ impl Store {
         }
     }
 
+    /// Returns what the store promises.
+    pub(super) fn guarantees(&self) -> Guarantees {
+        match self {
+            Self::Native(locks) => locks.guarantees(),
+            Self::Quorum(locks) => locks.guarantees(),
+            Self::SingleKey(locks) => locks.guarantees(),
+            Self::Redisson(locks) => locks.guarantees(),
+            #[cfg(feature = "etcd")]
+            Self::Etcd(locks) => locks.guarantees(),
+        }
+    }
+
     /// Waits for the lock. Cancel-safe: see [`Self::withdraw`].
     pub(super) async fn acquire(&self, plan: &Plan) -> Result<HeldLock, LockError> {
         match self {
@@ -216,7 +230,7 @@ impl Store {
 }
 
 async fn acquire_key<S: KeyStore>(locks: &KeyLocks<S>, plan: &Plan) -> Result<KeyGuard<S>, LockError> {
-    locks.lock(&plan.name).lease(plan.lease).wait(plan.wait).watched().acquire().await
+    locks.lock(&plan.name).lease(plan.lease).wait(plan.wait).acquire().await
 }
 
 #[cfg(feature = "etcd")]

@@ -95,6 +95,9 @@ fn one_key_is_the_lock_of_a_command_and_of_others() {
     let said = run(&mut shared.lock("k --layout single-key --wait 100ms", "touch ran")).with(75);
     assert!(said.contains("not obtained in time"), "{said}");
     assert_eq!(shared.ask("redis-cli DEL k"), "1");
+    let said = run(&mut shared.lock("k --layout single-key --require fence", "touch ran")).with(2);
+    assert!(said.contains("does not promise a fence with every grant"), "{said}");
+    run(&mut shared.lock("k --require fence --require order", "true")).well();
     let held = shared.stay("k --layout single-key --lease 30s");
     assert_eq!(shared.ask("redis-cli SET k theirs NX PX 60000"), "");
     end(held);

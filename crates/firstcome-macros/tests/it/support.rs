@@ -3,7 +3,9 @@
 use firstcome::core::id::LockName;
 use firstcome::core::lock::{Answer, ClientId, Step};
 use firstcome::lock::Retry;
-use firstcome::{Fault, FaultKind, LockError, LockInbox, LockStore, Locks, MemoryLocks, StoreError, TimedLockView};
+use firstcome::{
+    Fault, FaultKind, Guarantees, LockError, LockInbox, LockStore, Locks, MemoryLocks, StoreError, TimedLockView,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -65,6 +67,10 @@ pub(crate) struct Watched {
 }
 
 impl LockStore for Watched {
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         // The first one passes unseen: a step is begun before it is awaited.
         tokio::task::yield_now().await;

@@ -2,6 +2,7 @@
 
 use crate::edge::{Clock, SystemClock, draw_hasher};
 use crate::error::StoreError;
+use crate::guarantees::Guarantees;
 use crate::lock::{LockEvent, LockInbox, LockStore, TimedLockView};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{Answer, BUCKETS, ClientId, MemoryLockTable, Push, Step, bucket_of, take, view};
@@ -71,6 +72,10 @@ impl MemoryLocks {
 }
 
 impl LockStore for MemoryLocks {
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::MEMORY
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         Ok(self.take_now(&step))
     }

@@ -8,7 +8,7 @@ use firstcome_store::core::lock::{
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::edge::draw_id;
-use firstcome_store::{Fault, LockEvent, LockInbox, LockStore, MemoryLocks, StoreError, TimedLockView};
+use firstcome_store::{Fault, Guarantees, LockEvent, LockInbox, LockStore, MemoryLocks, StoreError, TimedLockView};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -24,6 +24,7 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A [`LockStore`] as a trait object.
 pub(super) trait AnyStore: Send + Sync {
+    fn guarantees(&self) -> Guarantees;
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
     fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>>;
     fn attach(&self, client: ClientId, inbox: LockInbox);
@@ -31,6 +32,10 @@ pub(super) trait AnyStore: Send + Sync {
 }
 
 impl<S: LockStore> AnyStore for S {
+    fn guarantees(&self) -> Guarantees {
+        LockStore::guarantees(self)
+    }
+
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>> {
         Box::pin(async move { LockStore::take(&*self, step).await })
     }
@@ -366,6 +371,13 @@ impl Shared {
             Backend::Other(store) => Arc::clone(store).take(step).await,
         };
         answer.map_err(LockError::from)
+    }
+
+    pub(super) fn guarantees(&self) -> Guarantees {
+        match &self.backend {
+            Backend::Memory(store) => LockStore::guarantees(&**store),
+            Backend::Other(store) => AnyStore::guarantees(&**store),
+        }
     }
 
     pub(super) async fn view(&self, name: &LockName) -> Result<TimedLockView, LockError> {

@@ -1,7 +1,7 @@
 //! Why a lock was not obtained, or is not held any more.
 
-use firstcome_store::StoreError;
 use firstcome_store::core::id::NameError;
+use firstcome_store::{Demand, StoreError};
 use std::time::Duration;
 
 /// Why a lock was not obtained, or is not held any more.
@@ -23,6 +23,12 @@ pub enum LockError {
         field: &'static str,
         /// What it must be.
         wanted: &'static str,
+    },
+    /// The store does not promise what the request demands. Nothing was sent.
+    #[error("this store of locks does not promise {demand}: use another store, or do not demand it")]
+    NotGuaranteed {
+        /// What the request demands.
+        demand: Demand,
     },
     /// Another request has the lock, and this one did not want to wait.
     #[error("held by {holder}{}", figures(*ttl, *waiters))]
@@ -81,11 +87,13 @@ impl From<firstcome_etcd::EtcdError> for LockError {
 }
 
 impl LockError {
-    /// The stable code, as the HTTP API spells it.
+    /// The stable code, as the HTTP API spells it. `not_guaranteed` is of this library alone: requests over HTTP demand
+    /// nothing.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name { .. } => "invalid_name",
             Self::Invalid { .. } => "invalid_field",
+            Self::NotGuaranteed { .. } => "not_guaranteed",
             Self::Contended { .. } => "contended",
             Self::TimedOut { .. } => "timed_out",
             Self::Unavailable(StoreError::Overloaded { .. } | StoreError::NotYet { .. }) => "overloaded",

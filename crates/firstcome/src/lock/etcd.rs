@@ -1,8 +1,10 @@
 //! Locks on etcd.
 
+use super::demands::Demands;
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
 use firstcome_etcd::{Counts, EtcdError, EtcdHold, EtcdLink, EtcdLockView, EtcdOptions, EtcdWrite, Taken};
+use firstcome_store::Guarantees;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::{ClientId, Fence, Request};
@@ -65,10 +67,15 @@ impl EtcdLocks {
         Ok(Self { store: firstcome_etcd::EtcdLocks::open(url, options).await?, owner })
     }
 
+    /// What the store promises for these locks. No request.
+    pub fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
     /// Returns a request for the lock of this name. Sends nothing yet.
     pub fn lock(&self, name: &str) -> EtcdRequest {
         let wait = Duration::from_millis(u64::from(WAIT_MS_MAX));
-        EtcdRequest { locks: self.clone(), name: name.into(), owner: None, wait }
+        EtcdRequest { locks: self.clone(), name: name.into(), owner: None, wait, demands: Demands::default() }
     }
 
     /// Shows a lock. One request.
@@ -103,6 +110,7 @@ pub struct EtcdRequest {
     name: Box<str>,
     owner: Option<Box<str>>,
     wait: Duration,
+    demands: Demands,
 }
 
 impl EtcdRequest {
@@ -115,6 +123,18 @@ impl EtcdRequest {
     /// Sets the holder's name as other clients see it; by default it names the process.
     pub fn owner(mut self, owner: &str) -> Self {
         self.owner = Some(owner.into());
+        self
+    }
+
+    /// Demands grants in the order of arrival: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn ordered(mut self) -> Self {
+        self.demands = self.demands.ordered();
+        self
+    }
+
+    /// Demands a fence with every grant: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn fenced(mut self) -> Self {
+        self.demands = self.demands.fenced();
         self
     }
 
@@ -142,6 +162,7 @@ impl EtcdRequest {
     }
 
     async fn take(self, wait: Duration) -> Result<EtcdGuard, LockError> {
+        self.demands.check(self.locks.guarantees())?;
         let name = parse_name(&self.name)?;
         let owner = match &self.owner {
             Some(owner) => OwnerName::parse(owner).map_err(|error| LockError::Name { field: "owner", error })?,

@@ -5,15 +5,17 @@ mod claim;
 mod cohort;
 mod reentry;
 
+use super::demands::Demands;
 use super::{COHORT_MAX, LockError, lease_ms};
 use claim::{Claim, ReleaseReply, TimedGrant, deadline_of, give_back, lease_within, over_at};
 use cohort::{Cohort, CohortLines, CohortTurn};
 use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
-use firstcome_store::StoreError;
 use firstcome_store::core::limits::WAIT_MS_MAX;
+use firstcome_store::core::lock::Watch;
 use firstcome_store::core::lock::spin::Pauses;
 use firstcome_store::edge::{draw_chance, draw_secret};
 use firstcome_store::key::{KeyStore, Notifications};
+use firstcome_store::{Guarantees, StoreError};
 use parking_lot::Mutex;
 use reentry::{Left, Ownership};
 use std::fmt;
@@ -61,6 +63,7 @@ pub struct KeyLocks<S: KeyStore> {
 /// - The usual recipe: `SET key word NX PX lease`, with a fresh word of 160 random bits for every acquisition. Only a
 ///   script that finds this word renews or releases the lock.
 /// - A try whose answer was lost is repeated with the same word, and recognises a lock that it has taken already.
+/// - A hold is renewed as long as its guard lives, unless the request is [`fixed`](KeyRequest::fixed).
 /// - Dropping a future or a guard releases the lock in the background. A lock that cannot be released ends with its
 ///   lease.
 ///
@@ -135,6 +138,11 @@ impl<S: KeyStore> KeyLocks<S> {
         }
     }
 
+    /// What the store promises for these locks. No request.
+    pub fn guarantees(&self) -> Guarantees {
+        self.shared.store.guarantees()
+    }
+
     /// Returns a request for the lock of this key, which is used unchanged: any text of 1 to 1024 bytes. Sends nothing
     /// yet.
     pub fn lock(&self, key: &str) -> KeyRequest<S> {
@@ -145,8 +153,9 @@ impl<S: KeyStore> KeyLocks<S> {
             tries: NonZeroU32::MAX,
             wait: Duration::from_millis(u64::from(WAIT_MS_MAX)),
             lease: LEASE_DEFAULT,
-            watched: false,
+            watch: Watch::Renew,
             passes: NonZeroU32::MIN,
+            demands: Demands::default(),
         }
     }
 
@@ -169,14 +178,15 @@ pub struct KeyRequest<S: KeyStore> {
     tries: NonZeroU32,
     wait: Duration,
     lease: Duration,
-    watched: bool,
+    watch: Watch,
     passes: NonZeroU32,
+    demands: Demands,
 }
 
 impl<S: KeyStore> Clone for KeyRequest<S> {
     fn clone(&self) -> Self {
-        let Self { ref shared, ref key, pauses, tries, wait, lease, watched, passes } = *self;
-        Self { shared: Arc::clone(shared), key: Arc::clone(key), pauses, tries, wait, lease, watched, passes }
+        let Self { ref shared, ref key, pauses, tries, wait, lease, watch, passes, demands } = *self;
+        Self { shared: Arc::clone(shared), key: Arc::clone(key), pauses, tries, wait, lease, watch, passes, demands }
     }
 }
 
@@ -199,15 +209,16 @@ impl<S: KeyStore> KeyRequest<S> {
         self
     }
 
-    /// Sets how long the hold lasts: 100 ms to 24 h, or up to the limit of the store; 30 s by default.
+    /// Sets how long the hold lasts after its last renewal: 100 ms to 24 h, or up to the limit of the store; 30 s by
+    /// default. The client renews it three times per lease as long as a guard of the hold lives.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Renews the hold three times per lease as long as its guard lives. Without this it ends with its lease.
-    pub const fn watched(mut self) -> Self {
-        self.watched = true;
+    /// Lets the hold end with its lease, without renewals.
+    pub const fn fixed(mut self) -> Self {
+        self.watch = Watch::Fixed;
         self
     }
 
@@ -223,7 +234,20 @@ impl<S: KeyStore> KeyRequest<S> {
         self
     }
 
+    /// Demands grants in the order of arrival: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn ordered(mut self) -> Self {
+        self.demands = self.demands.ordered();
+        self
+    }
+
+    /// Demands a fence with every grant: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn fenced(mut self) -> Self {
+        self.demands = self.demands.fenced();
+        self
+    }
+
     fn claim(&self) -> Result<(Claim<S>, u32), LockError> {
+        self.demands.check(self.shared.store.guarantees())?;
         if !(1..=KEY_BYTES_MAX).contains(&self.key.len()) {
             return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
         }
@@ -253,7 +277,7 @@ impl<S: KeyStore> KeyRequest<S> {
         let until = Instant::now() + self.wait;
         if self.passes == NonZeroU32::MIN {
             let (claim, held) = self.ask(claim, lease_ms, until).await?;
-            return Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), None));
+            return Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), None));
         }
         match CohortLines::turn(&self.shared, &self.key, until).await? {
             CohortTurn::Hold(guard) => Ok(guard),
@@ -261,7 +285,7 @@ impl<S: KeyStore> KeyRequest<S> {
                 let (claim, held) = self.ask(claim, lease_ms, until).await?;
                 let cohort = Cohort::new(asking, held.grant, self.passes, Instant::now() + self.lease);
                 let held = TimedGrant { grant: S::pass(held.grant, self.passes.get() - 1), ..held };
-                Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), Some(cohort)))
+                Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), Some(cohort)))
             }
         }
     }
@@ -317,7 +341,7 @@ impl<S: KeyStore> KeyRequest<S> {
     pub async fn try_acquire(self) -> Result<KeyGuard<S>, LockError> {
         let (mut claim, lease_ms) = self.claim()?;
         let held = claim.attempt(lease_ms, NonZeroU32::MIN).await?;
-        Ok(KeyGuard::new(claim, held, (lease_ms, self.watched), None))
+        Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), None))
     }
 }
 
@@ -356,16 +380,16 @@ impl<S: KeyStore> KeyGuard<S> {
     fn new(
         claim: Claim<S>,
         held: TimedGrant<S::Grant>,
-        (lease_ms, watched): (u32, bool),
+        (lease_ms, watch): (u32, Watch),
         cohort: Option<Cohort<S>>,
     ) -> Self {
         let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
         let deadline = watch::Sender::new(held.deadline);
         let (ownership, telling) = (Mutex::new(Ownership::first(claim)), tokio::sync::Mutex::default());
         let hold = Arc::new(Hold { ownership, telling, shared, key, word, lease_ms, deadline, cohort });
-        if watched {
-            let watched = Arc::clone(&hold);
-            let watchdog = hold.shared.runtime.spawn(async move { watched.watch().await });
+        if watch == Watch::Renew {
+            let renewed = Arc::clone(&hold);
+            let watchdog = hold.shared.runtime.spawn(async move { renewed.keep_renewing().await });
             hold.ownership.lock().watched_by(watchdog.abort_handle());
         }
         Self { hold, grant: held.grant, shares: true }
@@ -485,7 +509,7 @@ impl<S: KeyStore> Hold<S> {
     }
 
     /// Renews three times per lease until the hold is lost.
-    async fn watch(&self) {
+    async fn keep_renewing(&self) {
         let third = Duration::from_millis(u64::from(self.lease_ms)) / 3;
         let mut pause = third;
         loop {

@@ -39,6 +39,16 @@ impl MultiLock {
         self.each(|request| request.owner(owner))
     }
 
+    /// See [`LockRequest::ordered`].
+    pub fn ordered(self) -> Self {
+        self.each(LockRequest::ordered)
+    }
+
+    /// See [`LockRequest::fenced`].
+    pub fn fenced(self) -> Self {
+        self.each(LockRequest::fenced)
+    }
+
     fn each(mut self, change: impl Fn(LockRequest) -> LockRequest) -> Self {
         self.requests = self.requests.into_iter().map(change).collect();
         self

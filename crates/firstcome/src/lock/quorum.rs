@@ -28,6 +28,7 @@ use firstcome_redis::{QuorumCounts, QuorumStore};
 /// - Service while a majority answers. A server that lost its memory does not vote until every lock that it forgot is
 ///   over. It then continues from the counter of other servers.
 /// - Repair: a renewal restores the lock on a server that lost it, or that was away at the grant.
+/// - A hold is renewed as long as its guard lives, unless the request is [`fixed`](KeyRequest::fixed).
 /// - Dropping a future or a guard releases the lock on all servers in the background, even when a grant comes late.
 ///
 /// | what happens | holders | fences |

@@ -1,8 +1,10 @@
 //! The built-in locks of a database server, held by a connection.
 
+use super::demands::Demands;
 use super::{LockError, parse_name};
 use crate::fence::FenceToken;
 use firstcome_sql::{Address, SessionHold, SqlError, SqlOptions};
+use firstcome_store::Guarantees;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::WAIT_MS_MAX;
 use firstcome_store::core::lock::{ClientId, Fence, Request};
@@ -78,10 +80,15 @@ impl SessionLocks {
         Ok(Self { store, client: ClientId(client) })
     }
 
+    /// What the store promises for these locks. No request.
+    pub fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
     /// Returns a request for the lock of this name. Sends nothing yet.
     pub fn lock(&self, name: &str) -> SessionRequest {
         let wait = Duration::from_millis(u64::from(WAIT_MS_MAX));
-        SessionRequest { locks: self.clone(), name: name.into(), wait }
+        SessionRequest { locks: self.clone(), name: name.into(), wait, demands: Demands::default() }
     }
 }
 
@@ -92,12 +99,25 @@ pub struct SessionRequest {
     locks: SessionLocks,
     name: Box<str>,
     wait: Duration,
+    demands: Demands,
 }
 
 impl SessionRequest {
     /// Sets how long to wait, for a connection and for the lock together: at most one hour, which is also the default.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
+        self
+    }
+
+    /// Demands grants in the order of arrival: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn ordered(mut self) -> Self {
+        self.demands = self.demands.ordered();
+        self
+    }
+
+    /// Demands a fence with every grant: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
+    pub const fn fenced(mut self) -> Self {
+        self.demands = self.demands.fenced();
         self
     }
 
@@ -129,6 +149,7 @@ impl SessionRequest {
     }
 
     async fn take(self, wait: Duration) -> Result<Option<SessionGuard>, LockError> {
+        self.demands.check(self.locks.guarantees())?;
         let name = parse_name(&self.name)?;
         let hold = self.locks.store.take(&name, wait).await?;
         let client = self.locks.client;

@@ -202,6 +202,10 @@ struct Slow {
 }
 
 impl LockStore for Slow {
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
     async fn take(&self, step: Step) -> Result<firstcome_store::core::lock::Answer, StoreError> {
         for _ in 0..2 {
             tokio::task::yield_now().await;

@@ -226,7 +226,7 @@ async fn fair_locks_exclude_us_and_are_excluded() {
     theirs.says("try h k 300000", "held").await;
     assert_refused(&ours).await;
     theirs.says("unlock h", "released").await;
-    let guard = ours.lock("k").lease(SHORT).try_acquire().await.unwrap();
+    let guard = ours.lock("k").lease(SHORT).fixed().try_acquire().await.unwrap();
     theirs.says("try h k 300000", "refused").await;
     // It is not woken by us, and goes on when the lease is over that it has seen.
     theirs.report("lock h k 300000 200000").await;
@@ -243,7 +243,7 @@ async fn the_lease_of_a_holder_that_vanishes_ends_for_the_other() {
     let Some(Both { mut theirs, ours, server }) = open("redisson", &[]).await else { return };
     // Ours is gone without a word: no caller gives it back.
     let begun = Instant::now();
-    std::mem::forget(ours.lock("k").lease(SHORT).acquire().await.unwrap());
+    std::mem::forget(ours.lock("k").lease(SHORT).fixed().acquire().await.unwrap());
     theirs.says("lock h k 300000 200000", "held").await;
     assert!(SHORT <= begun.elapsed(), "{:?}", begun.elapsed());
     theirs.says("unlock h", "released").await;
@@ -260,7 +260,7 @@ async fn the_lease_of_a_holder_that_vanishes_ends_for_the_other() {
 #[tokio::test]
 async fn what_is_renewed_by_either_lasts_for_the_other_until_its_process_ends() {
     let Some(Both { mut theirs, ours, server }) = open("redisson", &["watchdog_ms=1500"]).await else { return };
-    let guard = ours.lock("k").lease(SHORT).watched().acquire().await.unwrap();
+    let guard = ours.lock("k").lease(SHORT).acquire().await.unwrap();
     theirs.says(&format!("lock h k 300000 {}", 2 * SHORT.as_millis()), "refused").await;
     assert!(!guard.is_lost());
     guard.release().await.unwrap();

@@ -111,7 +111,7 @@ async fn holders_vanish(library: Library) {
     let Some(Both { mut theirs, ours, key, _server: server }) = library.open().await else { return };
     // Ours is gone without a word: no caller gives it back.
     let begun = Instant::now();
-    std::mem::forget(ours.lock(&key).lease(SHORT).acquire().await.unwrap());
+    std::mem::forget(ours.lock(&key).lease(SHORT).fixed().acquire().await.unwrap());
     theirs.says("try h k 300000", "refused").await;
     theirs.says(&format!("lock h k 300000 {THEIR_WAIT_MS}"), "held").await;
     assert!(SHORT <= begun.elapsed(), "{:?}", begun.elapsed());

@@ -7,7 +7,7 @@ mod partitions;
 mod server;
 
 use firstcome::lock::QuorumOptions;
-use firstcome::{LockError, Locks, QuorumLocks};
+use firstcome::{Demand, LockError, Locks, QuorumLocks};
 use redis::Value;
 use server::{PATIENCE, Server, wait_for};
 use std::num::NonZeroU32;
@@ -47,9 +47,11 @@ async fn a_guard_has_a_fence_and_an_end() {
     let Some(servers) = start(3).await else { return };
     let locks = open(&servers).await;
     let lease = Duration::from_millis(600);
-    let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
+    let guard = locks.lock("a").lease(lease).fixed().acquire().await.unwrap();
     let first = guard.fence();
     assert!(!guard.is_lost() && guard.remaining() < lease);
+    let unordered = locks.lock("b").fenced().ordered().try_acquire().await.unwrap_err();
+    assert!(matches!(unordered, LockError::NotGuaranteed { demand: Demand::Ordered }), "{unordered}");
     let refused = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(refused, LockError::Contended { ttl, .. } if ttl <= lease), "{refused}");
     let late = locks.lock("a").wait(Duration::from_millis(50)).acquire().await.unwrap_err();
@@ -69,11 +71,11 @@ async fn a_guard_has_a_fence_and_an_end() {
 }
 
 #[tokio::test]
-async fn a_watched_hold_outlives_its_lease_and_the_loss_of_a_server() {
+async fn a_hold_outlives_its_lease_and_the_loss_of_a_server() {
     let Some(mut servers) = start(3).await else { return };
     let locks = open(&servers).await;
     let lease = Duration::from_millis(900);
-    let guard = locks.lock("a").lease(lease).watched().acquire().await.unwrap();
+    let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
     servers[1].kill();
     assert!(timeout(lease * 2, guard.lost()).await.is_err() && !guard.is_lost());
     servers[2].kill();
@@ -174,7 +176,7 @@ async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_no_process_i
     assert!(grants < 8 * ROUNDS / 2, "{grants} grants");
     // Of a cohort that has passes left, another process gets the lock when its lease is over.
     let lease = Duration::from_millis(400);
-    let own = processes[0].lock("long").lease(lease).watched().cohort(passes);
+    let own = processes[0].lock("long").lease(lease).cohort(passes);
     let first = own.clone().acquire().await.unwrap();
     let (waiting, other) = (tokio::spawn(own.acquire()), processes[1].clone());
     let other = tokio::spawn(async move { other.lock("long").wait(PATIENCE).acquire().await.unwrap().fence() });

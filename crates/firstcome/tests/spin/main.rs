@@ -6,7 +6,7 @@ mod redisson;
 mod server;
 
 use firstcome::lock::{LinkOptions, Pauses};
-use firstcome::{LockError, SpinLocks};
+use firstcome::{Demand, LockError, SpinLocks};
 use redis::Value;
 use server::{Server, wait_for};
 use std::num::NonZeroU32;
@@ -65,27 +65,41 @@ async fn tries_and_time_come_to_an_end() {
 }
 
 #[tokio::test]
+async fn a_demand_that_the_store_does_not_meet_is_refused_before_anything_is_sent() {
+    let Some(server) = Server::start(&[]).await else { return };
+    let locks = open(&server).await;
+    let before = locks.counts().requests;
+    for (request, wanted) in [(locks.lock("a").fenced(), Demand::Fenced), (locks.lock("a").ordered(), Demand::Ordered)]
+    {
+        let refused = request.acquire().await.map(drop).unwrap_err();
+        assert!(matches!(refused, LockError::NotGuaranteed { demand } if demand == wanted), "{refused}");
+    }
+    assert_eq!(locks.counts().requests, before);
+    assert!(!locks.guarantees().meets(Demand::Fenced));
+}
+
+#[tokio::test]
 async fn a_hold_lasts_as_long_as_it_is_renewed() {
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;
     let lease = Duration::from_millis(600);
-    let watched = locks.lock("watched").lease(lease).watched().acquire().await.unwrap();
-    let fixed = locks.lock("fixed").lease(lease).acquire().await.unwrap();
-    let longer = locks.lock("longer").lease(lease).acquire().await.unwrap();
+    let renewed = locks.lock("renewed").lease(lease).acquire().await.unwrap();
+    let fixed = locks.lock("fixed").lease(lease).fixed().acquire().await.unwrap();
+    let longer = locks.lock("longer").lease(lease).fixed().acquire().await.unwrap();
     longer.renew(Duration::from_secs(60)).await.unwrap();
     fixed.lost().await;
     assert!(fixed.is_lost() && !longer.is_lost() && Duration::from_secs(30) < longer.remaining());
     until_free(&server, "fixed").await;
     assert!(matches!(fixed.renew(lease).await, Err(LockError::Lost)));
     assert!(matches!(fixed.release().await, Err(LockError::Lost)));
-    let held = tokio::time::timeout(lease * 2, watched.lost()).await;
-    assert!(held.is_err() && !watched.is_lost());
+    let held = tokio::time::timeout(lease * 2, renewed.lost()).await;
+    assert!(held.is_err() && !renewed.is_lost());
     // A caller takes it away: the next renewal notices.
-    server.ask(&["SET", "watched", "theirs"]).await;
-    watched.lost().await;
-    drop(watched);
+    server.ask(&["SET", "renewed", "theirs"]).await;
+    renewed.lost().await;
+    drop(renewed);
     longer.release().await.unwrap();
-    assert_eq!(server.text(&["GET", "watched"]).await, "theirs");
+    assert_eq!(server.text(&["GET", "renewed"]).await, "theirs");
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;
     let lease = Duration::from_millis(600);
-    let outer: KeyGuard<Redisson> = locks.lock("a").lease(lease).watched().acquire().await.unwrap();
+    let outer: KeyGuard<Redisson> = locks.lock("a").lease(lease).acquire().await.unwrap();
     let inner = outer.reenter().await.unwrap();
     drop(outer);
     assert!(timeout(lease * 2, inner.lost()).await.is_err() && !inner.is_lost());
@@ -110,7 +110,7 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
     let again = inner.reenter().await.map(drop).unwrap_err();
     assert!(matches!(again, LockError::Lost) && inner.is_lost(), "{again}");
     assert!(matches!(inner.release().await, Err(LockError::Lost)));
-    let fixed = locks.lock("a").lease(lease).acquire().await.unwrap();
+    let fixed = locks.lock("a").lease(lease).fixed().acquire().await.unwrap();
     let inner = fixed.reenter().await.unwrap();
     inner.lost().await;
     assert!(matches!(fixed.reenter().await, Err(LockError::Lost)));

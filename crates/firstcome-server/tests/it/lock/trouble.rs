@@ -6,7 +6,7 @@ use crate::stores::FAULT_DETAIL;
 use crate::trouble::waits;
 use firstcome::core::id::LockName;
 use firstcome::core::lock::{Answer, ClientId, Step};
-use firstcome::{Fault, FaultKind, LockInbox, LockStore, Locks, MemoryLocks, StoreError, TimedLockView};
+use firstcome::{Fault, FaultKind, Guarantees, LockInbox, LockStore, Locks, MemoryLocks, StoreError, TimedLockView};
 use firstcome_server::Config;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -59,6 +59,10 @@ impl Moody {
 }
 
 impl LockStore for Moody {
+    fn guarantees(&self) -> Guarantees {
+        self.inner.guarantees()
+    }
+
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {
         self.answer(self.inner.take(step)).await
     }

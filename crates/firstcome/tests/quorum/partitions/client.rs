@@ -109,7 +109,7 @@ async fn contend(wanted: &Wanted, mut chance: Chance, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let lease = chance.millis(LEASE_MS.0, LEASE_MS.1);
         let asked_us = now_us();
-        let request = wanted.locks.lock(wanted.name).lease(lease);
+        let request = wanted.locks.lock(wanted.name).lease(lease).fixed();
         // Who tries once began its attempt when it says so; who waits may have begun a later one.
         let tried = match chance.within(0, 3) {
             0 => request.wait(WAIT).acquire().await,
