@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 const FEATURES: &str =
     "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/sql,firstcome/sqlx";
+/// Tests at the same time in one test binary. More than a small machine has processors, because most tests wait for servers,
+/// leases and disks: two at a time used a third of two processors, four take two thirds of the time.
+const TEST_THREADS: &str = "--test-threads=4";
 /// The seeds that the simulator runs for every change: about half a minute.
 const SEEDS: &str = "0..20000";
 
@@ -30,7 +33,11 @@ pub(crate) fn run() -> Outcome {
     let costs = perf::gate()?;
     setup::peers()?;
     let skipped = skipped_file()?;
-    let tested = shell::run_with((SKIPPED_FILE, &skipped), "cargo", &[&["test", "--no-fail-fast"], &all[..]].concat());
+    let tested = shell::run_with(
+        (SKIPPED_FILE, &skipped),
+        "cargo",
+        &[&["test", "--no-fail-fast"], &all[..], &["--", TEST_THREADS]].concat(),
+    );
     let summary = summary(&std::fs::read_to_string(&skipped).unwrap_or_default());
     // Printed also after a failure, and again at the end, where it does not scroll away.
     println!("\n{summary}");

@@ -11,6 +11,7 @@
 //! - Some refusals rest on claims ([`Rejection::SoldOut`], [`Rejection::AlreadyIssued`]). [`Coupon::rests_on`] returns on how
 //!   many. The caller reports such a refusal only once these claims are durable.
 
+mod answers;
 mod book;
 mod standing;
 pub mod stream;
@@ -21,6 +22,7 @@ use crate::id::{RequestId, RoomName, UserId};
 use crate::limits::{ATTRIBUTES_BYTES_MAX, COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use crate::revision::Revision;
 use crate::time::Timestamp;
+pub use answers::{CouponState, Rejection};
 use book::{Book, Keys};
 use hashbrown::HashMap;
 pub use standing::CouponStanding;
@@ -199,87 +201,6 @@ impl<T> Effect<T> {
     pub fn into_inner(self) -> T {
         match self {
             Self::New(value) | Self::Again(value) => value,
-        }
-    }
-}
-
-/// Why a command was refused. An expected answer: not retried, not logged as an error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Rejection {
-    /// There is no such coupon.
-    UnknownCoupon,
-    /// The idempotency key belongs to another request, which made this claim.
-    KeyReused(Serial),
-    /// The user holds this coupon already.
-    AlreadyIssued(Issued),
-    /// An operator deleted the coupon.
-    Deleted,
-    /// Issuing begins later.
-    NotOpen(Timestamp),
-    /// Issuing (or, for a redemption, redeeming) ended then.
-    Expired(Timestamp),
-    /// All coupons are issued.
-    SoldOut,
-    /// The settings have changed since they were read.
-    SettingsChanged,
-    /// The new limit is below the number of issued coupons, which it carries.
-    LimitBelowIssued(u32),
-    /// The room of a coupon with claims cannot change.
-    RoomFixed,
-    /// No claim of this coupon has that code.
-    UnknownCode,
-    /// The code belongs to another user.
-    WrongUser,
-    /// The code was redeemed before.
-    AlreadyRedeemed(Redeemed),
-}
-
-impl Rejection {
-    /// Returns the stable code in HTTP, CLI and metrics. Variants may be added; codes never change.
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::UnknownCoupon => "unknown_coupon",
-            Self::KeyReused(_) => "idempotency_key_reused",
-            Self::AlreadyIssued(_) => "already_issued",
-            Self::Deleted => "deleted",
-            Self::NotOpen(_) => "not_open",
-            Self::Expired(_) => "expired",
-            Self::SoldOut => "sold_out",
-            Self::SettingsChanged => "settings_changed",
-            Self::LimitBelowIssued(_) => "limit_below_issued",
-            Self::RoomFixed => "room_fixed",
-            Self::UnknownCode => "unknown_code",
-            Self::WrongUser => "wrong_user",
-            Self::AlreadyRedeemed(_) => "already_redeemed",
-        }
-    }
-}
-
-/// The state of a coupon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CouponState {
-    /// It opens later.
-    Scheduled,
-    /// It issues.
-    Open,
-    /// All coupons are issued.
-    SoldOut,
-    /// Issuing has ended by time.
-    Expired,
-    /// An operator deleted it for good.
-    Deleted,
-}
-
-impl CouponState {
-    /// Returns the state as the HTTP API spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Open => "open",
-            Self::SoldOut => "sold_out",
-            Self::Expired => "expired",
-            Self::Deleted => "deleted",
         }
     }
 }

@@ -1,46 +1,44 @@
 //! Auctions and sales at a fixed price, on any store.
 
+use crate::Error;
 use crate::request::{checked_key, request_id};
-use crate::{Error, Points};
-#[cfg(feature = "sqlite")]
-use firstcome_store::Fault;
 use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::Amount;
-use firstcome_store::{AuctionStore, Closings, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
+use firstcome_store::{AuctionStore, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
 use std::sync::Arc;
 
-/// Things that are sold once: to the highest bidder, or to the first buyer at a fixed price. Cheap to clone.
+/// One listing of a store: a thing that is sold once, to the highest bidder or to the first buyer at a fixed price.
+/// Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::Auctions;
+/// use firstcome::Store;
 /// use firstcome::core::auction::{ListingSettings, ListingState, Rejection};
 /// use firstcome::core::id::MemberName;
 /// use firstcome::core::points::Amount;
 /// use firstcome::edge::{Clock, SystemClock};
 ///
-/// let auctions = Auctions::memory(); // or Auctions::open("./firstcome-data")?
-/// let points = auctions.points();
+/// let store = Store::memory(); // or Store::open("./firstcome-data")?
 /// for bidder in ["ann", "bob"] {
-///     points.member(bidder)?.charge(1_000)?.send().await?.unwrap();
+///     store.member(bidder)?.charge(1_000)?.send().await??;
 /// }
 ///
-/// let lamp = auctions.listing("lamp")?;
+/// let lamp = store.listing("lamp")?;
 /// let (owner, price) = (MemberName::parse("eve")?, Amount::new(100).ok_or("a price")?);
 /// let ends_at = SystemClock::default().now().plus_ms(60_000);
-/// lamp.put(ListingSettings::auction(owner, price, ends_at)).await?.unwrap();
+/// lamp.put(ListingSettings::auction(owner, price, ends_at)).await??;
 ///
-/// lamp.bid("ann", 100)?.send().await?.unwrap();
-/// let placed = lamp.bid("bob", 150)?.idempotency_key("click-7")?.send().await?.unwrap();
+/// lamp.bid("ann", 100)?.send().await??;
+/// let placed = lamp.bid("bob", 150)?.idempotency_key("click-7")?.send().await??;
 /// assert_eq!(placed.bid.number, 2);
 /// assert_eq!(lamp.bid("ann", 150)?.send().await?, Err(Rejection::BidTooLow(151)));
 ///
 /// // Bob's points back the highest bid, and ann's are free again.
-/// assert_eq!(points.member("ann")?.balance().await?.available(), 1_000);
-/// assert_eq!(points.member("bob")?.balance().await?.available(), 850);
-/// let view = lamp.view().await?.unwrap();
+/// assert_eq!(store.member("ann")?.balance().await?.available(), 1_000);
+/// assert_eq!(store.member("bob")?.balance().await?.available(), 850);
+/// let view = lamp.view().await??;
 /// assert_eq!(view.standing.state(view.now), ListingState::Running);
 /// # Ok(()) }
 /// ```
@@ -67,83 +65,9 @@ use std::sync::Arc;
 /// try. The repeat of a purchase is refused as `already_sold`.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct Auctions<S = Embedded> {
-    store: Arc<S>,
-}
-
-impl<S> Clone for Auctions<S> {
-    fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store) }
-    }
-}
-
-impl Auctions {
-    /// Opens auctions in memory, which end with the process.
-    pub fn memory() -> Self {
-        Self::over(Embedded::memory())
-    }
-
-    /// Opens auctions in a directory, which is created if it is absent. A reply means that the change is synced to
-    /// disk.
-    ///
-    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
-    /// do. To have coupons in the same directory, open [`crate::Coupons`] and call [`crate::Coupons::auctions`].
-    #[cfg(feature = "sqlite")]
-    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
-        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
-    }
-}
-
-impl<S: AuctionStore> Auctions<S> {
-    /// Opens auctions on a custom store, such as the tables of a database:
-    ///
-    /// ```no_run
-    /// # #[cfg(feature = "sql")] async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// use firstcome::{Auctions, sql::SqlAuctions};
-    ///
-    /// let auctions = Auctions::over(SqlAuctions::open("postgres://shop@localhost/shop").await?);
-    /// # Ok(()) }
-    /// ```
-    pub fn over(store: S) -> Self {
-        Self::sharing(Arc::new(store))
-    }
-
-    pub(crate) const fn sharing(store: Arc<S>) -> Self {
-        Self { store }
-    }
-
-    /// Returns the points of the same store, which back bids and pay for purchases.
-    pub fn points(&self) -> Points<S> {
-        Points::sharing(Arc::clone(&self.store))
-    }
-
-    /// Returns the store itself.
-    pub fn store(&self) -> &S {
-        &self.store
-    }
-
-    /// Returns a listing by its name. It need not exist yet.
-    pub fn listing(&self, name: &str) -> Result<ListingHandle<S>, Error> {
-        let name = ListingName::parse(name).map_err(|error| Error::Name { field: "listing", error })?;
-        Ok(ListingHandle { store: Arc::clone(&self.store), name })
-    }
-
-    /// Closes all auctions that are due, and returns when that is durable. [`Embedded`] does this by itself.
-    pub async fn close_due(&self) -> Result<(), Error> {
-        Ok(self.store.close_due().await?)
-    }
-
-    /// Returns how many auctions were closed since the store was opened.
-    pub fn closings(&self) -> Closings {
-        self.store.closings()
-    }
-}
-
-/// One listing of a store: a thing that is sold at most once.
 pub struct ListingHandle<S = Embedded> {
-    store: Arc<S>,
-    name: ListingName,
+    pub(crate) store: Arc<S>,
+    pub(crate) name: ListingName,
 }
 
 impl<S> Clone for ListingHandle<S> {
@@ -269,14 +193,15 @@ impl<S: AuctionStore> PurchaseRequest<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Coupons;
+    use crate::Store;
+    use firstcome_store::Closings;
     use firstcome_store::core::auction::{ListingState, Phase};
     use firstcome_store::core::time::Timestamp;
     use firstcome_store::edge::ManualClock;
 
-    fn auctions() -> (Auctions, Arc<ManualClock>) {
+    fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(0)));
-        (Auctions::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
+        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
     }
 
     fn settings(owner: &str, price: u64) -> ListingSettings {
@@ -284,15 +209,15 @@ mod tests {
         ListingSettings::auction(owner, price, Timestamp::clamped_us(0).plus_ms(1_000))
     }
 
-    async fn charge(auctions: &Auctions, member: &str, points: u64) {
-        auctions.points().member(member).unwrap().charge(points).unwrap().send().await.unwrap().unwrap();
+    async fn charge(store: &Store, member: &str, points: u64) {
+        store.member(member).unwrap().charge(points).unwrap().send().await.unwrap().unwrap();
     }
 
     #[tokio::test]
     async fn the_winner_settles_after_the_end_and_the_owner_is_paid() {
-        let (auctions, clock) = auctions();
-        charge(&auctions, "ann", 100).await;
-        let lamp = auctions.listing("lamp").unwrap().clone();
+        let (store, clock) = store();
+        charge(&store, "ann", 100).await;
+        let lamp = store.listing("lamp").unwrap().clone();
         assert_eq!(lamp.view().await.unwrap().unwrap_err(), Rejection::UnknownListing);
         assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Created));
         assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Replaced));
@@ -300,23 +225,23 @@ mod tests {
         let early = lamp.purchase("ann").unwrap().send().await.unwrap();
         assert_eq!(early, Err(Rejection::AuctionNotEnded(Timestamp::clamped_us(0).plus_ms(1_000))));
         clock.pass_ms(1_001);
-        auctions.close_due().await.unwrap();
-        assert_eq!(auctions.closings(), Closings { closed: 1, defaulted: 0 });
+        store.close_due().await.unwrap();
+        assert_eq!(store.closings(), Closings { closed: 1, defaulted: 0 });
         let sale = lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
         assert_eq!((sale.buyer.as_str(), sale.price.get()), ("ann", 60));
         let view = lamp.view().await.unwrap().unwrap();
         assert_eq!((view.standing.state(view.now), view.standing.phase), (ListingState::Sold, Phase::Sold(sale)));
-        let eve = auctions.points().member("eve").unwrap();
+        let eve = store.member("eve").unwrap();
         assert_eq!(eve.balance().await.unwrap().available(), 60);
     }
 
     #[tokio::test]
     async fn a_key_repeats_one_bid_and_one_purchase_of_its_own_listing() {
-        let (auctions, clock) = auctions();
+        let (store, clock) = store();
         for member in ["ann", "bob"] {
-            charge(&auctions, member, 1_000).await;
+            charge(&store, member, 1_000).await;
         }
-        let [lamp, vase] = ["lamp", "vase"].map(|name| auctions.listing(name).unwrap());
+        let [lamp, vase] = ["lamp", "vase"].map(|name| store.listing(name).unwrap());
         for listing in [&lamp, &vase] {
             listing.put(settings("eve", 10)).await.unwrap().unwrap();
         }
@@ -341,13 +266,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_none_is_refused_before_the_store_is_asked() {
-        let (auctions, _) = auctions();
-        let lamp = auctions.listing("lamp").unwrap();
+        let (store, _) = store();
+        let lamp = store.listing("lamp").unwrap();
         let field = |error: Error| match error {
             Error::Name { field, .. } | Error::Invalid { field, .. } | Error::Settings { field, .. } => field,
             Error::Store(_) => "store",
         };
-        assert_eq!(auctions.listing("-").map_err(field).err(), Some("listing"));
+        assert_eq!(store.listing("-").map_err(field).err(), Some("listing"));
         assert_eq!(lamp.bid("-", 1).map_err(field).err(), Some("bidder"));
         assert_eq!(lamp.purchase("-").map_err(field).err(), Some("buyer"));
         for price in [0, 1_000_000_000_001, u64::MAX] {
@@ -370,20 +295,19 @@ mod tests {
     async fn one_store_holds_coupons_auctions_and_points() {
         let directory = tempfile::tempdir().unwrap();
         {
-            let coupons = Coupons::open(directory.path()).unwrap();
-            coupons.coupon("launch").unwrap().put_limit(1).await.unwrap().unwrap();
-            coupons.points().member("ann").unwrap().charge(70).unwrap().send().await.unwrap().unwrap();
-            let lamp = coupons.auctions().listing("lamp").unwrap();
+            let store = Store::open(directory.path()).unwrap();
+            store.coupon("launch").unwrap().put_limit(1).await.unwrap().unwrap();
+            store.member("ann").unwrap().charge(70).unwrap().send().await.unwrap().unwrap();
+            let lamp = store.listing("lamp").unwrap();
             let (owner, price) = (MemberName::parse("eve").unwrap(), Amount::new(30).unwrap());
             lamp.put(ListingSettings::fixed_price(owner, price)).await.unwrap().unwrap();
             lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
-            coupons.store().close();
+            store.store().close();
         }
-        let auctions = Auctions::open(directory.path()).unwrap();
-        let view = auctions.listing("lamp").unwrap().view().await.unwrap().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let view = store.listing("lamp").unwrap().view().await.unwrap().unwrap();
         assert_eq!(view.standing.state(view.now), ListingState::Sold);
-        let points = auctions.points();
-        let total = async |member| points.member(member).unwrap().balance().await.unwrap().total();
+        let total = async |member| store.member(member).unwrap().balance().await.unwrap().total();
         assert_eq!((total("ann").await, total("eve").await), (40, 30));
     }
 }

@@ -1,22 +1,12 @@
 //! Limited coupons, on any store.
 
 use crate::request::{checked_key, request_id};
-use crate::{Auctions, Points, WaitingRooms};
-#[cfg(feature = "sqlite")]
-use firstcome_store::Fault;
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
 use firstcome_store::{
-    AuctionStore, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Embedded, Page, Put, RedeemRequest,
-    Refused, RoomStore, StoreError,
+    ClaimRecord, Claimed, CouponStore, CouponView, Embedded, Page, Put, RedeemRequest, Refused, StoreError,
 };
 use std::sync::Arc;
-
-/// Coupons that are issued first come, first served. Cheap to clone.
-#[derive(Clone)]
-pub struct Coupons<S = Embedded> {
-    store: Arc<S>,
-}
 
 /// Why a request got no reply. A refusal by a rule is not an error: see [`Outcome::Refused`].
 #[derive(Clone, Debug, thiserror::Error)]
@@ -62,70 +52,16 @@ pub enum Outcome {
     Refused(Rejection),
 }
 
-impl Coupons {
-    /// Opens coupons in memory, which end with the process.
-    pub fn memory() -> Self {
-        Self::over(Embedded::memory())
-    }
-
-    /// Opens coupons in a directory, which is created if it is absent. A reply means that the change is synced to disk.
-    ///
-    /// Blocks while it loads, about half a second per million claims. Only one process can have the directory open.
-    /// Fails with a [`Fault`] that says what to do.
-    #[cfg(feature = "sqlite")]
-    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
-        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
-    }
-}
-
-impl<S: CouponStore> Coupons<S> {
-    /// Opens coupons on a custom store.
-    pub fn over(store: S) -> Self {
-        Self { store: Arc::new(store) }
-    }
-
-    /// Returns the store itself.
-    pub fn store(&self) -> &S {
-        &self.store
-    }
-
-    /// What an acknowledged claim survives.
-    pub fn durability(&self) -> Durability {
-        self.store.durability()
-    }
-
-    /// Returns a coupon by its name. It need not exist yet.
-    pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, Error> {
-        let name = CouponName::parse(name).map_err(|error| Error::Name { field: "coupon", error })?;
-        Ok(CouponHandle { store: Arc::clone(&self.store), name })
-    }
-}
-
-impl<S: CouponStore + RoomStore> Coupons<S> {
-    /// Returns the waiting rooms of the same store.
-    pub fn rooms(&self) -> WaitingRooms<S> {
-        WaitingRooms::sharing(Arc::clone(&self.store))
-    }
-}
-
-impl<S: CouponStore + AuctionStore> Coupons<S> {
-    /// Returns the auctions of the same store.
-    pub fn auctions(&self) -> Auctions<S> {
-        Auctions::sharing(Arc::clone(&self.store))
-    }
-
-    /// Returns the points of the same store.
-    pub fn points(&self) -> Points<S> {
-        Points::sharing(Arc::clone(&self.store))
-    }
-}
-
-/// One coupon of a store.
-#[derive(Clone)]
+/// One coupon of a store: issued first come, first served. Cheap to clone.
 pub struct CouponHandle<S = Embedded> {
-    store: Arc<S>,
-    name: CouponName,
+    pub(crate) store: Arc<S>,
+    pub(crate) name: CouponName,
+}
+
+impl<S> Clone for CouponHandle<S> {
+    fn clone(&self) -> Self {
+        Self { store: Arc::clone(&self.store), name: self.name.clone() }
+    }
 }
 
 impl<S: CouponStore> CouponHandle<S> {

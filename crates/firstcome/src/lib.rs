@@ -5,10 +5,10 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use firstcome::{Coupons, Outcome};
+//! use firstcome::{Outcome, Store};
 //!
-//! let coupons = Coupons::memory(); // or Coupons::open("./firstcome-data")? for claims that survive
-//! let launch = coupons.coupon("launch")?;
+//! let store = Store::memory(); // or Store::open("./firstcome-data")? for claims that survive
+//! let launch = store.coupon("launch")?;
 //! launch.put_limit(2).await?;
 //!
 //! for user in ["ann", "bob", "ann", "cid"] {
@@ -22,21 +22,20 @@
 //! # Ok(()) }
 //! ```
 //!
-//! A line can stand before the counter: [`WaitingRooms`] admit visitors in the order of arrival, at the rate that the
-//! services behind them can carry. [`Coupons::rooms`] returns the rooms of the same store.
+//! A line can stand before the counter: a [`WaitingRoom`] admits visitors in the order of arrival, at the rate that the
+//! services behind it can carry.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use firstcome::core::room::{RoomSettings, TicketState};
-//! use firstcome::{Coupons, Joining};
+//! use firstcome::{Joining, Store};
 //!
-//! let coupons = Coupons::memory();
-//! let sale = coupons.rooms().room("sale")?;
-//! sale.put(RoomSettings::with_rate(100, 1_000)).await?.unwrap(); // 100 people per second
+//! let sale = Store::memory().room("sale")?;
+//! sale.put(RoomSettings::with_rate(100, 1_000)).await??; // 100 people per second
 //!
-//! let (joining, place) = sale.join_user("ann")?.send().await?.unwrap();
+//! let (joining, place) = sale.join_user("ann")?.send().await??;
 //! assert_eq!((joining, place.number.get()), (Joining::New, 1));
-//! match sale.poll(&place.ticket).await?.unwrap().state {
+//! match sale.poll(&place.ticket).await??.state {
 //!     TicketState::Waiting { position, .. } => println!("{position} people are before you"),
 //!     TicketState::Admitted { until, .. } => println!("come in; until {until:?} the place is yours"),
 //!     TicketState::Gone(how) => println!("{how:?}"),
@@ -44,8 +43,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Auctions`] sell each thing once: to the highest bidder, or to the first buyer at a fixed price. Members pay with
-//! [`Points`]. [`Coupons::auctions`] and [`Coupons::points`] return those of the same store.
+//! A [listing](ListingHandle) is sold once: to the highest bidder, or to the first buyer at a fixed price. A
+//! [member](MemberHandle) pays with points. [`Locks`] guard any shared record.
 //!
 //! # What it promises
 //! - Exactly N claims: never one too many, and no caller reads "sold out" before all N are durably issued.
@@ -62,7 +61,7 @@
 //!   Send the same claim again: it has no second effect.
 //! - Order between requests that overlap in time. A request that was answered before another was sent comes first.
 //!
-//! [`Coupons::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
+//! [`Store::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
 
 mod auction;
 mod coupon;
@@ -71,6 +70,7 @@ pub mod lock;
 mod points;
 pub mod request;
 mod room;
+mod store;
 
 /// Runs an async function under a lock whose name is built from its arguments.
 ///
@@ -148,8 +148,8 @@ mod room;
 ///   are, see [`fence`].
 pub use firstcome_macros::distributed_lock;
 
-pub use auction::{Auctions, BidRequest, ListingHandle, PurchaseRequest};
-pub use coupon::{ClaimRequest, CouponHandle, Coupons, Error, Outcome};
+pub use auction::{BidRequest, ListingHandle, PurchaseRequest};
+pub use coupon::{ClaimRequest, CouponHandle, Error, Outcome};
 pub use fence::FenceToken;
 #[cfg(feature = "cluster")]
 pub use firstcome_cluster as cluster;
@@ -184,5 +184,6 @@ pub use lock::{
 };
 #[cfg(feature = "sql")]
 pub use lock::{SessionGuard, SessionLocks, SessionRequest};
-pub use points::{MemberHandle, MovementRequest, Points};
-pub use room::{Admission, JoinRequest, WaitingRoom, WaitingRooms};
+pub use points::{MemberHandle, MovementRequest};
+pub use room::{Admission, JoinRequest, WaitingRoom};
+pub use store::Store;

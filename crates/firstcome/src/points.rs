@@ -1,10 +1,8 @@
 //! The points of members, on any store.
 
-use crate::auction::{amount, member};
+use crate::Error;
+use crate::auction::amount;
 use crate::request::{checked_key, request_id};
-use crate::{Auctions, Error};
-#[cfg(feature = "sqlite")]
-use firstcome_store::Fault;
 use firstcome_store::core::auction::Rejection;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::MemberName;
@@ -12,18 +10,17 @@ use firstcome_store::core::points::{Amount, Balance, Record};
 use firstcome_store::{AuctionStore, Embedded, MovePoints, Numbered, Transfer};
 use std::sync::Arc;
 
-/// Points that members have, which back bids and pay for things. Cheap to clone.
+/// One member of a store, with the points that back bids and pay for things. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::Points;
+/// use firstcome::Store;
 /// use firstcome::core::auction::Rejection;
 ///
-/// let points = Points::memory(); // or Auctions::points(), to spend them
-/// let ann = points.member("ann")?;
+/// let ann = Store::memory().member("ann")?;
 /// for _ in 0..2 {
 ///     // Sent twice, charged once.
-///     let balance = ann.charge(500)?.idempotency_key("payment-4711")?.send().await?.unwrap();
+///     let balance = ann.charge(500)?.idempotency_key("payment-4711")?.send().await??;
 ///     assert_eq!(balance.available(), 500);
 /// }
 /// assert_eq!(ann.refund(501)?.send().await?, Err(Rejection::InsufficientPoints(500)));
@@ -41,67 +38,13 @@ use std::sync::Arc;
 ///   always.
 ///
 /// # Errors and refusals
-/// As for [`Auctions`]. After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and
+/// As for [`ListingHandle`](crate::ListingHandle). After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and
 /// a repeat would charge again: give every charge a key.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct Points<S = Embedded> {
-    store: Arc<S>,
-}
-
-impl<S> Clone for Points<S> {
-    fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store) }
-    }
-}
-
-impl Points {
-    /// Opens points in memory, which end with the process.
-    pub fn memory() -> Self {
-        Self::over(Embedded::memory())
-    }
-
-    /// Opens points in a directory, which is created if it is absent. A reply means that the change is synced to disk.
-    ///
-    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
-    /// do.
-    #[cfg(feature = "sqlite")]
-    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
-        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
-    }
-}
-
-impl<S: AuctionStore> Points<S> {
-    /// Opens points on a custom store.
-    pub fn over(store: S) -> Self {
-        Self::sharing(Arc::new(store))
-    }
-
-    pub(crate) const fn sharing(store: Arc<S>) -> Self {
-        Self { store }
-    }
-
-    /// Returns the auctions of the same store.
-    pub fn auctions(&self) -> Auctions<S> {
-        Auctions::sharing(Arc::clone(&self.store))
-    }
-
-    /// Returns the store itself.
-    pub fn store(&self) -> &S {
-        &self.store
-    }
-
-    /// Returns a member by name. Members need not be created: a member that was never charged has no points.
-    pub fn member(&self, name: &str) -> Result<MemberHandle<S>, Error> {
-        Ok(MemberHandle { store: Arc::clone(&self.store), name: member("member", name)? })
-    }
-}
-
-/// One member of a store.
 pub struct MemberHandle<S = Embedded> {
-    store: Arc<S>,
-    name: MemberName,
+    pub(crate) store: Arc<S>,
+    pub(crate) name: MemberName,
 }
 
 impl<S> Clone for MemberHandle<S> {
@@ -183,11 +126,12 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Store;
 
     #[tokio::test]
     async fn a_key_belongs_to_its_member_and_its_direction() {
-        let points = Points::memory();
-        let [ann, bob] = ["ann", "bob"].map(|name| points.member(name).unwrap());
+        let store = Store::memory();
+        let [ann, bob] = ["ann", "bob"].map(|name| store.member(name).unwrap());
         let total = async |request: MovementRequest<'_>| {
             let answer = request.idempotency_key("k1").unwrap().send().await.unwrap();
             answer.map(|balance| balance.total())
@@ -208,9 +152,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_amount_or_no_name_is_refused_before_the_store_is_asked() {
-        let points = Points::memory();
-        assert!(matches!(points.member("-"), Err(Error::Name { field: "member", .. })));
-        let ann = points.member("ann").unwrap();
+        let store = Store::memory();
+        assert!(matches!(store.member("-"), Err(Error::Name { field: "member", .. })));
+        let ann = store.member("ann").unwrap();
         for amount in [0, 1_000_000_000_001, u64::MAX] {
             assert!(matches!(ann.charge(amount), Err(Error::Invalid { field: "amount", .. })));
             assert!(matches!(ann.refund(amount), Err(Error::Invalid { field: "amount", .. })));

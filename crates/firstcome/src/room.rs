@@ -2,39 +2,37 @@
 
 use crate::Error;
 use crate::request::{checked_key, request_id};
-#[cfg(feature = "sqlite")]
-use firstcome_store::Fault;
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::sync::Arc;
 
-/// Waiting rooms that admit in the order of arrival. Cheap to clone.
+/// One waiting room of a store: it admits in the order of arrival. Cheap to clone.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use firstcome::core::room::{RoomSettings, TicketState};
-/// use firstcome::{Admission, WaitingRooms};
+/// use firstcome::{Admission, Store};
 ///
-/// let rooms = WaitingRooms::memory(); // or Coupons::rooms(), to have both in one store
-/// let sale = rooms.room("sale")?;
-/// sale.put(RoomSettings::with_slots(1)).await?.unwrap();
+/// let store = Store::memory();
+/// let sale = store.room("sale")?;
+/// sale.put(RoomSettings::with_slots(1)).await??;
 ///
-/// let (_, ann) = sale.join().send().await?.unwrap();
-/// let (_, bob) = sale.join_user("bob")?.idempotency_key("order-7")?.send().await?.unwrap();
+/// let (_, ann) = sale.join().send().await??;
+/// let (_, bob) = sale.join_user("bob")?.idempotency_key("order-7")?.send().await??;
 /// assert_eq!((ann.number.get(), bob.number.get()), (1, 2));
 ///
-/// rooms.tick().await?; // happens by itself, too, some 20 times a second
-/// let place = sale.poll(&ann.ticket).await?.unwrap(); // the first poll takes the slot
+/// store.tick().await?; // happens by itself, too, some 20 times a second
+/// let place = sale.poll(&ann.ticket).await??; // the first poll takes the slot
 /// let slot = Admission::of(&place).ok_or("ann is admitted")?;
-/// assert!(sale.check(slot).await?.unwrap().is_some());
-/// let place = sale.poll(&bob.ticket).await?.unwrap();
+/// assert!(sale.check(slot).await??.is_some());
+/// let place = sale.poll(&bob.ticket).await??;
 /// assert!(matches!(place.state, TicketState::Waiting { position: 0, .. }));
 ///
-/// sale.release(slot).await?.unwrap(); // ann has paid: the slot is free
-/// assert!(sale.check(slot).await?.unwrap().is_none());
-/// rooms.tick().await?;
-/// assert!(Admission::of(&sale.poll(&bob.ticket).await?.unwrap()).is_some());
+/// sale.release(slot).await??; // ann has paid: the slot is free
+/// assert!(sale.check(slot).await??.is_none());
+/// store.tick().await?;
+/// assert!(Admission::of(&sale.poll(&bob.ticket).await??).is_some());
 /// # Ok(()) }
 /// ```
 ///
@@ -60,64 +58,9 @@ use std::sync::Arc;
 /// visitor polls for it, so the room passes it over.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct WaitingRooms<S = Embedded> {
-    store: Arc<S>,
-}
-
-impl<S> Clone for WaitingRooms<S> {
-    fn clone(&self) -> Self {
-        Self { store: Arc::clone(&self.store) }
-    }
-}
-
-impl WaitingRooms {
-    /// Opens rooms in memory, which end with the process.
-    pub fn memory() -> Self {
-        Self::over(Embedded::memory())
-    }
-
-    /// Opens rooms in a directory, which is created if it is absent. A reply means that the change is synced to disk.
-    ///
-    /// Blocks while it loads. Only one process can have the directory open. Fails with a [`Fault`] that says what to
-    /// do. To have coupons in the same directory, open [`crate::Coupons`] and call [`crate::Coupons::rooms`].
-    #[cfg(feature = "sqlite")]
-    pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
-        let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
-    }
-}
-
-impl<S: RoomStore> WaitingRooms<S> {
-    /// Opens rooms on a custom store.
-    pub fn over(store: S) -> Self {
-        Self::sharing(Arc::new(store))
-    }
-
-    pub(crate) const fn sharing(store: Arc<S>) -> Self {
-        Self { store }
-    }
-
-    /// Returns the store itself.
-    pub fn store(&self) -> &S {
-        &self.store
-    }
-
-    /// Returns a room by its name. It need not exist yet.
-    pub fn room(&self, name: &str) -> Result<WaitingRoom<S>, Error> {
-        let name = RoomName::parse(name).map_err(|error| Error::Name { field: "room", error })?;
-        Ok(WaitingRoom { store: Arc::clone(&self.store), name })
-    }
-
-    /// Does everything that is due now in all rooms, and returns when it is durable. [`Embedded`] does this by itself.
-    pub async fn tick(&self) -> Result<(), Error> {
-        Ok(self.store.tick().await?)
-    }
-}
-
-/// One waiting room of a store.
 pub struct WaitingRoom<S = Embedded> {
-    store: Arc<S>,
-    name: RoomName,
+    pub(crate) store: Arc<S>,
+    pub(crate) name: RoomName,
 }
 
 impl<S> Clone for WaitingRoom<S> {
@@ -250,7 +193,7 @@ fn request_of(room: &RoomName, user: Option<&UserId>, key: &str) -> RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Coupons, Outcome};
+    use crate::{Outcome, Store};
     use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
     use firstcome_store::core::room::{Departure, RoomState};
     use firstcome_store::core::time::Timestamp;
@@ -258,9 +201,9 @@ mod tests {
 
     type JoinReply = Result<Result<(Joining, TicketAnswer), Rejection>, Error>;
 
-    fn rooms() -> (WaitingRooms, Arc<ManualClock>) {
+    fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_893_456_000_000_000)));
-        (WaitingRooms::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
+        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
     }
 
     fn place(told: JoinReply) -> (Joining, TicketAnswer) {
@@ -276,13 +219,13 @@ mod tests {
 
     #[tokio::test]
     async fn names_values_and_settings_are_checked_before_the_store_is_asked() {
-        let (rooms, _) = rooms();
+        let (store, _) = store();
         for wrong in ["", "-a", "a b", "é", &"a".repeat(129)] {
-            assert!(matches!(rooms.room(wrong), Err(Error::Name { field: "room", .. })), "{wrong}");
-            let sale = rooms.room("sale").unwrap();
+            assert!(matches!(store.room(wrong), Err(Error::Name { field: "room", .. })), "{wrong}");
+            let sale = store.room("sale").unwrap();
             assert!(matches!(sale.join_user(wrong), Err(Error::Name { field: "user", .. })), "{wrong}");
         }
-        let sale = rooms.room("sale").unwrap();
+        let sale = store.room("sale").unwrap();
         assert!(matches!(sale.join_user("pass:7"), Err(Error::Name { field: "user", .. })));
         for wrong in ["", &"k".repeat(129)] {
             let wanted = "1 to 128 bytes";
@@ -302,8 +245,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_repeat_by_user_or_key_leads_to_the_same_place() {
-        let (rooms, _) = rooms();
-        let sale = rooms.room("sale").unwrap();
+        let (store, _) = store();
+        let sale = store.room("sale").unwrap();
         assert_eq!(sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap(), Ok(Put::Created));
         let keyed = |user: &str| sale.join_user(user).unwrap().idempotency_key("k1").unwrap().send();
         let (joining, ann) = place(keyed("ann").await);
@@ -317,7 +260,7 @@ mod tests {
         let (_, first) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         let (joining, again) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameRequest, &first.ticket));
-        let other = rooms.room("other").unwrap();
+        let other = store.room("other").unwrap();
         other.put(RoomSettings::with_slots(1)).await.unwrap().unwrap();
         let (joining, elsewhere) = place(other.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, elsewhere.number.get()), (Joining::New, 1));
@@ -327,8 +270,8 @@ mod tests {
 
     #[tokio::test]
     async fn positions_fall_to_the_slot_and_a_slot_is_one_admission() {
-        let (rooms, clock) = rooms();
-        let sale = rooms.room("sale").unwrap();
+        let (store, clock) = store();
+        let sale = store.room("sale").unwrap();
         sale.put(RoomSettings { claim_window_ms: 1_000, ..RoomSettings::with_slots(1) }).await.unwrap().unwrap();
         let mut tickets = Vec::new();
         for _ in 0..4 {
@@ -336,7 +279,7 @@ mod tests {
         }
         let mut before = u32::MAX;
         for ahead in &tickets[..3] {
-            rooms.tick().await.unwrap();
+            store.tick().await.unwrap();
             let slot = Admission::of(&sale.poll(ahead).await.unwrap().unwrap()).unwrap();
             let now = position(&sale.poll(&tickets[3]).await.unwrap().unwrap());
             assert!(now < before);
@@ -354,11 +297,11 @@ mod tests {
         }
         assert_eq!(before, 0);
         // A visitor that misses its claim window is next again.
-        rooms.tick().await.unwrap();
+        store.tick().await.unwrap();
         clock.pass_ms(1_000);
         let answer = sale.poll(&tickets[3]).await.unwrap().unwrap();
         assert_eq!((position(&answer), Admission::of(&answer)), (0, None));
-        rooms.tick().await.unwrap();
+        store.tick().await.unwrap();
         assert!(Admission::of(&sale.poll(&tickets[3]).await.unwrap().unwrap()).is_some());
         sale.leave(&tickets[3]).await.unwrap().unwrap();
         let left = sale.poll(&tickets[3]).await.unwrap().unwrap();
@@ -367,8 +310,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_closed_room_voids_its_tickets_and_its_numbers_go_on() {
-        let (rooms, _) = rooms();
-        let sale = rooms.room("sale").unwrap();
+        let (store, _) = store();
+        let sale = store.room("sale").unwrap();
         sale.put(RoomSettings::with_slots(1)).await.unwrap().unwrap();
         let (_, ann) = place(sale.join_user("ann").unwrap().send().await);
         for _ in 0..2 {
@@ -386,19 +329,19 @@ mod tests {
     async fn one_store_holds_coupons_and_rooms() {
         let directory = tempfile::tempdir().unwrap();
         let ticket = {
-            let coupons = Coupons::open(directory.path()).unwrap();
-            let launch = coupons.coupon("launch").unwrap();
+            let store = Store::open(directory.path()).unwrap();
+            let launch = store.coupon("launch").unwrap();
             let limit = CouponLimit::new(1).unwrap();
             launch.put(CouponSettings::with_limit(limit)).await.unwrap().unwrap();
             assert!(matches!(launch.claim("ann").unwrap().send().await.unwrap(), Outcome::Issued(_)));
-            let sale = coupons.rooms().room("sale").unwrap();
+            let sale = store.room("sale").unwrap();
             sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap().unwrap();
             let (_, joined) = place(sale.join().send().await);
-            coupons.store().close();
+            store.store().close();
             joined.ticket
         };
-        let rooms = WaitingRooms::open(directory.path()).unwrap();
-        let sale = rooms.clone().room("sale").unwrap().clone();
+        let store = Store::open(directory.path()).unwrap();
+        let sale = store.clone().room("sale").unwrap().clone();
         assert_eq!(sale.poll(&ticket).await.unwrap().unwrap().number.get(), 1);
         assert_eq!(place(sale.join().send().await).1.number.get(), 2);
     }

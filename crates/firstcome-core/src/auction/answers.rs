@@ -3,6 +3,7 @@
 use crate::id::MemberName;
 use crate::points::Amount;
 use crate::time::Timestamp;
+use std::fmt;
 
 /// A bid that was accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,6 +130,32 @@ impl Rejection {
         }
     }
 }
+
+/// For people: what the rule says. Programs match on the variants, or on [`Rejection::code`].
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownListing => f.write_str("no listing has this name"),
+            Self::KeyReused => f.write_str("the idempotency key came with another request before"),
+            Self::OwnListing => f.write_str("the listing belongs to this member"),
+            Self::NotInProgress => f.write_str("the auction does not run"),
+            Self::AlreadyHighestBidder => f.write_str("this member has the highest bid already"),
+            Self::BidTooLow(minimum) => write!(f, "the bid is too low: bid {minimum} at least"),
+            Self::InsufficientPoints(available) => write!(f, "the member can spend {available} points only"),
+            Self::AuctionNotEnded(_) => f.write_str("the auction goes on"),
+            Self::NotWinner => f.write_str("another member has won, or no member has"),
+            Self::AlreadySold(_) => f.write_str("the listing is sold"),
+            Self::SettlementExpired(_) => f.write_str("the winner did not settle in time"),
+            Self::SettingsChanged => f.write_str("the settings have changed since they were read"),
+            Self::ListingRunning => f.write_str("the settings are fixed: the auction runs or has bids"),
+            Self::ListingEnded => f.write_str("the listing has ended"),
+            Self::EndsBeforeStart => f.write_str("the auction would end before it starts"),
+            Self::BalanceTooLarge => f.write_str("a member would have more points than a balance can hold"),
+        }
+    }
+}
+
+impl std::error::Error for Rejection {}
 
 /// What is wrong with a stored listing: see [`super::Listing::restore`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

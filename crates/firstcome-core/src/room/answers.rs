@@ -3,6 +3,7 @@
 use super::slots::Slot;
 use crate::id::{RequestId, TicketNumber, UserId};
 use crate::time::{Steady, Timestamp};
+use std::fmt;
 
 /// How a ticket ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +113,22 @@ impl Rejection {
         }
     }
 }
+
+/// For people: what the rule says. Programs match on the variants, or on [`Rejection::code`].
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownRoom => f.write_str("no room has this name"),
+            Self::UnknownTicket => f.write_str("the room has not signed this ticket"),
+            Self::KeyReused(_) => f.write_str("the idempotency key came with another request before"),
+            Self::SettingsChanged => f.write_str("the settings have changed since they were read"),
+            Self::Closed => f.write_str("the room is closed"),
+            Self::Full { retry_after_ms } => write!(f, "the room is full; try again in {retry_after_ms} ms"),
+        }
+    }
+}
+
+impl std::error::Error for Rejection {}
 
 /// The state of a room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

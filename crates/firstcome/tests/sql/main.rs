@@ -13,7 +13,9 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::lock::SqlOptions;
 use firstcome::sql::SqlAuctions;
-use firstcome::{Auctions, LockError, Locks, SessionLocks};
+use firstcome::{LockError, Locks, SessionLocks, Store};
+#[cfg(feature = "cluster")]
+use firstcome_test_servers::{Durability, Kind, Options, Server};
 use server::PATIENCE;
 use std::future::Future;
 use std::time::Duration;
@@ -113,10 +115,10 @@ async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
             mariadb_with(&["innodb-flush-log-at-trx-commit=1"]).await,
         ];
         for server in durable.into_iter().flatten() {
-            let auctions = Auctions::over(SqlAuctions::open(server.url()).await.expect("it will do"));
-            let ann = auctions.points().member("ann").expect("a name");
+            let store = Store::over(SqlAuctions::open(server.url()).await.expect("it will do"));
+            let ann = store.member("ann").expect("a name");
             ann.charge(100).expect("an amount").send().await.expect("an answer").expect("it is charged");
-            let vase = auctions.listing("vase").expect("a name");
+            let vase = store.listing("vase").expect("a name");
             let (owner, price) = (MemberName::parse("eve").expect("a name"), Amount::new(30).expect("a price"));
             vase.put(ListingSettings::fixed_price(owner, price)).await.expect("an answer").expect("it is new");
             let buy = async || vase.purchase("ann").expect("a name").send().await.expect("an answer");
@@ -127,6 +129,44 @@ async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
         }
     })
     .await;
+}
+
+/// One program over a store in memory, in a directory and on a cluster: what it prints is the same.
+#[cfg(feature = "cluster")]
+#[tokio::test]
+async fn the_example_of_a_sale_says_the_same_over_every_store() {
+    // The node refuses servers that forget what they acknowledged.
+    let Some(sql) = postgres_with(&["fsync=on", "full_page_writes=on"]).await else { return };
+    let redis = Server::start(Kind::Redis, &Options::new(Durability::Quick)).await.expect("a server starts");
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let secret = directory.path().join("secret");
+    std::fs::write(&secret, "a secret of the test, long enough").expect("the directory takes a file");
+    let [data, secret] = [directory.path().join("data"), secret].map(|path| path.display().to_string());
+    let tests = std::env::current_exe().expect("a test is a file");
+    let example = tests.ancestors().nth(2).expect("it lies in deps").join("examples/shop");
+    let wanted = "\
+ann has number 1
+ann is inside
+bob has number 2
+bob is inside
+cid has number 3
+cid is inside
+ann has coupon 1
+bob has coupon 2
+cid has no coupon: sold_out
+ann bids 100, bid number 1
+bob bids 150, bid number 2
+cid does not get 150 through: bid_too_low
+the report is ours, with a fence: true
+";
+    for arguments in [&["memory"][..], &[&data], &[redis.url(), sql.url(), &secret]] {
+        let mut command = tokio::process::Command::new(&example);
+        let played = command.args(arguments).output();
+        let played = in_time(played).await.expect("examples are built with the tests");
+        let says = String::from_utf8_lossy(&played.stderr);
+        assert_eq!(String::from_utf8_lossy(&played.stdout), wanted, "{arguments:?}: {says}");
+        assert!(played.status.success(), "{arguments:?}: {says}");
+    }
 }
 
 /// The example that rebuilds an auction by hand: what it prints are the rules.
