@@ -38,8 +38,8 @@ use std::sync::Arc;
 ///   always.
 ///
 /// # Errors and refusals
-/// As for [`ListingHandle`](crate::ListingHandle). After [`crate::StoreError::Unknown`] a charge without an idempotency key may have happened, and
-/// a repeat would charge again: give every charge a key.
+/// As for [`ListingHandle`](crate::ListingHandle). After [`crate::StoreError::Unknown`] a charge without an idempotency
+/// key may have happened, and a repeat would charge again: give every charge a key.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
 pub struct MemberHandle<S = Embedded> {

@@ -7,7 +7,7 @@ mod reentry;
 
 use super::demands::Demands;
 use super::{COHORT_MAX, LockError, lease_ms};
-use claim::{Claim, ReleaseReply, TimedGrant, deadline_of, give_back, lease_within, over_at};
+use claim::{Claim, ReleaseReply, TimedGrant, deadline_of, give_back, lease_ms_until, lease_within, over_at};
 use cohort::{Cohort, CohortLines, CohortTurn};
 use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
 use firstcome_store::core::limits::WAIT_MS_MAX;
@@ -22,6 +22,7 @@ use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -363,7 +364,8 @@ struct Hold<S: KeyStore> {
     shared: Arc<Shared<S>>,
     key: Arc<str>,
     word: Box<str>,
-    lease_ms: u32,
+    /// The lease that renewals ask for.
+    lease_ms: AtomicU32,
     deadline: watch::Sender<Instant>,
     /// How the hold may be passed on; `None` outside of a cohort.
     cohort: Option<Cohort<S>>,
@@ -386,6 +388,7 @@ impl<S: KeyStore> KeyGuard<S> {
         let (shared, key, word) = (Arc::clone(&claim.shared), Arc::clone(&claim.key), claim.word.clone());
         let deadline = watch::Sender::new(held.deadline);
         let (ownership, telling) = (Mutex::new(Ownership::first(claim)), tokio::sync::Mutex::default());
+        let lease_ms = AtomicU32::new(lease_ms);
         let hold = Arc::new(Hold { ownership, telling, shared, key, word, lease_ms, deadline, cohort });
         if watch == Watch::Renew {
             let renewed = Arc::clone(&hold);
@@ -438,7 +441,8 @@ impl<S: KeyStore> KeyGuard<S> {
         }
     }
 
-    /// Lets the hold last for `lease` from now on. One request.
+    /// Lets the hold last for `lease` from now on; it never ends earlier than before. If the hold is renewed at all,
+    /// later renewals use `lease` too. One request.
     ///
     /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Unavailable`] or
     /// [`LockError::Unknown`] if the server does not answer: the deadline stays as before, and the caller may repeat
@@ -448,7 +452,8 @@ impl<S: KeyStore> KeyGuard<S> {
         if self.is_lost() {
             return Err(LockError::Lost);
         }
-        self.hold.renew(lease_ms).await
+        self.hold.lease_ms.store(lease_ms, Ordering::Relaxed);
+        self.hold.renew().await
     }
 
     /// Releases the lock. One request, repeated until there is an answer or the lease is over; none if the hold is
@@ -496,8 +501,11 @@ impl<S: KeyStore> Drop for KeyGuard<S> {
 
 impl<S: KeyStore> Hold<S> {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    async fn renew(&self, lease_ms: u32) -> Result<(), LockError> {
+    async fn renew(&self) -> Result<(), LockError> {
         let sent = Instant::now();
+        // Never for less than the guard counts on: a renewal whose answer is lost would end the hold before its deadline.
+        let counted_on_ms = lease_ms_until(*self.deadline.borrow(), sent).min(self.shared.store.lease_ms_max());
+        let lease_ms = self.lease_ms.load(Ordering::Relaxed).max(counted_on_ms);
         self.ownership.lock().lasts_until(over_at(sent, lease_ms));
         if self.shared.store.renew(&self.key, &self.word, lease_ms).await? {
             self.deadline.send_replace(deadline_of(sent, lease_ms));
@@ -510,15 +518,15 @@ impl<S: KeyStore> Hold<S> {
 
     /// Renews three times per lease until the hold is lost.
     async fn keep_renewing(&self) {
-        let third = Duration::from_millis(u64::from(self.lease_ms)) / 3;
-        let mut pause = third;
+        let third = || Duration::from_millis(u64::from(self.lease_ms.load(Ordering::Relaxed))) / 3;
+        let mut pause = third();
         loop {
             sleep(pause).await;
-            pause = match self.renew(self.lease_ms).await {
-                Ok(()) => third,
+            pause = match self.renew().await {
+                Ok(()) => third(),
                 Err(LockError::Lost) => return,
                 // Sooner than a third of the lease: perhaps there is time for only one more try.
-                Err(_) => REPEAT.min(third / 2),
+                Err(_) => REPEAT.min(third() / 2),
             };
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use firstcome_store::Demand;
 use firstcome_store::core::time::{Steady, Timestamp};
 use firstcome_store::edge::{Clock, SystemClock};
 use std::pin::Pin;
@@ -199,11 +200,13 @@ async fn while_a_lock_is_given_back_it_is_not_quiet() {
 struct Slow {
     store: Arc<MemoryLocks>,
     gone: Arc<AtomicBool>,
+    /// What it promises, if that is not what the store does.
+    promises: Option<Guarantees>,
 }
 
 impl LockStore for Slow {
     fn guarantees(&self) -> Guarantees {
-        self.store.guarantees()
+        self.promises.unwrap_or_else(|| self.store.guarantees())
     }
 
     async fn take(&self, step: Step) -> Result<firstcome_store::core::lock::Answer, StoreError> {
@@ -232,6 +235,29 @@ impl LockStore for Slow {
     fn detach(&self, client: ClientId) {
         LockStore::detach(&*self.store, client);
     }
+}
+
+#[tokio::test]
+async fn a_store_without_a_server_says_what_it_promises() {
+    assert_eq!(Locks::memory().guarantees(), Guarantees::MEMORY);
+    #[cfg(feature = "sqlite")]
+    {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(Locks::open(directory.path()).unwrap().guarantees(), Guarantees::DIRECTORY);
+    }
+}
+
+#[tokio::test]
+async fn a_demand_that_a_custom_store_does_not_meet_is_refused() {
+    let locks = Locks::over(Slow { promises: Some(Guarantees::QUORUM), ..Slow::default() }).unwrap();
+    for refused in [
+        locks.lock("a").ordered().try_acquire().await.map(drop),
+        locks.lock("a").fenced().ordered().acquire().await.map(drop),
+        locks.all(["a", "b"]).ordered().acquire().await.map(drop),
+    ] {
+        assert!(matches!(refused, Err(LockError::NotGuaranteed { demand: Demand::Ordered })), "{refused:?}");
+    }
+    locks.lock("a").fenced().try_acquire().await.unwrap().release().await.unwrap();
 }
 
 /// Polls a future `polls` times, yields after each poll, and drops the future. Returns whether it completed.

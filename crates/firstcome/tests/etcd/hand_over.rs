@@ -1,7 +1,7 @@
 //! Who is next, and who is woken.
 
 use super::server::{Etcd, in_time, until_free, until_waiting, wait_for};
-use firstcome::{EtcdGuard, LockError};
+use firstcome::{EtcdGuard, Guarantees, LockError};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -47,7 +47,8 @@ async fn the_line_is_served_in_the_order_of_arrival_and_only_the_next_is_woken()
     let Some(server) = Etcd::start().await else { return };
     in_time(async {
         let (one, other) = (server.open().await, server.open().await);
-        let first = one.lock("a").owner("ann").acquire().await.expect("it is free");
+        assert_eq!(one.guarantees(), Guarantees::ETCD);
+        let first = one.lock("a").ordered().fenced().owner("ann").acquire().await.expect("it is free");
         let mut before = first.fence();
         let mut tasks = Vec::new();
         for number in 0..WAITERS {

@@ -7,7 +7,7 @@ mod partitions;
 mod server;
 
 use firstcome::lock::QuorumOptions;
-use firstcome::{Demand, LockError, Locks, QuorumLocks};
+use firstcome::{Demand, Guarantees, LockError, Locks, QuorumLocks};
 use redis::Value;
 use server::{PATIENCE, Server, wait_for};
 use std::num::NonZeroU32;
@@ -50,6 +50,7 @@ async fn a_guard_has_a_fence_and_an_end() {
     let guard = locks.lock("a").lease(lease).fixed().acquire().await.unwrap();
     let first = guard.fence();
     assert!(!guard.is_lost() && guard.remaining() < lease);
+    assert_eq!(locks.guarantees(), Guarantees::QUORUM);
     let unordered = locks.lock("b").fenced().ordered().try_acquire().await.unwrap_err();
     assert!(matches!(unordered, LockError::NotGuaranteed { demand: Demand::Ordered }), "{unordered}");
     let refused = locks.lock("a").try_acquire().await.unwrap_err();

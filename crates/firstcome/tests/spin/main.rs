@@ -79,6 +79,24 @@ async fn a_demand_that_the_store_does_not_meet_is_refused_before_anything_is_sen
 }
 
 #[tokio::test]
+async fn a_lease_that_the_caller_renews_with_is_that_of_later_renewals_and_never_ends_a_hold_earlier() {
+    let Some(server) = Server::start(&[]).await else { return };
+    let locks = open(&server).await;
+    let lease = Duration::from_millis(600);
+    let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
+    guard.renew(Duration::from_secs(60)).await.unwrap();
+    let until = guard.deadline();
+    // Three renewals by the client itself would come within this time.
+    assert!(tokio::time::timeout(lease, guard.lost()).await.is_err());
+    assert!(until <= guard.deadline());
+    guard.renew(lease).await.unwrap();
+    assert!(until <= guard.deadline());
+    let Value::Int(left) = server.ask(&["PTTL", "a"]).await else { panic!("it is held") };
+    assert!(50_000 < left, "{left}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_hold_lasts_as_long_as_it_is_renewed() {
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;

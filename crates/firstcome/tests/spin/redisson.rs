@@ -4,7 +4,7 @@ use super::server::{PATIENCE, Server};
 use super::{LinkOptions, LockError, Value, wait_for};
 use firstcome::lock::layout;
 use firstcome::redis::Redisson;
-use firstcome::{KeyGuard, KeyLocks, Locks, SpinLocks};
+use firstcome::{Guarantees, KeyGuard, KeyLocks, Locks, SpinLocks};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,6 +56,8 @@ async fn every_layout_is_opened_by_its_name() {
     assert_eq!(server.text(&["TYPE", "a"]).await, "string");
     guard.release().await.unwrap();
     let redisson = open(&server).await;
+    assert_eq!(native.guarantees(), Guarantees::REDIS);
+    assert_eq!([single.guarantees(), redisson.guarantees()], [Guarantees::SHARED_LAYOUT; 2]);
     let guard = redisson.lock("a").acquire().await.unwrap();
     assert_eq!(server.text(&["TYPE", "a"]).await, "hash");
     assert!(matches!(single.lock("a").try_acquire().await, Err(LockError::Contended { .. })));

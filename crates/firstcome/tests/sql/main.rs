@@ -13,7 +13,7 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::lock::SqlOptions;
 use firstcome::sql::SqlAuctions;
-use firstcome::{LockError, Locks, SessionLocks, Store};
+use firstcome::{Demand, Guarantees, LockError, Locks, SessionLocks, Store};
 #[cfg(feature = "cluster")]
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use server::PATIENCE;
@@ -31,6 +31,9 @@ async fn play(locks: SessionLocks) {
     assert!(matches!(contended, LockError::Contended { .. }), "{contended}");
     let contended = locks.lock("a").wait(Duration::ZERO).acquire().await.unwrap_err();
     assert!(matches!(contended, LockError::Contended { .. }), "{contended}");
+    assert_eq!(locks.guarantees(), Guarantees::SQL_SESSION);
+    let unordered = locks.lock("b").fenced().ordered().try_acquire().await.unwrap_err();
+    assert!(matches!(unordered, LockError::NotGuaranteed { demand: Demand::Ordered }), "{unordered}");
     let late = locks.lock("a").wait(Duration::from_millis(100)).acquire().await.unwrap_err();
     assert!(matches!(late, LockError::TimedOut { position: None }), "{late}");
     assert!(matches!(locks.lock("a b").try_acquire().await, Err(LockError::Name { .. })));
@@ -75,6 +78,7 @@ async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
     let Some(server) = postgres_with(&[]).await else { return };
     in_time(async {
         let one = Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
+        assert_eq!(one.guarantees(), Guarantees::SQL_LEASE);
         let other = Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
         let first = one.lock("a").owner("ann").acquire().await.expect("it is free");
         let mut before = first.fence();

@@ -35,6 +35,16 @@ pub(super) fn deadline_of(sent: Instant, lease_ms: u32) -> Instant {
     sent + (lease - lease / 100).saturating_sub(EXPIRY_GRAIN)
 }
 
+/// Returns the shortest lease, requested at `sent`, whose [`deadline_of`] is not before this one.
+pub(super) fn lease_ms_until(deadline: Instant, sent: Instant) -> u32 {
+    let left = deadline.saturating_duration_since(sent);
+    if left.is_zero() {
+        return 0;
+    }
+    let lease_us = ((left + EXPIRY_GRAIN).as_micros() * 100).div_ceil(99);
+    u32::try_from(lease_us.div_ceil(1_000)).unwrap_or(u32::MAX)
+}
+
 /// Returns when a lease requested at `sent` is surely over, even by a clock that is slower than the server's.
 pub(super) fn over_at(sent: Instant, lease_ms: u32) -> Instant {
     let lease = Duration::from_millis(u64::from(lease_ms));
@@ -124,5 +134,23 @@ pub(super) async fn give_back(
             return Err(if perhaps_done { LockError::Unknown } else { LockError::from(error) });
         }
         sleep(REPEAT).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "an instant to begin with")]
+    fn a_lease_until_a_deadline_is_the_shortest_that_reaches_it() {
+        let sent = Instant::now();
+        assert_eq!(lease_ms_until(sent, sent), 0);
+        for lease_ms in [100, 101, 999, 30_000, 86_400_000] {
+            let deadline = deadline_of(sent, lease_ms);
+            let shortest = lease_ms_until(deadline, sent);
+            assert!(deadline <= deadline_of(sent, shortest) && shortest <= lease_ms, "{lease_ms}: {shortest}");
+            assert!(deadline_of(sent, shortest - 1) < deadline, "{lease_ms}: {shortest}");
+        }
     }
 }

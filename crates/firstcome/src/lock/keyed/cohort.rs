@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -139,7 +140,7 @@ impl<S: KeyStore> KeyGuard<S> {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     pub(super) fn pass_on(&mut self) -> bool {
         let Some(cohort) = &self.hold.cohort else { return false };
-        let half = Duration::from_millis(u64::from(self.hold.lease_ms)) / 2;
+        let half = Duration::from_millis(u64::from(self.hold.lease_ms.load(Ordering::Relaxed))) / 2;
         if self.hold.ownership.lock().guards() != 1 || cohort.until <= Instant::now() || self.remaining() < half {
             return false;
         }
