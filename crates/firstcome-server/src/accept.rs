@@ -174,7 +174,9 @@ async fn serve_on(
                     tracing::warn!(%error, left_out, "cannot accept a connection");
                 }
                 // The usual cause is a lack of file descriptors: close an idle connection to free one.
-                context.places.make_room();
+                if context.places.make_room() {
+                    context.app.metrics.connection_made_room();
+                }
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         }

@@ -10,7 +10,7 @@ use crate::support::program::{PROGRAM, command};
 use crate::support::server::Server;
 use crate::support::wait_for;
 use firstcome::edge::Stopwatch;
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpStream};
@@ -32,7 +32,8 @@ fn serve(directory: &Path, descriptors: &str, arguments: &[&str]) -> Server {
 /// A connection from an address of this machine.
 fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    // A server that another test starts meanwhile inherits none of them: it may have few descriptors.
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrV4::new(from.into(), 0))?;
     connect(&socket, &to)?;
     Ok(TcpStream::from(socket))
