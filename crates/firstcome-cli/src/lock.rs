@@ -43,7 +43,7 @@ use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
-use firstcome::lock::NodeSet;
+use firstcome::lock::{Layout as Shared, LockAddress, NodeSet};
 use firstcome::{Demand, LockError};
 use place::Absent;
 use std::ffi::OsString;
@@ -118,8 +118,8 @@ pub(crate) struct LockArgs {
     /// The holder's name as other clients see it [default: host and process]
     #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
     owner: Option<String>,
-    /// Where the locks are: a directory, redis://…, etcd://…; redis:// 3 to 9 times for a quorum [default: a directory
-    /// of the user]
+    /// Where the locks are: a directory, redis://…, etcd://…, postgres://…; redis:// 3 to 9 times for a quorum [default:
+    /// a directory of the user]
     ///
     /// Without it all commands of one user on this machine share a directory, which is made when it is first used: for root
     /// /var/lib/firstcome/locks, else $XDG_STATE_HOME/firstcome/locks or ~/.local/state/firstcome/locks. Commands of different
@@ -160,12 +160,11 @@ pub(crate) struct LockArgs {
 
 struct Plan {
     name: Box<str>,
-    layout: Layout,
     owner: OwnerName,
     wait: Duration,
     lease: Duration,
     min_hold: Duration,
-    stores: Vec<String>,
+    store: LockAddress,
     set: NodeSet,
     require: Vec<Demand>,
 }
@@ -182,10 +181,6 @@ fn default_owner() -> Option<OwnerName> {
 fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let usage = |error: anyhow::Error| Failure::Usage(error);
     let file = File::read(args.config.as_deref())?;
-    // The keys of other libraries have any form.
-    if args.layout == Layout::Native {
-        LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
-    }
     let owner = match args.owner.as_ref().or(file.owner.as_ref()) {
         Some(text) => OwnerName::parse(text).map_err(|error| usage(anyhow!("the owner {error}")))?,
         None => default_owner().ok_or_else(|| usage(anyhow!("the holder has no name: set --owner")))?,
@@ -206,7 +201,11 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     }
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
     let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
-    let stores = store::chosen(given, args.layout, lease, absent).map_err(usage)?;
+    let store = store::chosen(&given, args.layout, lease, absent).map_err(usage)?;
+    // The keys of other libraries have any form.
+    if !matches!(store, LockAddress::Redis { layout: Shared::SingleKey | Shared::Redisson, .. }) {
+        LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
+    }
     let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
     let demand = |wanted: &Requirement| match wanted {
         Requirement::Order => Demand::Ordered,
@@ -214,15 +213,16 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     };
     let require = args.require.iter().map(demand).collect();
     let name = args.name.as_str().into();
-    Ok(Plan { name, layout: args.layout, owner, wait, lease, min_hold, stores, set, require })
+    Ok(Plan { name, owner, wait, lease, min_hold, store, set, require })
 }
 
 /// Translates the error of a lock that was not obtained to an exit code.
 fn failure(name: &str, error: LockError) -> Failure {
     match error {
-        LockError::Name { .. } | LockError::Invalid { .. } | LockError::NotGuaranteed { .. } => {
-            Failure::Usage(error.into())
-        }
+        LockError::Name { .. }
+        | LockError::Invalid { .. }
+        | LockError::NotGuaranteed { .. }
+        | LockError::Unsupported { .. } => Failure::Usage(error.into()),
         LockError::Contended { .. } | LockError::TimedOut { .. } => {
             Failure::NotObtained(anyhow!("lock {name}: {error}"))
         }

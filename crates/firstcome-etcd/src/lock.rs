@@ -111,6 +111,11 @@ impl EtcdLocks {
         &self.shared.link
     }
 
+    /// The lease of this process, as set. etcd may have granted a longer one.
+    pub fn lease(&self) -> Duration {
+        self.shared.options.lease
+    }
+
     /// Returns the counters.
     pub fn counts(&self) -> Counts {
         self.shared.link.counts()

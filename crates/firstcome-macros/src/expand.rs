@@ -46,10 +46,12 @@ pub(crate) fn expand(function: &Function, options: &Options) -> syn::Result<Toke
 
 fn request(options: &Options) -> TokenStream {
     let Options { key, locks, owner, .. } = options;
-    let (wait, lease) = (duration(options.wait), duration(options.lease));
+    let wait = duration(options.wait);
+    // Without one it is the default of the store: on some stores it is fixed.
+    let lease = options.lease.map(duration).map(|lease| quote_spanned!(hidden()=> .lease(#lease)));
     let owner = owner.as_ref().map(|owner| quote_spanned!(hidden()=> .owner(&#owner)));
     let locks = quote_spanned!(hidden_at(locks.span())=> &(#locks));
-    quote_spanned!(hidden()=> ::firstcome::Locks::lock(#locks, &#key).wait(#wait).lease(#lease) #owner)
+    quote_spanned!(hidden()=> ::firstcome::Locks::lock(#locks, &#key).wait(#wait) #lease #owner)
 }
 
 fn duration(duration: Duration) -> TokenStream {

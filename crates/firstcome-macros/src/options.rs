@@ -11,7 +11,6 @@ use std::time::Duration;
 use syn::{Expr, Ident, Lit, LitInt, LitStr, Meta, MetaNameValue};
 
 const WAIT_DEFAULT: Duration = Duration::from_secs(5);
-const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 const PAUSE_DEFAULT: Duration = Duration::from_millis(100);
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -49,7 +48,7 @@ pub(crate) struct Options {
     pub(crate) owner: Option<TokenStream>,
     pub(crate) locks: TokenStream,
     pub(crate) wait: Duration,
-    pub(crate) lease: Duration,
+    pub(crate) lease: Option<Duration>,
     pub(crate) retry: Option<Retry>,
     pub(crate) guard: Option<Ident>,
     pub(crate) transaction: Option<Binding>,
@@ -111,7 +110,7 @@ pub(crate) fn parse(tokens: TokenStream, function: &Function) -> syn::Result<Opt
         owner: owner.transpose()?,
         locks: locks(written.locks, function)?,
         wait: time(written.wait.as_ref(), &WAIT, WAIT_DEFAULT)?,
-        lease: time(written.lease.as_ref(), &LEASE, LEASE_DEFAULT)?,
+        lease: written.lease.as_ref().map(|lease| duration::parse(&lease.0, &LEASE)).transpose()?,
         retry: retry(written.retry.as_ref(), written.pause.as_ref(), function)?,
         guard: written.guard.map(|name| name.0),
         transaction: written.transaction,

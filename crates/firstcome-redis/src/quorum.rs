@@ -369,6 +369,10 @@ impl Shared {
 /// The store itself undoes a failed attempt, even after the caller is gone. So the error of a take is never
 /// [`StoreError::Unknown`] while the runtime lives.
 impl KeyStore for QuorumStore {
+    fn fence(grant: Fence) -> Option<Fence> {
+        Some(grant)
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees::QUORUM
     }

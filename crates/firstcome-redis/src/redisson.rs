@@ -11,6 +11,7 @@ use super::channels::{Channels, Listener, Voice};
 use super::fitness::Watch;
 use super::route::Endpoint;
 use super::{Counts, Invocation, Link, LinkError, LinkOptions, OpenError, Script, Version};
+use firstcome_core::lock::Fence;
 use firstcome_store::edge::draw_secret;
 use firstcome_store::key::{KeyStore, Tried};
 use firstcome_store::{Guarantees, StoreError};
@@ -210,6 +211,10 @@ impl Redisson {
 /// Each step is one command, and one more with [`LinkOptions::replica_ack`]. All waiters of a lock in this client share
 /// one subscription.
 impl KeyStore for Redisson {
+    fn fence(_: ()) -> Option<Fence> {
+        None
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees::SHARED_LAYOUT
     }

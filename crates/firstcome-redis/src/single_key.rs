@@ -3,6 +3,7 @@
 
 use super::fitness::Watch;
 use super::{Link, LinkOptions, OpenError, Script};
+use firstcome_core::lock::Fence;
 use firstcome_store::key::{Deaf, KeyStore, Tried};
 use firstcome_store::{Guarantees, StoreError};
 use redis::Value;
@@ -72,6 +73,10 @@ impl SingleKey {
 
 /// Each step is one command. With [`LinkOptions::replica_ack`] it is one more, which other steps may share.
 impl KeyStore for SingleKey {
+    fn fence(_: ()) -> Option<Fence> {
+        None
+    }
+
     fn guarantees(&self) -> Guarantees {
         Guarantees::SHARED_LAYOUT
     }

@@ -30,6 +30,9 @@ pub enum Fencing {
 pub enum HoldKeeper {
     /// A lease, which the client renews three times in its length unless the request is fixed.
     RenewedLease,
+    /// One lease for all holds and places of a process, which the client renews three times in its length. They end
+    /// together.
+    ProcessLease,
     /// The connection to the server. The hold has no end of its own.
     Connection,
 }
@@ -100,9 +103,11 @@ impl Guarantees {
     /// Locks on Redis or Valkey in a layout of other libraries.
     pub const SHARED_LAYOUT: Self = Self { order: GrantOrder::None, fencing: Fencing::None, ..Self::REDIS };
     /// Locks on several servers that vote, of which a minority fails.
-    pub const QUORUM: Self = Self { order: GrantOrder::None, ..Self::ETCD };
+    pub const QUORUM: Self = Self { order: GrantOrder::None, ..Self::VOTED };
     /// Locks on etcd.
-    pub const ETCD: Self =
+    pub const ETCD: Self = Self { keeper: HoldKeeper::ProcessLease, ..Self::VOTED };
+    /// What servers that agree on each grant keep.
+    const VOTED: Self =
         Self { restart: Survival::Kept, fail_over: Survival::Kept, partition: Survival::Kept, ..Self::MEMORY };
     /// Locks of sessions on PostgreSQL, MySQL or MariaDB.
     pub const SQL_SESSION: Self = Self {
@@ -180,6 +185,7 @@ impl fmt::Display for HoldKeeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::RenewedLease => "a renewed lease",
+            Self::ProcessLease => "one lease of the process",
             Self::Connection => "a connection",
         })
     }

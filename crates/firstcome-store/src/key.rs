@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::guarantees::Guarantees;
 use firstcome_core::limits::LEASE_MS_MAX;
+use firstcome_core::lock::Fence;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -36,6 +37,9 @@ pub trait KeyStore: Send + Sync + 'static {
 
     /// What this store promises. No request.
     fn guarantees(&self) -> Guarantees;
+
+    /// Returns the fence of a grant, if the store has fences.
+    fn fence(grant: Self::Grant) -> Option<Fence>;
 
     /// The longest lease that this store allows.
     fn lease_ms_max(&self) -> u32 {

@@ -47,7 +47,7 @@ impl Auctions {
     #[distributed_lock(key = "AUCTION:{command.auction_id}", wait = "5s", lease = "3s", retry = 3, guard = held)]
     async fn bid(&self, command: BidCommand) -> Result<u64, BidError> {
         let seen = self.read();
-        println!("{} bids {} on {}, with fence {}", command.bidder, command.price, seen.price, held.fence());
+        println!("{} bids {} on {}, with fence {}", command.bidder, command.price, seen.price, held.fence()?);
         if command.price <= seen.price {
             return Err(BidError::TooLow(seen.price));
         }

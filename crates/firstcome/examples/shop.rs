@@ -58,7 +58,7 @@ async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, 
 
     // One task at a time writes the report, and its database refuses a fence below the last one.
     let guard = locks.lock("report").fenced().ordered().wait(Duration::from_secs(5)).acquire().await?;
-    println!("the report is ours, with a fence: {}", 0 < guard.fence().get());
+    println!("the report is ours, with a fence: {}", 0 < guard.fence()?.get());
     guard.release().await?;
     Ok(())
 }

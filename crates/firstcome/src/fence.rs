@@ -69,8 +69,8 @@ pub const OWNER_BYTES_MAX: usize = 160;
 /// use firstcome::fence::FenceToken;
 ///
 /// let guard = locks.lock("auction:7").owner("worker-3").acquire().await?;
-/// let token = guard.token();
-/// assert_eq!((token.lock(), token.fence()), ("auction:7", guard.fence()));
+/// let token = guard.token()?;
+/// assert_eq!((token.lock(), token.fence()), ("auction:7", guard.fence()?));
 /// assert!(token.owner().starts_with("worker-3#"));
 /// assert_eq!(token.to_header().parse::<FenceToken>()?, token);
 /// # Ok(()) }

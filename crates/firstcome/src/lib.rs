@@ -105,7 +105,7 @@ mod store;
 ///         if command.price < 100 {
 ///             return Err(BidError::TooLow);
 ///         }
-///         Ok(held.fence()) // store it beside the bid: every later grant has a larger fence
+///         held.fence().map_err(BidError::Lock) // store it beside the bid: every later grant has a larger fence
 ///     }
 /// }
 ///
@@ -174,16 +174,7 @@ pub use firstcome_store::{
     Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, ShownCode,
     StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
-#[cfg(feature = "etcd")]
-pub use lock::{EtcdGuard, EtcdLocks, EtcdRequest};
 pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
-#[cfg(feature = "redis")]
-pub use lock::{
-    KeyGuard, KeyLocks, KeyRequest, OpenRedis, QuorumGuard, QuorumLocks, QuorumRequest, SpinGuard, SpinLocks,
-    SpinRequest,
-};
-#[cfg(feature = "sql")]
-pub use lock::{SessionGuard, SessionLocks, SessionRequest};
 pub use points::{MemberHandle, MovementRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom};
 pub use store::Store;

@@ -19,7 +19,7 @@ use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Amount, Kind};
 use firstcome::core::time::Timestamp;
 use firstcome::lock::Pauses;
-use firstcome::{LockError, Locks, SpinLocks};
+use firstcome::{LockError, Locks};
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) enum BidWay {
     /// A lock of firstcome, in order of arrival; then the version of the listing.
     Ours(Locks),
     /// A spin lock; then the version of the listing.
-    Spin(SpinLocks),
+    Spin(Locks),
 }
 
 /// A database on which the hand-written strategies place bids.

@@ -8,8 +8,9 @@ use crate::database::{OwnDatabase, is_postgres};
 use crate::locks::{patient, unreachable};
 use crate::report::Target;
 use anyhow::{Context, bail};
+use firstcome::Locks;
+use firstcome::lock::Layout;
 use firstcome::sql::{Address, SqlAuctions};
-use firstcome::{Locks, SpinLocks};
 use firstcome_test_servers::{Durability, Kind, Options, Server, ServerError};
 use std::sync::Arc;
 
@@ -123,7 +124,11 @@ async fn all<H: HandDatabase>(
     let mut ways = vec![("SELECT … FOR UPDATE", BidWay::Rows), (named, BidWay::Named)];
     if let Some(redis) = redis {
         let locks = Locks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
-        let spin = SpinLocks::redis_with(redis, patient()).await.map_err(|error| unreachable(&error))?;
+        let spin = Locks::redis(redis)
+            .options(patient())
+            .layout(Layout::SingleKey)
+            .await
+            .map_err(|error| unreachable(&error))?;
         ways.push(("our lock + transaction, 3 retries", BidWay::Ours(locks)));
         ways.push(("spin lock, 100 ms, + the same", BidWay::Spin(spin)));
     }

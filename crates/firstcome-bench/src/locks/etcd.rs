@@ -8,8 +8,9 @@ use super::{Figure, LocksArgs};
 use crate::failure::Outcome;
 use crate::output::{progress, table, wants_table, write_out};
 use anyhow::{Context, ensure};
+use firstcome::Locks;
 use firstcome::edge::Stopwatch;
-use firstcome::{EtcdLocks, Locks};
+use firstcome::lock::etcd;
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use serde::Serialize;
 use std::time::Duration;
@@ -60,11 +61,17 @@ pub(super) async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) 
     Ok(())
 }
 
+/// What the client has done so far.
+fn counts(locks: &Locks) -> etcd::Counts {
+    etcd::counts(locks).unwrap_or_default()
+}
+
 /// Returns how many pairs so many tasks complete per second.
-async fn pairs(locks: &EtcdLocks, pair: Pair, tasks: usize, time: Duration) -> anyhow::Result<f64> {
+async fn pairs(locks: &Locks, pair: Pair, tasks: usize, time: Duration) -> anyhow::Result<f64> {
     let watch = Stopwatch::start();
+    let link = etcd::link(locks).context("the locks are on etcd")?.clone();
     let tasks = (0..tasks).map(|task| {
-        let locks = locks.clone();
+        let (locks, link) = (locks.clone(), link.clone());
         tokio::spawn(async move {
             // As long as the key and the value of a lock.
             let (name, key) = (format!("alone-{task}"), format!("firstcome/bare/alone-{task}/0123456789abcdef-12345"));
@@ -73,9 +80,9 @@ async fn pairs(locks: &EtcdLocks, pair: Pair, tasks: usize, time: Duration) -> a
                 match pair {
                     Pair::Lock => locks.lock(&name).acquire().await?.release().await?,
                     Pair::Bare => {
-                        let made = locks.link().create(key.as_bytes(), b"10000 process-12345-0123456789abcdef").await?;
+                        let made = link.create(key.as_bytes(), b"10000 process-12345-0123456789abcdef").await?;
                         let made = made.context("the key was there")?;
-                        ensure!(locks.link().delete(key.as_bytes(), made).await?, "the key was gone");
+                        ensure!(link.delete(key.as_bytes(), made).await?, "the key was gone");
                     }
                 }
                 done += 1;
@@ -90,7 +97,7 @@ async fn pairs(locks: &EtcdLocks, pair: Pair, tasks: usize, time: Duration) -> a
     Ok(done as f64 / watch.elapsed().as_secs_f64())
 }
 
-async fn alone(report: &mut Report<'_>, locks: &EtcdLocks, tasks: usize, time: Duration) -> anyhow::Result<()> {
+async fn alone(report: &mut Report<'_>, locks: &Locks, tasks: usize, time: Duration) -> anyhow::Result<()> {
     // A first round warms connections and files.
     for pair in [Pair::Lock, Pair::Bare] {
         pairs(locks, pair, tasks, time / 5).await?;
@@ -98,10 +105,10 @@ async fn alone(report: &mut Report<'_>, locks: &EtcdLocks, tasks: usize, time: D
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     let (mut locked, mut asked) = (0.0, 0);
     for _ in 0..ROUNDS {
-        let (requests, watch) = (locks.counts().requests, Stopwatch::start());
+        let (requests, watch) = (counts(locks).requests, Stopwatch::start());
         let per_second = pairs(locks, Pair::Lock, tasks, time).await?;
         locked += per_second * watch.elapsed().as_secs_f64();
-        asked += locks.counts().requests - requests;
+        asked += counts(locks).requests - requests;
         ours.push(per_second);
         bare.push(pairs(locks, Pair::Bare, tasks, time).await?);
     }
@@ -133,7 +140,7 @@ async fn hot(report: &mut Report<'_>, url: &str, args: &LocksArgs) -> anyhow::Re
             let mut fences = Vec::new();
             while watch.elapsed() < time {
                 let guard = locks.lock("hot").acquire().await?;
-                fences.push(guard.fence());
+                fences.push(guard.fence()?);
                 guard.release().await?;
             }
             anyhow::Ok(fences)
@@ -148,7 +155,7 @@ async fn hot(report: &mut Report<'_>, url: &str, args: &LocksArgs) -> anyhow::Re
     fences.sort_unstable();
     fences.dedup();
     ensure!(fences.len() == grants, "two grants have one fence");
-    let wakes: u64 = clients.iter().map(|locks| locks.counts().wakes).sum();
+    let wakes: u64 = clients.iter().map(|locks| counts(locks).wakes).sum();
     let waiting = 2 * args.tasks;
     report.figures.extend([
         Figure::new(format!("one lock, {waiting} tasks of two clients: acquisitions per second"), per_second),

@@ -1,9 +1,8 @@
 //! The lock strategies that are compared.
 
 use super::traced::{Keep, Watched, patient, unreachable};
-use firstcome::lock::{Pauses, QuorumOptions, layout};
-use firstcome::redis::Redisson;
-use firstcome::{Guard, KeyGuard, KeyLocks, LockError, Locks, QuorumGuard, QuorumLocks, SpinGuard, SpinLocks};
+use firstcome::lock::{Layout, Pauses, QuorumOptions, layout, quorum};
+use firstcome::{Fence, Guard, LockError, LockRequest, Locks};
 use firstcome_bench::bench_worker::{LEASE, Traffic};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
@@ -93,48 +92,52 @@ impl Strategy {
 /// A strategy that is ready for use.
 pub(super) enum StrategyKind {
     Control,
-    Spin(SpinLocks, Pauses),
-    Redisson(KeyLocks<Redisson>),
+    /// A layout that others share, without renewals: their recipe has none.
+    Shared(Locks, Option<Pauses>),
     /// The number is how many tasks one grant serves.
     Native(Watched, u32),
-    Local(Locks),
-    /// The number is how many tasks one grant serves.
-    Quorum(QuorumLocks, NonZeroU32),
+    /// Any other store; the number is how many tasks one grant serves.
+    Other(Locks, u32),
 }
 
 /// A held lock.
 pub(super) enum StrategyHold {
     Nothing,
-    Spin(SpinGuard),
-    Redisson(KeyGuard<Redisson>),
-    Ours(Guard),
-    Quorum(QuorumGuard),
+    Lock(Guard),
 }
 
 impl StrategyKind {
     pub(super) async fn open(strategy: Strategy, url: &str, directory: &Path) -> anyhow::Result<Self> {
+        let shared = async |layout| {
+            let open = Locks::redis(url).options(patient()).layout(layout);
+            open.await.map_err(|error| unreachable(&error))
+        };
         if let Some(pauses) = strategy.pauses() {
-            return Ok(Self::Spin(
-                SpinLocks::redis_with(url, patient()).await.map_err(|error| unreachable(&error))?,
-                pauses,
-            ));
+            return Ok(Self::Shared(shared(Layout::SingleKey).await?, Some(pauses)));
         }
         Ok(match strategy {
-            Strategy::Redisson => {
-                let open = Locks::redis(url).options(patient()).layout(layout::Redisson);
-                Self::Redisson(open.await.map_err(|error| unreachable(&error))?)
-            }
+            Strategy::Redisson => Self::Shared(shared(Layout::Redisson).await?, None),
             Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
             Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
-            Strategy::File => Self::Local(Locks::open(directory)?),
-            Strategy::Memory => Self::Local(Locks::memory()),
+            Strategy::File => Self::Other(Locks::open(directory)?, 1),
+            Strategy::Memory => Self::Other(Locks::memory(), 1),
             Strategy::Quorum | Strategy::QuorumCohort => {
                 let locks = Locks::quorum_with(url.split(','), QuorumOptions::default().new_set()).await;
                 let passes = if strategy == Strategy::Quorum { 1 } else { COHORT };
-                let passes = NonZeroU32::new(passes).unwrap_or(NonZeroU32::MIN);
-                Self::Quorum(locks.map_err(|error| unreachable(&error))?, passes)
+                Self::Other(locks.map_err(|error| unreachable(&error))?, passes)
             }
             _ => Self::Control,
+        })
+    }
+
+    fn request(&self, name: &str) -> Option<LockRequest> {
+        Some(match self {
+            Self::Control => return None,
+            Self::Shared(locks, None) => locks.lock(name).fixed(),
+            Self::Shared(locks, Some(pauses)) => locks.lock(name).policy(*pauses).fixed(),
+            Self::Native(Watched { locks, .. }, passes) | Self::Other(locks, passes) => {
+                locks.lock(name).cohort(*passes)
+            }
         })
     }
 }
@@ -143,24 +146,9 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
     type Guard = StrategyHold;
 
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<StrategyHold>> {
-        let got = match self {
-            Self::Control => Ok(StrategyHold::Nothing),
-            Self::Spin(locks, pauses) => {
-                locks.lock(name).policy(*pauses).wait(wait).lease(LEASE).fixed().acquire().await.map(StrategyHold::Spin)
-            }
-            Self::Redisson(locks) => {
-                locks.lock(name).wait(wait).lease(LEASE).fixed().acquire().await.map(StrategyHold::Redisson)
-            }
-            Self::Native(Watched { locks, .. }, passes) => {
-                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(StrategyHold::Ours)
-            }
-            Self::Local(locks) => locks.lock(name).wait(wait).lease(LEASE).acquire().await.map(StrategyHold::Ours),
-            Self::Quorum(locks, passes) => {
-                locks.lock(name).wait(wait).lease(LEASE).cohort(*passes).acquire().await.map(StrategyHold::Quorum)
-            }
-        };
-        match got {
-            Ok(held) => Ok(Some(held)),
+        let Some(request) = self.request(name) else { return Ok(Some(StrategyHold::Nothing)) };
+        match request.wait(wait).lease(LEASE).acquire().await {
+            Ok(guard) => Ok(Some(StrategyHold::Lock(guard))),
             Err(LockError::TimedOut { .. } | LockError::Contended { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -168,34 +156,30 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
 
     async fn release(&self, held: StrategyHold) -> anyhow::Result<()> {
         match held {
-            StrategyHold::Nothing => {}
-            StrategyHold::Spin(guard) => guard.release().await?,
-            StrategyHold::Redisson(guard) => guard.release().await?,
-            StrategyHold::Ours(guard) => guard.release().await?,
-            StrategyHold::Quorum(guard) => guard.release().await?,
+            StrategyHold::Nothing => Ok(()),
+            StrategyHold::Lock(guard) => Ok(guard.release().await?),
         }
-        Ok(())
     }
 
     fn traffic(&self) -> Traffic {
-        let counts = match self {
-            Self::Spin(locks, _) => locks.counts(),
-            Self::Redisson(locks) => locks.counts(),
-            Self::Native(watched, _) => watched.counts(),
-            Self::Quorum(locks, _) => {
-                let counts = locks.counts();
-                return Traffic { requests: Some(counts.requests), pushes: counts.pushes };
+        let none = Traffic { requests: Some(0), pushes: 0 };
+        match self {
+            Self::Control => none,
+            Self::Native(watched, _) => {
+                let counts = watched.counts();
+                Traffic { requests: Some(counts.requests), pushes: counts.pushes }
             }
-            Self::Control | Self::Local(_) => return Traffic { requests: Some(0), pushes: 0 },
-        };
-        Traffic { requests: Some(counts.requests), pushes: counts.pushes }
+            Self::Shared(locks, _) => layout::counts(locks)
+                .map_or(none, |counts| Traffic { requests: Some(counts.requests), pushes: counts.pushes }),
+            Self::Other(locks, _) => quorum::counts(locks)
+                .map_or(none, |counts| Traffic { requests: Some(counts.requests), pushes: counts.pushes }),
+        }
     }
 
     fn fence(&self, held: &StrategyHold) -> u64 {
         match held {
-            StrategyHold::Ours(guard) => guard.fence().get(),
-            StrategyHold::Quorum(guard) => guard.fence().get(),
-            StrategyHold::Nothing | StrategyHold::Spin(_) | StrategyHold::Redisson(_) => 0,
+            StrategyHold::Nothing => 0,
+            StrategyHold::Lock(guard) => guard.fence().map_or(0, Fence::get),
         }
     }
 

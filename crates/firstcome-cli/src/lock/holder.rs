@@ -4,14 +4,14 @@ use super::group::{End, Group, MS_NS, Terminal, adopt_orphans, now_ns};
 use super::messages::{self, Order, Report};
 use super::process_gate::GateArgs;
 use super::signals::{Signals, stop_this_process};
-use super::store::{HeldLock, Store};
+use super::store;
 use super::{Plan, failure};
 use super::{family, keeper};
 use crate::failure::Failure;
 use crate::output::say;
 use anyhow::{Context, anyhow, bail};
-use firstcome::LockError;
 use firstcome::edge::Stopwatch;
+use firstcome::{Guard, LockError, Locks};
 use rustix::process::{Signal, getpgrp};
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,14 +91,14 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let by_signal = |signal: Signal| Ok(ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)));
     let locks = tokio::select! {
-        locks = Store::open(plan) => locks?,
+        locks = store::open(plan) => locks?,
         signal = signals.next_end() => return by_signal(signal),
     };
     if let Some(demand) = plan.require.iter().find(|demand| !locks.guarantees().meets(**demand)) {
         return Err(failure(&plan.name, LockError::NotGuaranteed { demand: *demand }));
     }
     let acquired = tokio::select! {
-        acquired = locks.acquire(plan) => acquired,
+        acquired = store::acquire(&locks, plan) => acquired,
         signal = signals.next_end() => {
             withdraw(&locks).await;
             return by_signal(signal);
@@ -108,7 +108,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         Ok(guard) => guard,
         Err(error) => {
             let failure = not_obtained(&locks, plan, error).await;
-            let _ = timeout(REST, locks.withdraw()).await;
+            let _ = timeout(REST, locks.quiet()).await;
             return Err(failure);
         }
     };
@@ -122,7 +122,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let released = timeout(COURTESY, guard.release()).await;
     // A majority has processed the release. A server that has not could keep the next holder out if one of the
     // majority fails.
-    let _ = timeout(REST, locks.withdraw()).await;
+    let _ = timeout(REST, locks.quiet()).await;
     let end = outcome?;
     match released {
         Ok(Ok(())) => {}
@@ -135,7 +135,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
 }
 
 /// Keeps the lock for `left` after the command has ended, unless it is lost or a signal asks this process to end.
-async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signals) {
+async fn keep(name: &str, guard: &Guard, left: Duration, signals: &mut Signals) {
     if left.is_zero() {
         return;
     }
@@ -153,14 +153,14 @@ async fn keep(name: &str, guard: &HeldLock, left: Duration, signals: &mut Signal
 }
 
 /// Waits until the store knows that this process waits no more.
-async fn withdraw(locks: &Store) {
+async fn withdraw(locks: &Locks) {
     // A store that does not answer skips this waiter anyway, a little later.
-    let _ = timeout(COURTESY, locks.withdraw()).await;
+    let _ = timeout(COURTESY, locks.quiet()).await;
 }
 
-async fn not_obtained(locks: &Store, plan: &Plan, error: LockError) -> Failure {
+async fn not_obtained(locks: &Locks, plan: &Plan, error: LockError) -> Failure {
     let LockError::TimedOut { .. } = error else { return failure(&plan.name, error) };
-    match timeout(COURTESY, locks.holder(plan)).await {
+    match timeout(COURTESY, store::holder(locks, plan)).await {
         Ok(Some(holder)) => Failure::NotObtained(anyhow!("lock {}: {error}; held by {holder}", plan.name)),
         _ => failure(&plan.name, error),
     }
@@ -205,8 +205,8 @@ impl Deadlines {
     }
 
     /// Returns the instants of the guard's deadline, if it has changed since the last call.
-    fn next(&mut self, guard: &HeldLock) -> Option<Instants> {
-        let deadline = guard.deadline();
+    fn next(&mut self, guard: &Guard) -> Option<Instants> {
+        let deadline = guard.deadline()?;
         if self.told == Some(deadline) || guard.is_lost() {
             return None;
         }
@@ -239,7 +239,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(plan: &Plan, guarded: Guarded, guard: &HeldLock) -> Result<Self, Failure> {
+    fn new(plan: &Plan, guarded: Guarded, guard: &Guard) -> Result<Self, Failure> {
         let Guarded { keeper, lifeline, control, gate, group } = guarded;
         let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
         let reports = tokio::io::BufReader::new(read).lines();
@@ -276,7 +276,7 @@ impl Holder {
     }
 
     /// Runs the command to its end, and returns its exit code.
-    async fn guard_command(mut self, plan: &Plan, guard: &HeldLock, signals: &mut Signals) -> Result<u8, Failure> {
+    async fn guard_command(mut self, plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
         // A grant to a waiter is short until the waiter confirms it by a renewal.
         if guard.remaining() < plan.lease / 2 {
@@ -306,7 +306,7 @@ impl Holder {
         }
     }
 
-    fn open_gate(&mut self, plan: &Plan, guard: &HeldLock) -> Result<(), Failure> {
+    fn open_gate(&mut self, plan: &Plan, guard: &Guard) -> Result<(), Failure> {
         let Some(gate) = self.gate.take() else { return Ok(()) };
         let fence = guard.fence().map(|fence| fence.to_string()).unwrap_or_default();
         let words = format!("{} {fence}", plan.name);
@@ -321,7 +321,7 @@ impl Holder {
         }
     }
 
-    async fn watch(&mut self, guard: &HeldLock, signals: &mut Signals) -> Watched {
+    async fn watch(&mut self, guard: &Guard, signals: &mut Signals) -> Watched {
         let mut lost = guard.lost();
         let mut is_lost = false;
         let step = Duration::from_millis((self.deadlines.lease_ms / 32).clamp(2, 50));

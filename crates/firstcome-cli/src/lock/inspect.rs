@@ -12,11 +12,12 @@ use comfy_table::Cell;
 use firstcome::core::id::LockName;
 use firstcome::core::lock::{ClientId, Copies, Fence, LockAnswer, Released, Step};
 use firstcome::edge::draw_id;
+use firstcome::lock::{Layout, LockAddress};
 use firstcome::redis::{LinkOptions, RedisLocks};
 use firstcome::sqlite::{LockDurability, SqliteLocks, standing_locks};
 use firstcome::{HeldLockView, LockStore, StoreError};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub(crate) enum LocksCommand {
@@ -83,24 +84,26 @@ impl InspectedStore {
         let file = File::read(args.config.as_deref())?;
         let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
         let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
-        match store::named(given).as_slice() {
-            [] => place::default_directory().map(Self::Directory).map_err(Failure::Usage),
-            [url] if url.starts_with("redis+cluster://") => {
+        match store::named(&given).map_err(Failure::Usage)? {
+            None => place::default_directory().map(Self::Directory).map_err(Failure::Usage),
+            Some(LockAddress::Redis { url, .. }) if url.starts_with("redis+cluster://") => {
                 usage("the locks of a Redis cluster cannot be looked at; firstcome lock --wait 0s says who holds one")
             }
-            [url] if url.starts_with("redis") && url.contains("://") => {
+            Some(LockAddress::Redis { url, layout: Layout::Native }) => {
                 let client = draw_id().map_err(Failure::Store)?;
-                let opened = RedisLocks::open(url, ClientId(client), LinkOptions::default()).await;
-                opened.map(|locks| Self::Redis(Box::new(locks))).map_err(store::failure)
+                let opened = RedisLocks::open(&url, ClientId(client), LinkOptions::default()).await;
+                opened.map(|locks| Self::Redis(Box::new(locks))).map_err(store::redis_failure)
             }
-            [url] if url.contains("://") => usage(
+            Some(LockAddress::Directory(directory)) => {
+                place::check_there(&directory).map_err(Failure::Usage)?;
+                Ok(Self::Directory(directory))
+            }
+            Some(LockAddress::Quorum(_)) => {
+                usage("the locks of a quorum cannot be looked at: no server alone knows who holds one")
+            }
+            Some(_) => usage(
                 "only locks in a directory and on Redis can be looked at; for etcd use etcdctl get --prefix firstcome/lock/",
             ),
-            [directory] => {
-                place::check_there(Path::new(directory)).map_err(Failure::Usage)?;
-                Ok(Self::Directory(directory.into()))
-            }
-            _ => usage("the locks of a quorum cannot be looked at: no server alone knows who holds one"),
         }
     }
 

@@ -219,7 +219,7 @@ fn the_command_inherits_no_file_of_its_keepers() {
 #[test]
 fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 13] = [
+    let table: [(&[&str], &str); 20] = [
         (&["--", "true"], "<NAME>"),
         (&["a"], "CMD"),
         (&["a b", "--", "true"], "the lock"),
@@ -235,6 +235,13 @@ fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
             &["a", "--layout", "redisson", "--store", "redis://a", "--store", "redis://b", "--", "true"],
             "leave --layout out",
         ),
+        (&["a", "--store", "memory:", "--", "true"], "exclude no other process"),
+        (&["a", "--store", "mysql://h/shop", "--", "true"], "have no lease"),
+        (&["a", "--store", "postgres://h/shop?layout=session", "--", "true"], "have no lease"),
+        (&["a", "--store", "redis://h?layout=redison", "--", "true"], "no such layout"),
+        (&["a", "--layout", "redisson", "--store", "redis://h?layout=single-key", "--", "true"], "different layouts"),
+        (&["a b", "--store", "redis://h?layout=native", "--", "true"], "the lock"),
+        (&["a", "--store", "sqlite:misspelt", "--", "true"], "there is no store misspelt"),
         // Or it was built without etcd.
         (&["a", "--store", "etcd://x:port", "--lease", "1s", "--", "true"], "etcd"),
     ];

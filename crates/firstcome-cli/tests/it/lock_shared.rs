@@ -127,6 +127,23 @@ fn the_hash_of_redisson_is_the_lock_of_a_command_and_is_renewed() {
     assert!(!shared.file_is_there("ran"));
 }
 
+#[test]
+fn a_command_runs_under_a_lock_in_rows_of_postgres() {
+    let Some(shared) = Shared::new(Kind::Postgres, "PostgreSQL", &["psql"]) else { return };
+    let fence = |line: &str| -> u64 {
+        run(&mut shared.lock(line, "echo $FIRSTCOME_FENCE")).well().trim().parse().expect("a fence")
+    };
+    let first = fence("a --require order --require fence");
+    let held = shared.stay("a --owner ann --lease 900ms");
+    // Longer than its lease, which is renewed.
+    let watch = Stopwatch::start();
+    wait_for("a lease to pass", || (Duration::from_millis(900) < watch.elapsed()).then_some(()));
+    let said = run(&mut shared.lock("a --wait 100ms", "touch ran")).with(75);
+    assert!(said.contains("held by ann"), "{said}");
+    end(held);
+    assert!(first < fence("a --wait 30s") && !shared.file_is_there("ran"));
+}
+
 #[cfg(feature = "etcd")]
 mod on_etcd {
     use super::*;

@@ -50,7 +50,7 @@ impl House {
     async fn note(&self, who: &'static str) -> Result<firstcome::Fence, BidError> {
         self.log.push(who);
         tokio::task::yield_now().await;
-        Ok(held.fence())
+        Ok(held.fence().unwrap())
     }
 
     #[distributed_lock(
@@ -112,7 +112,7 @@ async fn bodies_run_in_the_order_of_their_calls_with_growing_fences() {
         tokio::task::yield_now().await;
     }
     assert!(house.log.take().is_empty(), "nobody runs while another holds the lock");
-    let mut last = first.fence();
+    let mut last = first.fence().unwrap();
     first.release().await.unwrap();
     for task in tasks {
         let fence = task.await.unwrap();

@@ -26,7 +26,7 @@ impl Table {
     #[distributed_lock(key = "a", retry = 3, pause = "1ms", guard = held)]
     async fn change(&self, mut names: Vec<String>, _unused: &str) -> Result<(u32, usize), BidError> {
         names.push("one more".into());
-        self.fences.lock().unwrap().push(held.fence());
+        self.fences.lock().unwrap().push(held.fence().unwrap());
         tokio::task::yield_now().await;
         let runs = self.write()?;
         drop(names.clone());

@@ -59,8 +59,8 @@ pub struct KeyError;
 /// let client = redis::Client::open("redis://127.0.0.1")?;
 /// let mut connection = client.get_multiplexed_async_connection().await?;
 /// let price = GuardedKey::new("auction:7:price")?;
-/// price.set(&mut connection, &guard.token(), 120).await?;
-/// let raised: i64 = price.call(&mut connection, &guard.token(), "INCRBY", &[5]).await?;
+/// price.set(&mut connection, &guard.token()?, 120).await?;
+/// let raised: i64 = price.call(&mut connection, &guard.token()?, "INCRBY", &[5]).await?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]

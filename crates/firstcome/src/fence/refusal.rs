@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 ///
 /// | status | code | what happened | what to do |
 /// |---|---|---|---|
-/// | 400 | `invalid_fence` | the header is not a token, or occurs twice | send `Guard::token().to_header()` |
+/// | 400 | `invalid_fence` | the header is not a token, or occurs twice | send `guard.token()?.to_header()` |
 /// | 409 | `stale_fence` | a newer holder has written | ask for the lock again and begin from the start |
 /// | 428 | `fence_required` | the header is missing | hold the lock, and send its token |
 ///

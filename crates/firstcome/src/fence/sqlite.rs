@@ -30,7 +30,7 @@ pub fn create_table(connection: &Connection) -> Result<(), Error> {
 ///
 /// let guard = locks.lock("auction:7").acquire().await?;
 /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-/// sqlite::check(&transaction, &guard.token())?;
+/// sqlite::check(&transaction, &guard.token()?)?;
 /// transaction.execute("INSERT INTO auctions VALUES (7, 120)", [])?;
 /// transaction.commit()?;
 /// # Ok(()) }

@@ -113,7 +113,7 @@ pub async fn create_table(connection: &mut impl FenceConnection) -> Result<(), E
 /// # use firstcome::fence::FenceToken;
 /// # async fn bid(pool: sqlx::PgPool, guard: firstcome::Guard) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut transaction = pool.begin().await?;
-/// firstcome::fence::sqlx::check(&mut *transaction, &guard.token()).await?;
+/// firstcome::fence::sqlx::check(&mut *transaction, &guard.token()?).await?;
 /// sqlx::query("UPDATE auctions SET price = 120 WHERE id = 7").execute(&mut *transaction).await?;
 /// transaction.commit().await?;
 /// # Ok(()) }

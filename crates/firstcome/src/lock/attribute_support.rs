@@ -78,11 +78,11 @@ where
     X: Transaction,
     E: From<B> + From<X::Error>,
 {
+    let token = guard.token()?;
     let mut transaction = match guard.run(begin).await? {
         Ok(transaction) => transaction,
         Err(error) => return Ok(Err(error.into())),
     };
-    let token = guard.token();
     let checked = guard.run(transaction.check_fence(&token)).await;
     match checked {
         Ok(Ok(())) => Ok(Ok(transaction)),

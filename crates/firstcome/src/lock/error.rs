@@ -30,6 +30,12 @@ pub enum LockError {
         /// What the request demands.
         demand: Demand,
     },
+    /// The store cannot do what was asked. Nothing was sent.
+    #[error("this store of locks cannot {operation}")]
+    Unsupported {
+        /// What was asked.
+        operation: &'static str,
+    },
     /// Another request has the lock, and this one did not want to wait.
     #[error("held by {holder}{}", figures(*ttl, *waiters))]
     Contended {
@@ -87,13 +93,14 @@ impl From<firstcome_etcd::EtcdError> for LockError {
 }
 
 impl LockError {
-    /// The stable code, as the HTTP API spells it. `not_guaranteed` is of this library alone: requests over HTTP demand
-    /// nothing.
+    /// The stable code, as the HTTP API spells it. `not_guaranteed` and `unsupported` are of this library alone:
+    /// over HTTP every store keeps what a request can ask for.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name { .. } => "invalid_name",
             Self::Invalid { .. } => "invalid_field",
             Self::NotGuaranteed { .. } => "not_guaranteed",
+            Self::Unsupported { .. } => "unsupported",
             Self::Contended { .. } => "contended",
             Self::TimedOut { .. } => "timed_out",
             Self::Unavailable(StoreError::Overloaded { .. } | StoreError::NotYet { .. }) => "overloaded",

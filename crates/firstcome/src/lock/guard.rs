@@ -1,10 +1,14 @@
 //! The guard of a lock, and the lease of a hold that was handed out.
 
 use super::driver::Shared;
+use super::kind::{BoxFuture, OtherHold};
 use super::{Fence, LockError};
 use crate::fence::FenceToken;
+use firstcome_store::Demand;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::Request;
+#[cfg(any(feature = "etcd", feature = "sql"))]
+use std::any::Any;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,15 +16,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A lock that is held. It belongs to its owner and to no thread: it may move between tasks.
+/// A lock that is held, over any store. It belongs to its owner and to no thread: it may move between tasks.
 ///
 /// Dropping the last guard of a hold (see [`Self::reenter`]) releases the lock in the background; [`Self::release`]
 /// reports whether that succeeded.
+#[must_use = "the lock is released when its guard is dropped"]
 pub struct Guard {
-    held: Arc<GuardState>,
+    hold: Hold,
 }
 
-struct GuardState {
+enum Hold {
+    Ordered(Arc<OrderedHold>),
+    Other(Box<dyn OtherHold>),
+}
+
+/// A hold of a store that takes the steps of the core.
+struct OrderedHold {
     shared: Arc<Shared>,
     number: u64,
     name: LockName,
@@ -65,7 +76,7 @@ impl Lease {
     }
 }
 
-impl Drop for GuardState {
+impl Drop for OrderedHold {
     fn drop(&mut self) {
         if self.over == Over::No {
             self.shared.forget(self.number);
@@ -75,64 +86,132 @@ impl Drop for GuardState {
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Guard({}, fence {})", self.held.name, self.held.fence)
+        match self.fence() {
+            Ok(fence) => write!(f, "Guard({}, fence {fence})", self.name()),
+            Err(_) => write!(f, "Guard({}, without a fence)", self.name()),
+        }
     }
 }
 
 impl Guard {
     pub(super) fn new(shared: Arc<Shared>, number: u64, asked: (LockName, OwnerName, Duration), fence: Fence) -> Self {
         let (name, owner, lease) = asked;
-        Self { held: Arc::new(GuardState { shared, number, name, owner, fence, lease, over: Over::No }) }
+        let hold = OrderedHold { shared, number, name, owner, fence, lease, over: Over::No };
+        Self { hold: Hold::Ordered(Arc::new(hold)) }
+    }
+
+    pub(super) fn of_other(hold: Box<dyn OtherHold>) -> Self {
+        Self { hold: Hold::Other(hold) }
+    }
+
+    /// Returns the hold as the type of its store, for extras of one store.
+    #[cfg(any(feature = "etcd", feature = "sql"))]
+    pub(super) fn as_other<H: OtherHold>(&self) -> Option<&H> {
+        match &self.hold {
+            Hold::Ordered(_) => None,
+            Hold::Other(hold) => (&**hold as &dyn Any).downcast_ref(),
+        }
     }
 
     /// The name of the lock.
     pub fn name(&self) -> &str {
-        self.held.name.as_str()
+        match &self.hold {
+            Hold::Ordered(hold) => hold.name.as_str(),
+            Hold::Other(hold) => hold.name(),
+        }
     }
 
     /// The fencing token: the guarded store must refuse a smaller one than it has seen. [`Self::token`] returns it
-    /// together with the name of the hold.
-    pub fn fence(&self) -> Fence {
-        self.held.fence
+    /// together with the name of the hold. No request.
+    ///
+    /// Fails with [`LockError::NotGuaranteed`] on a store without fences. [`LockRequest::fenced`](super::LockRequest::fenced)
+    /// makes the request fail instead, before anything happens.
+    pub fn fence(&self) -> Result<Fence, LockError> {
+        match &self.hold {
+            Hold::Ordered(hold) => Ok(hold.fence),
+            Hold::Other(hold) => hold.fence().ok_or(LockError::NotGuaranteed { demand: Demand::Fenced }),
+        }
     }
 
     /// Returns what to show to the guarded store: the fence, with the names of the lock and of this hold.
     /// [`fence`](crate::fence) has checks for it. All guards of one hold have the same token. No request; computes a
     /// digest.
-    pub fn token(&self) -> FenceToken {
-        let GuardState { shared, number, name, owner, fence, .. } = &*self.held;
-        FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number })
+    ///
+    /// Fails as [`Self::fence`] does. Fails with [`LockError::Name`] if the store allows more names than fence checks
+    /// do, and this is one of them.
+    pub fn token(&self) -> Result<FenceToken, LockError> {
+        match &self.hold {
+            Hold::Ordered(hold) => {
+                let OrderedHold { shared, number, name, owner, fence, .. } = &**hold;
+                Ok(FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number }))
+            }
+            Hold::Other(hold) => hold.token(self.fence()?),
+        }
     }
 
     /// Returns until when the lock is certainly held, by this process's clock, unless it is renewed before. Now or
-    /// earlier once the lock is lost. No request.
-    pub fn deadline(&self) -> Instant {
-        self.held.shared.deadline(self.held.number)
+    /// earlier once the lock is lost. `None` for built-in locks of databases: they have no end of their own, and are
+    /// never certain. No request.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.hold {
+            Hold::Ordered(hold) => Some(hold.shared.deadline(hold.number)),
+            Hold::Other(hold) => hold.deadline(),
+        }
     }
 
-    /// Returns how long the lock is certainly held from now on unless it is renewed. No request.
+    /// Returns how long the lock is certainly held from now on unless it is renewed; [`Duration::MAX`] if it has no end
+    /// of its own and is not known to be lost. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
     pub fn remaining(&self) -> Duration {
-        self.deadline().saturating_duration_since(Instant::now())
+        match self.deadline() {
+            Some(deadline) => deadline.saturating_duration_since(Instant::now()),
+            None if self.is_lost() => Duration::ZERO,
+            None => Duration::MAX,
+        }
     }
 
-    /// Whether the lock is lost: its lease ended, or may have ended. No request.
+    /// Whether the lock is lost: its lease ended, or may have ended. For built-in locks of databases the answer says
+    /// nothing about the last half second. No request.
     pub fn is_lost(&self) -> bool {
-        self.held.shared.is_lost(self.held.number)
+        match &self.hold {
+            Hold::Ordered(hold) => hold.shared.is_lost(hold.number),
+            Hold::Other(hold) => hold.is_lost(),
+        }
     }
 
     /// Resolves when the lock is lost; never otherwise. The future does not keep the lock, and may outlive the guard.
     ///
     /// It resolves at the deadline at the latest. So it resolves before the store can grant the lock to another holder,
-    /// as long as this process runs and the store's clock does not jump.
+    /// as long as this process runs and the store's clock does not jump. Built-in locks of databases have no deadline:
+    /// there it resolves when the loss is known.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + use<> {
-        let (shared, number) = (Arc::clone(&self.held.shared), self.held.number);
-        poll_fn(move |context| shared.poll_lost(number, context))
+        /// What is watched.
+        enum Watched {
+            Ordered(Arc<Shared>, u64),
+            Other(BoxFuture<'static, ()>),
+        }
+        let mut watched = match &self.hold {
+            Hold::Ordered(hold) => Watched::Ordered(Arc::clone(&hold.shared), hold.number),
+            Hold::Other(hold) => Watched::Other(hold.lost()),
+        };
+        poll_fn(move |context| match &mut watched {
+            Watched::Ordered(shared, number) => shared.poll_lost(*number, context),
+            Watched::Other(lost) => lost.as_mut().poll(context),
+        })
     }
 
-    /// Makes another guard of the same hold, with the same fence. The lock is released with the last guard.
-    pub fn reenter(&self) -> Self {
-        Self { held: Arc::clone(&self.held) }
+    /// Makes another guard of the same hold, with the same fence, for a part of the section that takes the lock again
+    /// without knowing that it is held. The lock is released with the last guard, in whichever order the guards end.
+    ///
+    /// One request in the layout of Redisson, which counts how many times a lock is held; elsewhere none. If the future
+    /// is dropped or fails, there are as many guards as before. Fails with [`LockError::Lost`], and in the layout of
+    /// Redisson with [`LockError::Unavailable`] or [`LockError::Unknown`].
+    pub async fn reenter(&self) -> Result<Self, LockError> {
+        match &self.hold {
+            Hold::Ordered(hold) if hold.shared.is_lost(hold.number) => Err(LockError::Lost),
+            Hold::Ordered(hold) => Ok(Self { hold: Hold::Ordered(Arc::clone(hold)) }),
+            Hold::Other(hold) => hold.reenter().await.map(Self::of_other),
+        }
     }
 
     /// Runs a future until it is done or the lock is lost.
@@ -145,17 +224,27 @@ impl Guard {
         .await
     }
 
-    /// Sleeps under any executor. Fails if the lock is lost meanwhile.
+    /// Sleeps, under any executor where the lock works under any. Fails if the lock is lost meanwhile.
     pub(super) async fn sleep(&self, time: Duration) -> Result<(), LockError> {
-        self.run(self.held.shared.sleep(time)).await
+        match &self.hold {
+            Hold::Ordered(hold) => self.run(hold.shared.sleep(time)).await,
+            Hold::Other(_) => self.run(tokio::time::sleep(time)).await,
+        }
     }
 
     /// Lets the hold last for `lease` from now on; it never ends earlier than before. If the hold is renewed at all,
-    /// later renewals use `lease` too. [`Self::deadline`] counts on no more than `lease`. One request.
+    /// later renewals use `lease` too. [`Self::deadline`] counts on no more than `lease`. One request; on etcd two, which
+    /// also check that the hold still stands there.
     ///
-    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 24 h.
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 24 h, and
+    /// with [`LockError::Unsupported`] where holds have no lease of their own. Fails with [`LockError::Unavailable`] or
+    /// [`LockError::Unknown`] if the store does not answer: the deadline stays as before, and the caller may repeat the
+    /// call.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
-        self.held.shared.renew(self.held.number, lease).await
+        match &self.hold {
+            Hold::Ordered(hold) => hold.shared.renew(hold.number, lease).await,
+            Hold::Other(hold) => hold.renew(lease).await,
+        }
     }
 
     /// Hands the hold out: from now on it belongs to the process that has the [`Lease`]. That process renews it with
@@ -163,29 +252,38 @@ impl Guard {
     /// [`Locks::release_lease`](super::Locks::release_lease). It may be another process, or this one after a restart.
     /// No other process renews the hold. At most one request.
     ///
-    /// Fails with [`LockError::Lost`]; with [`LockError::Invalid`] while another guard of the same hold lives.
+    /// Fails with [`LockError::Lost`]; with [`LockError::Invalid`] while another guard of the same hold lives; with
+    /// [`LockError::Unsupported`] where the store cannot do it: in layouts of other libraries, on several servers that
+    /// vote, on etcd, and for built-in locks of databases. A hold that is not handed out is released.
     pub async fn hand_out(self) -> Result<Lease, LockError> {
-        let Some(held) = Arc::into_inner(self.held) else {
+        let Hold::Ordered(hold) = self.hold else {
+            return Err(LockError::Unsupported { operation: "hand a hold out" });
+        };
+        let Some(hold) = Arc::into_inner(hold) else {
             return Err(LockError::Invalid { field: "guard", wanted: "the only one of its hold" });
         };
-        let (request, deadline) = held.shared.hand_out(held.number, held.lease).await?;
-        Ok(Lease { name: held.name.clone(), request, owner: held.owner.clone(), fence: held.fence, deadline })
+        let (request, deadline) = hold.shared.hand_out(hold.number, hold.lease).await?;
+        Ok(Lease { name: hold.name.clone(), request, owner: hold.owner.clone(), fence: hold.fence, deadline })
     }
 
-    /// Releases the lock: the next waiter has it when this returns. One request. Nothing happens while another guard of
-    /// the same hold lives.
+    /// Releases the lock: the next waiter has it when this returns. One request, repeated until there is an answer or
+    /// the lease is over. Nothing happens while another guard of the same hold lives.
     ///
     /// Fails with [`LockError::Lost`] if the hold was over before: another holder may have overlapped with the section.
     /// Fails with [`LockError::Unknown`] or [`LockError::Unavailable`] if the store did not answer until the lease
     /// ended. Dropping the future releases the lock in the background.
     pub async fn release(self) -> Result<(), LockError> {
-        match Arc::into_inner(self.held) {
-            Some(mut held) => match held.shared.release_quickly(held.number) {
+        let hold = match self.hold {
+            Hold::Ordered(hold) => hold,
+            Hold::Other(hold) => return hold.release().await,
+        };
+        match Arc::into_inner(hold) {
+            Some(mut hold) => match hold.shared.release_quickly(hold.number) {
                 Some(released) => {
-                    held.over = Over::Yes;
+                    hold.over = Over::Yes;
                     released
                 }
-                None => held.shared.release(held.number).await,
+                None => hold.shared.release(hold.number).await,
             },
             None => Ok(()),
         }

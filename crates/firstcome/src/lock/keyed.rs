@@ -1,24 +1,22 @@
-//! Locks by key, for which each client tries repeatedly: on layouts that other libraries share, and on several servers
+//! Locks by key, for which each client tries repeatedly: in layouts that other libraries share, and on several servers
 //! that vote.
 
 mod claim;
 mod cohort;
 mod reentry;
 
-use super::demands::Demands;
-use super::{COHORT_MAX, LockError, lease_ms};
+use super::kind::{BoxFuture, OtherHold, OtherLocks};
+use super::{Fence, LEASE_DEFAULT, LockError, Terms, lease_ms, parse_name};
+use crate::fence::FenceToken;
 use claim::{Claim, ReleaseReply, TimedGrant, deadline_of, give_back, lease_ms_until, lease_within, over_at};
 use cohort::{Cohort, CohortLines, CohortTurn};
-use firstcome_redis::{Counts, LinkOptions, OpenError, Redisson, SingleKey};
-use firstcome_store::core::limits::WAIT_MS_MAX;
-use firstcome_store::core::lock::Watch;
-use firstcome_store::core::lock::spin::Pauses;
+use firstcome_store::core::id::OwnerName;
+use firstcome_store::core::lock::{ClientId, Request, Watch};
 use firstcome_store::edge::{draw_chance, draw_secret};
 use firstcome_store::key::{KeyStore, Notifications};
 use firstcome_store::{Guarantees, StoreError};
 use parking_lot::Mutex;
 use reentry::{Left, Ownership};
-use std::fmt;
 use std::future::Future;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -28,59 +26,18 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout, timeout_at};
 
-/// The lease of a request that sets none.
-const LEASE_DEFAULT: Duration = Duration::from_secs(30);
-/// The base of the pauses unless the request sets others.
-const BASE_MS: NonZeroU32 = NonZeroU32::new(100).unwrap();
 /// The most bytes that a key can have.
 const KEY_BYTES_MAX: usize = 1_024;
 /// The pause between two tries of a release or a renewal that got no answer.
 const REPEAT: Duration = Duration::from_millis(100);
+/// The owner in fence tokens: of these stores only those that vote have fences, and none has a place for a name.
+const OWNER: &str = "quorum";
 
 /// Locks by key on a store that other programs may use too. Only the holder knows the word that it stored. Cheap to
-/// clone. See [`SpinLocks`].
-pub struct KeyLocks<S: KeyStore> {
+/// clone.
+pub(super) struct KeyLocks<S: KeyStore> {
     shared: Arc<Shared<S>>,
 }
-
-/// Locks of one key each, in the layout of redis-py, redsync, rslock, Spring and many others. All programs that use the
-/// same key exclude each other.
-///
-/// Use these locks only to share a lock with such programs. Among programs that all use this library,
-/// [`Locks`](super::Locks) grant in the order of arrival, wait without polling, and give a fence.
-///
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::SpinLocks;
-/// use std::time::Duration;
-///
-/// let locks = SpinLocks::redis("redis://localhost").await?;
-/// let guard = locks.lock("coupon:lock:{SPRING}").wait(Duration::from_secs(2)).acquire().await?;
-/// guard.release().await?;
-/// # Ok(()) }
-/// ```
-///
-/// # Promises
-/// - The usual recipe: `SET key word NX PX lease`, with a fresh word of 160 random bits for every acquisition. Only a
-///   script that finds this word renews or releases the lock.
-/// - A try whose answer was lost is repeated with the same word, and recognises a lock that it has taken already.
-/// - A hold is renewed as long as its guard lives, unless the request is [`fixed`](KeyRequest::fixed).
-/// - Dropping a future or a guard releases the lock in the background. A lock that cannot be released ends with its
-///   lease.
-///
-/// # Not promised
-/// - An order: the client that tries at the right moment gets the lock, and a client may never get it.
-/// - A fence: the layout has no place for one. Let the guarded store compare a version before it writes, or use
-///   [`Locks`](super::Locks). Another holder may overlap with a holder that stood still for a lease, and neither
-///   notices.
-/// - That a hold lasts. It ends when the server loses the key: at the end of the lease, and possibly in a failover.
-pub type SpinLocks = KeyLocks<SingleKey>;
-
-/// A request for a lock of one key, before it is sent.
-pub type SpinRequest = KeyRequest<SingleKey>;
-
-/// A lock of one key that is held. There is no fence: see [`SpinLocks`].
-pub type SpinGuard = KeyGuard<SingleKey>;
 
 struct Shared<S: KeyStore> {
     store: S,
@@ -91,36 +48,6 @@ struct Shared<S: KeyStore> {
     leaving: watch::Sender<usize>,
 }
 
-impl<S: KeyStore> Clone for KeyLocks<S> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
-    }
-}
-
-impl KeyLocks<SingleKey> {
-    /// Opens locks on a Redis or Valkey server; see [`Locks::redis`](super::Locks::redis). One connection.
-    pub async fn redis(url: &str) -> Result<Self, OpenError> {
-        Self::redis_with(url, LinkOptions::default()).await
-    }
-
-    /// Opens locks as [`Self::redis`] does, with custom time-outs, or on a server that may evict keys.
-    pub async fn redis_with(url: &str, options: LinkOptions) -> Result<Self, OpenError> {
-        Ok(Self::over(SingleKey::open(url, options).await?))
-    }
-
-    /// Returns what was sent so far.
-    pub fn counts(&self) -> Counts {
-        self.shared.store.link().counts()
-    }
-}
-
-impl KeyLocks<Redisson> {
-    /// Returns what was sent so far.
-    pub fn counts(&self) -> Counts {
-        self.shared.store.counts()
-    }
-}
-
 impl<S: KeyStore> KeyLocks<S> {
     /// Returns the store that keeps the locks.
     pub(super) fn store(&self) -> &S {
@@ -128,7 +55,7 @@ impl<S: KeyStore> KeyLocks<S> {
     }
 
     /// Opens locks on any such store. Call it within a Tokio runtime, which then runs renewals.
-    pub fn over(store: S) -> Self {
+    pub(super) fn over(store: S) -> Self {
         Self {
             shared: Arc::new(Shared {
                 store,
@@ -139,154 +66,38 @@ impl<S: KeyStore> KeyLocks<S> {
         }
     }
 
-    /// What the store promises for these locks. No request.
-    pub fn guarantees(&self) -> Guarantees {
-        self.shared.store.guarantees()
-    }
-
-    /// Returns a request for the lock of this key, which is used unchanged: any text of 1 to 1024 bytes. Sends nothing
-    /// yet.
-    pub fn lock(&self, key: &str) -> KeyRequest<S> {
-        KeyRequest {
-            shared: Arc::clone(&self.shared),
-            key: key.into(),
-            pauses: Pauses::ShrinkingJitter { base_ms: BASE_MS },
-            tries: NonZeroU32::MAX,
-            wait: Duration::from_millis(u64::from(WAIT_MS_MAX)),
-            lease: LEASE_DEFAULT,
-            watch: Watch::Renew,
-            passes: NonZeroU32::MIN,
-            demands: Demands::default(),
-        }
-    }
-
-    /// Resolves when the client has released everything that was dropped or requested in vain. For the end of a
-    /// program. Use a time-out: the client keeps trying to reach a server that does not answer until the lease is over.
-    /// No request.
-    pub async fn quiet(&self) {
-        // The wait fails only if the sender is gone, which lives as long as `self.shared`.
-        let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
-        self.shared.store.quiet().await;
-    }
-}
-
-/// A request for a lock, before it is sent.
-#[must_use = "nothing is asked for before `acquire` or `try_acquire`"]
-pub struct KeyRequest<S: KeyStore> {
-    shared: Arc<Shared<S>>,
-    key: Arc<str>,
-    pauses: Pauses,
-    tries: NonZeroU32,
-    wait: Duration,
-    lease: Duration,
-    watch: Watch,
-    passes: NonZeroU32,
-    demands: Demands,
-}
-
-impl<S: KeyStore> Clone for KeyRequest<S> {
-    fn clone(&self) -> Self {
-        let Self { ref shared, ref key, pauses, tries, wait, lease, watch, passes, demands } = *self;
-        Self { shared: Arc::clone(shared), key: Arc::clone(key), pauses, tries, wait, lease, watch, passes, demands }
-    }
-}
-
-impl<S: KeyStore> KeyRequest<S> {
-    /// Sets how long to pause between two tries; by default a jitter that shrinks from a base of 100 ms.
-    pub const fn policy(mut self, pauses: Pauses) -> Self {
-        self.pauses = pauses;
-        self
-    }
-
-    /// Sets the maximum number of tries.
-    pub const fn tries(mut self, tries: NonZeroU32) -> Self {
-        self.tries = tries;
-        self
-    }
-
-    /// Sets how long to keep trying: at most one hour, which is also the default.
-    pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Sets how long the hold lasts after its last renewal: 100 ms to 24 h, or up to the limit of the store; 30 s by
-    /// default. The client renews it three times per lease as long as a guard of the hold lives.
-    pub const fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
-    }
-
-    /// Lets the hold end with its lease, without renewals.
-    pub const fn fixed(mut self) -> Self {
-        self.watch = Watch::Fixed;
-        self
-    }
-
-    /// Lets one hold serve up to `passes` tasks of this process that ask for this lock in the same way. They have it
-    /// one after the other, for at most one lease together. Each has its own fence, where the store has fences. This is
-    /// much faster in a busy crowd, but up to a cohort of tasks may overtake tasks of other processes. Has no effect on
-    /// [`Self::try_acquire`].
-    ///
-    /// Passing a hold on keeps its deadline, which is then at least half a lease away. A future of [`KeyGuard::lost`]
-    /// goes on to watch the hold that was passed on.
-    pub const fn cohort(mut self, passes: NonZeroU32) -> Self {
-        self.passes = passes;
-        self
-    }
-
-    /// Demands grants in the order of arrival: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
-    pub const fn ordered(mut self) -> Self {
-        self.demands = self.demands.ordered();
-        self
-    }
-
-    /// Demands a fence with every grant: fails with [`LockError::NotGuaranteed`] if the store does not promise that.
-    pub const fn fenced(mut self) -> Self {
-        self.demands = self.demands.fenced();
-        self
-    }
-
-    fn claim(&self) -> Result<(Claim<S>, u32), LockError> {
-        self.demands.check(self.shared.store.guarantees())?;
-        if !(1..=KEY_BYTES_MAX).contains(&self.key.len()) {
+    fn claim(&self, terms: &Terms) -> Result<(Claim<S>, u32), LockError> {
+        if !(1..=KEY_BYTES_MAX).contains(&terms.name.len()) {
             return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
         }
-        if Duration::from_millis(u64::from(WAIT_MS_MAX)) < self.wait {
-            return Err(LockError::Invalid { field: "wait", wanted: "at most 1 h" });
-        }
-        if COHORT_MAX < self.passes.get() {
-            return Err(LockError::Invalid { field: "cohort", wanted: "1 to 1000000" });
-        }
-        let lease_ms = lease_within(&self.shared.store, self.lease)?;
+        let lease_ms = lease_within(&self.shared.store, terms.lease.unwrap_or(LEASE_DEFAULT))?;
         let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Unavailable(Arc::new(fault))))?;
         let word = secret[..20].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
-        let (shared, key) = (Arc::clone(&self.shared), Arc::clone(&self.key));
+        let (shared, key) = (Arc::clone(&self.shared), Arc::from(&*terms.name));
         Ok((Claim { shared, key, word, over_at: None }, lease_ms))
     }
 
-    /// Tries repeatedly until it gets the lock. One request for each try.
-    ///
-    /// Dropping the future releases what a try may have taken.
-    ///
-    /// Fails with [`LockError::TimedOut`] when the tries or the time are used up. Otherwise it fails as
-    /// [`Self::try_acquire`] does, but never with `Contended`; if the last try got no answer, it fails with the error
-    /// of that try.
+    /// Tries repeatedly until it gets the lock, one request for each try; without a wait, once.
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
-    pub async fn acquire(self) -> Result<KeyGuard<S>, LockError> {
-        let (claim, lease_ms) = self.claim()?;
-        let until = Instant::now() + self.wait;
-        if self.passes == NonZeroU32::MIN {
-            let (claim, held) = self.ask(claim, lease_ms, until).await?;
-            return Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), None));
+    async fn get(&self, terms: &Terms) -> Result<KeyGuard<S>, LockError> {
+        let (mut claim, lease_ms) = self.claim(terms)?;
+        if terms.wait.is_zero() {
+            let held = claim.attempt(lease_ms, NonZeroU32::MIN).await?;
+            return Ok(KeyGuard::new(claim, held, (lease_ms, terms.watch), None));
         }
-        match CohortLines::turn(&self.shared, &self.key, until).await? {
+        let until = Instant::now() + terms.wait;
+        if terms.passes == NonZeroU32::MIN {
+            let (claim, held) = self.ask(terms, claim, lease_ms, until).await?;
+            return Ok(KeyGuard::new(claim, held, (lease_ms, terms.watch), None));
+        }
+        match CohortLines::turn(&self.shared, &claim.key, until).await? {
             CohortTurn::Hold(guard) => Ok(guard),
             CohortTurn::Ask(asking) => {
-                let (claim, held) = self.ask(claim, lease_ms, until).await?;
-                let cohort = Cohort::new(asking, held.grant, self.passes, Instant::now() + self.lease);
-                let held = TimedGrant { grant: S::pass(held.grant, self.passes.get() - 1), ..held };
-                Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), Some(cohort)))
+                let (claim, held) = self.ask(terms, claim, lease_ms, until).await?;
+                let lease = Duration::from_millis(u64::from(lease_ms));
+                let cohort = Cohort::new(asking, held.grant, terms.passes, Instant::now() + lease);
+                let held = TimedGrant { grant: S::pass(held.grant, terms.passes.get() - 1), ..held };
+                Ok(KeyGuard::new(claim, held, (lease_ms, terms.watch), Some(cohort)))
             }
         }
     }
@@ -295,31 +106,32 @@ impl<S: KeyStore> KeyRequest<S> {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     async fn ask(
         &self,
+        terms: &Terms,
         mut claim: Claim<S>,
         lease_ms: u32,
         until: Instant,
     ) -> Result<(Claim<S>, TimedGrant<S::Grant>), LockError> {
         let store = &self.shared.store;
-        let once = self.tries == NonZeroU32::MIN || self.wait.is_zero();
-        let mut ear = if once { None } else { store.listen_by_trying(&self.key, &claim.word) };
+        let once = terms.tries == NonZeroU32::MIN;
+        let mut ear = if once { None } else { store.listen_by_trying(&claim.key, &claim.word) };
         for tries in 1.. {
-            let (refused, lasts) = match claim.attempt(lease_ms, self.passes).await {
+            let (refused, lasts) = match claim.attempt(lease_ms, terms.passes).await {
                 Ok(held) => return Ok((claim, held)),
                 Err(LockError::Contended { ttl, .. }) => (LockError::TimedOut { position: None }, Some(ttl)),
                 Err(error) => (error, None),
             };
             let left = until.saturating_duration_since(Instant::now());
-            if self.tries.get() <= tries || left.is_zero() {
+            if terms.tries.get() <= tries || left.is_zero() {
                 return Err(refused);
             }
             if tries == 1 && ear.is_none() {
-                ear = self.shared.store.listen(&self.key, &claim.word).await;
+                ear = store.listen(&claim.key, &claim.word).await;
                 if ear.is_some() {
                     // The lock may have become free before this process listened.
                     continue;
                 }
             }
-            let pause = Duration::from_micros(self.pauses.pause_us(tries, draw_chance()));
+            let pause = Duration::from_micros(terms.pauses.pause_us(tries, draw_chance()));
             // When the time is over, the loop tries once more.
             match &mut ear {
                 // Try again whether or not a notification came.
@@ -332,24 +144,10 @@ impl<S: KeyStore> KeyRequest<S> {
         }
         Err(LockError::TimedOut { position: None })
     }
-
-    /// Tries once. One request. Cancel-safe like [`Self::acquire`].
-    ///
-    /// Fails with [`LockError::Contended`] if another client has the lock. The layout tells neither the holder nor the
-    /// number of waiters; a key without an expiry has the longest time there is. Fails with [`LockError::Unavailable`]
-    /// or [`LockError::Unknown`] if the server does not answer. Fails with [`LockError::Invalid`] before anything is
-    /// sent.
-    pub async fn try_acquire(self) -> Result<KeyGuard<S>, LockError> {
-        let (mut claim, lease_ms) = self.claim()?;
-        let held = claim.attempt(lease_ms, NonZeroU32::MIN).await?;
-        Ok(KeyGuard::new(claim, held, (lease_ms, self.watch), None))
-    }
 }
 
-/// A lock that is held. It may move between tasks.
-///
-/// Dropping it releases the lock in the background; [`Self::release`] reports whether that succeeded.
-pub struct KeyGuard<S: KeyStore> {
+/// A lock that is held. Dropping it releases the lock in the background.
+pub(super) struct KeyGuard<S: KeyStore> {
     hold: Arc<Hold<S>>,
     grant: S::Grant,
     /// Whether this guard still has its share in the hold.
@@ -369,13 +167,6 @@ struct Hold<S: KeyStore> {
     deadline: watch::Sender<Instant>,
     /// How the hold may be passed on; `None` outside of a cohort.
     cohort: Option<Cohort<S>>,
-}
-
-impl<S: KeyStore> fmt::Debug for KeyGuard<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the word, which lets any client that knows it release the lock.
-        write!(f, "KeyGuard({})", self.hold.key)
-    }
 }
 
 impl<S: KeyStore> KeyGuard<S> {
@@ -398,36 +189,24 @@ impl<S: KeyStore> KeyGuard<S> {
         Self { hold, grant: held.grant, shares: true }
     }
 
-    /// The grant that came with the lock. No request.
-    pub const fn grant(&self) -> S::Grant {
-        self.grant
-    }
-
-    /// The key of the lock.
-    pub fn key(&self) -> &str {
-        &self.hold.key
-    }
-
-    /// Returns until when the lock is certainly held, by this process's clock, unless it is renewed before. It counts
-    /// from when the try was sent, less one per cent and two milliseconds. In the past once the lock is lost. No
-    /// request.
-    pub fn deadline(&self) -> Instant {
+    /// Until when the lock is certainly held, unless it is renewed before. It counts from when the try was sent, less one
+    /// per cent and two milliseconds. In the past once the lock is lost.
+    fn deadline(&self) -> Instant {
         *self.hold.deadline.borrow()
     }
 
-    /// Returns how long the lock is certainly held from now on. No request.
     #[expect(clippy::disallowed_methods, reason = "a time left is told in relation to the machine's clock")]
-    pub fn remaining(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         self.deadline().saturating_duration_since(Instant::now())
     }
 
-    /// Whether the lock is lost: its lease ended, or may have ended. No request.
-    pub fn is_lost(&self) -> bool {
+    fn is_lost(&self) -> bool {
         self.remaining().is_zero()
     }
 
-    /// Resolves when the lock is lost, at the latest at its deadline. Never resolves once the lock was released.
-    pub fn lost(&self) -> impl Future<Output = ()> + Send + use<S> {
+    /// Resolves when the lock is lost, at the latest at its deadline. Never resolves once the lock was released. Of a hold
+    /// that was passed on, it goes on to watch the hold.
+    fn lost(&self) -> impl Future<Output = ()> + Send + use<S> {
         let mut deadline = self.hold.deadline.subscribe();
         async move {
             loop {
@@ -441,13 +220,7 @@ impl<S: KeyStore> KeyGuard<S> {
         }
     }
 
-    /// Lets the hold last for `lease` from now on; it never ends earlier than before. If the hold is renewed at all,
-    /// later renewals use `lease` too. One request.
-    ///
-    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Unavailable`] or
-    /// [`LockError::Unknown`] if the server does not answer: the deadline stays as before, and the caller may repeat
-    /// the call.
-    pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
+    async fn renew(&self, lease: Duration) -> Result<(), LockError> {
         let lease_ms = lease_within(&self.hold.shared.store, lease)?;
         if self.is_lost() {
             return Err(LockError::Lost);
@@ -456,14 +229,10 @@ impl<S: KeyStore> KeyGuard<S> {
         self.hold.renew().await
     }
 
-    /// Releases the lock. One request, repeated until there is an answer or the lease is over; none if the hold is
-    /// [passed on](KeyRequest::cohort) to another task. While there are [other guards](Self::reenter) of the same hold,
-    /// only this guard ends, with one request where the layout counts guards.
-    ///
-    /// Fails with [`LockError::Lost`] if the hold was over before: another holder may have overlapped with the section.
-    /// Fails with [`LockError::Unknown`] or [`LockError::Unavailable`] if there was no answer. Dropping the future
-    /// releases the lock in the background.
-    pub async fn release(mut self) -> Result<(), LockError> {
+    /// Releases the lock; no request if the hold is passed on to another task of its cohort. While there are
+    /// [other guards](Self::reenter) of the same hold, only this guard ends, with one request where the layout counts
+    /// guards.
+    async fn release(mut self) -> Result<(), LockError> {
         if self.pass_on() {
             return Ok(());
         }
@@ -529,5 +298,65 @@ impl<S: KeyStore> Hold<S> {
                 Err(_) => REPEAT.min(third() / 2),
             };
         }
+    }
+}
+
+impl<S: KeyStore> OtherLocks for KeyLocks<S> {
+    fn guarantees(&self) -> Guarantees {
+        self.shared.store.guarantees()
+    }
+
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
+    }
+
+    fn quiet(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            // The wait fails only if the sender is gone, which lives as long as `self.shared`.
+            let _ = self.shared.leaving.subscribe().wait_for(|leaving| *leaving == 0).await;
+            self.shared.store.quiet().await;
+        })
+    }
+}
+
+impl<S: KeyStore> OtherHold for KeyGuard<S> {
+    fn name(&self) -> &str {
+        &self.hold.key
+    }
+
+    fn fence(&self) -> Option<Fence> {
+        S::fence(self.grant)
+    }
+
+    fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
+        // Its first 64 bits tell the holds apart; a caller who guessed them would still lack the rest of the word.
+        let client = self.hold.word.get(..16).and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);
+        let request = Request { client: ClientId(client), number: fence.get() };
+        let owner = OwnerName::parse(OWNER).map_err(|error| LockError::Name { field: "owner", error })?;
+        Ok(FenceToken::of_hold(&parse_name(&self.hold.key)?, fence, &owner, request))
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.deadline())
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost()
+    }
+
+    fn lost(&self) -> BoxFuture<'static, ()> {
+        Box::pin(self.lost())
+    }
+
+    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Box::new(self.reenter().await?) as Box<dyn OtherHold>) })
+    }
+
+    fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
+        Box::pin(self.renew(lease))
+    }
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {
+        Box::pin((*self).release())
     }
 }

@@ -19,8 +19,8 @@ pub struct MultiGuard {
 
 impl MultiLock {
     pub(super) fn new(mut requests: Vec<LockRequest>) -> Self {
-        requests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        requests.dedup_by(|one, other| one.name == other.name);
+        requests.sort_unstable_by(|one, other| one.name().cmp(other.name()));
+        requests.dedup_by(|one, other| one.name() == other.name());
         Self { requests }
     }
 
@@ -61,12 +61,8 @@ impl MultiLock {
         let started = Instant::now();
         let mut guards: Vec<Guard> = Vec::with_capacity(self.requests.len());
         for request in self.requests {
-            let wait = request.wait;
-            let guard = match wait {
-                Some(wait) => request.wait(wait.saturating_sub(started.elapsed())).acquire().await?,
-                None => request.acquire().await?,
-            };
-            guards.push(guard);
+            let left = request.waits().saturating_sub(started.elapsed());
+            guards.push(request.wait(left).acquire().await?);
             if guards.iter().any(Guard::is_lost) {
                 return Err(LockError::Lost);
             }

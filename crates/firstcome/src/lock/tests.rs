@@ -18,13 +18,13 @@ async fn a_lock_is_held_by_one_and_handed_over_in_the_order_of_arrival() {
         let (locks, order) = (locks.clone(), Arc::clone(&order));
         let task = tokio::spawn(async move {
             let guard = locks.lock("a").acquire().await.unwrap();
-            order.lock().push((number, guard.fence()));
+            order.lock().push((number, guard.fence().unwrap()));
             guard.release().await.unwrap();
         });
         tokio::task::yield_now().await;
         tasks.push(task);
     }
-    let before = first.fence();
+    let before = first.fence().unwrap();
     first.release().await.unwrap();
     for task in tasks {
         task.await.unwrap();
@@ -81,7 +81,7 @@ async fn served(passes: u32) -> Vec<(usize, Fence)> {
         let (locks, order) = (processes[process].clone(), Arc::clone(&order));
         tasks.push(tokio::spawn(async move {
             let guard = locks.lock("a").cohort(passes).acquire().await.unwrap();
-            order.lock().push((process, guard.fence()));
+            order.lock().push((process, guard.fence().unwrap()));
             guard.release().await.unwrap();
         }));
         tokio::task::yield_now().await;
@@ -129,9 +129,9 @@ async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), outlives).await.expect("it is renewed again and again");
-    assert_eq!(held(&locks).await.map(|(fence, _)| fence), Some(guard.fence()));
+    assert_eq!(held(&locks).await.map(|(fence, _)| fence), Some(guard.fence().unwrap()));
     assert!(!guard.is_lost());
-    let again = guard.reenter();
+    let again = guard.reenter().await.unwrap();
     guard.release().await.unwrap();
     assert!(locks.lock("a").try_acquire().await.is_err(), "the other guard has it");
     again.renew(Duration::from_secs(5)).await.unwrap();
@@ -144,7 +144,7 @@ async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
     let next = locks.lock("a").acquire().await.unwrap();
     drop(next);
     locks.quiet().await;
-    locks.lock("a").try_acquire().await.unwrap();
+    drop(locks.lock("a").try_acquire().await.unwrap());
 }
 
 /// A clock that checks, at every step of the store, whether all is quiet.
@@ -185,7 +185,7 @@ impl Clock for Watched {
 async fn while_a_lock_is_given_back_it_is_not_quiet() {
     let clock = Arc::new(Watched::default());
     let store = Arc::new(MemoryLocks::with_clock(Arc::<Watched>::clone(&clock)));
-    let locks = Locks { shared: Shared::memory(Arc::clone(&store)) };
+    let locks = Locks::ordered_by(Shared::memory(Arc::clone(&store)));
     let guard = locks.lock("a").acquire().await.unwrap();
     let watched = locks.clone();
     *clock.quiet.lock() = Some(Box::pin(async move { watched.quiet().await }));

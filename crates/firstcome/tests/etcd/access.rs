@@ -2,7 +2,7 @@
 
 use super::server::{Etcd, PATIENCE, SHORT, cluster, in_time, open, open_hasty, patient, wait_for};
 use firstcome::lock::EtcdError;
-use firstcome::{EtcdLocks, LockError, Locks};
+use firstcome::{LockError, Locks};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use tokio::time::interval;
 
 /// What is said of an address that will not do, and whether to try again would help.
 async fn refusal(url: &str) -> (String, bool) {
-    let error = EtcdLocks::open_with(url, patient(SHORT)).await.map(drop).expect_err(url);
+    let error = Locks::etcd_with(url, patient(SHORT)).await.map(drop).expect_err(url);
     (error.to_string(), !matches!(error, EtcdError::Broken { .. }))
 }
 
@@ -47,7 +47,7 @@ fn now() -> Instant {
 }
 
 /// Takes the lock, keeps it for a moment and gives it back, again and again; what is refused or unknown is asked for again.
-async fn contend(locks: EtcdLocks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<AtomicBool>) {
+async fn contend(locks: Locks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<AtomicBool>) {
     let mut round = 0_u32;
     let mut tries = interval(Duration::from_millis(5));
     while !stop.load(Ordering::SeqCst) {
@@ -65,8 +65,8 @@ async fn contend(locks: EtcdLocks, holds: Arc<Mutex<Vec<Hold>>>, stop: Arc<Atomi
         round += 1;
         let stay = Duration::from_millis(if round.is_multiple_of(10) { 700 } else { 2 });
         let _ = tokio::time::timeout(stay, guard.lost()).await;
-        let until = now().min(guard.deadline());
-        holds.lock().expect("no thread panics").push(Hold { fence: guard.fence().get(), from, until });
+        let until = now().min(guard.deadline().unwrap());
+        holds.lock().expect("no thread panics").push(Hold { fence: guard.fence().unwrap().get(), from, until });
         // It may be lost, or not be told.
         let _ = guard.release().await;
     }
@@ -163,9 +163,9 @@ async fn users_are_let_in_by_their_password_and_rights() {
         let held = locks.lock("a").acquire().await.expect("it is free");
         // It forgets its tokens when it is killed, and those that are not used.
         server.restart().await;
-        wait_for("a renewal", async || held.renew().await.ok()).await;
+        wait_for("a renewal", async || held.renew(Duration::from_secs(60)).await.ok()).await;
         let waiting = tokio::spawn(locks.lock("a").wait(PATIENCE).acquire());
-        wait_for("the line", async || locks.view("a").await.ok().filter(|seen| seen.waiters == 1)).await;
+        wait_for("the line", async || locks.view("a").await.ok().filter(|seen| seen.view.waiters == 1)).await;
         let idle = tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await;
         assert!(idle.is_err());
         held.release().await.expect("held to the end");

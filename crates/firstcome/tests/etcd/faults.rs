@@ -1,6 +1,6 @@
 //! Servers that die and stand still, and holders that do.
 
-use super::server::{Etcd, PATIENCE, SHORT, in_time, open_hasty, until_free, until_waiting, wait_for};
+use super::server::{Etcd, PATIENCE, SHORT, in_time, key, open_hasty, until_free, until_waiting, wait_for};
 use firstcome::LockError;
 use std::time::{Duration, Instant};
 
@@ -20,14 +20,14 @@ async fn holds_and_places_go_on_when_etcd_is_killed_and_comes_back() {
         let asked = other.lock("b").wait(Duration::from_millis(300)).acquire().await;
         assert!(matches!(asked, Err(LockError::Unavailable(_) | LockError::Unknown)), "{asked:?}");
         server.restart().await;
-        wait_for("a renewal", async || held.renew().await.ok()).await;
+        wait_for("a renewal", async || held.renew(THROUGH).await.ok()).await;
         let contended = one.lock("a").try_acquire().await;
         assert!(matches!(contended, Err(LockError::Contended { ref holder, .. }) if holder == "ann"), "{contended:?}");
         assert!(!waiting.is_finished() && !held.is_lost());
-        let fence = held.fence();
+        let fence = held.fence().unwrap();
         held.release().await.expect("held to the end");
         let next = waiting.await.expect("it ends").expect("its place was kept");
-        assert!(fence < next.fence());
+        assert!(fence < next.fence().unwrap());
         next.release().await.expect("held to the end");
         until_free(&one, "b").await;
     })
@@ -48,7 +48,7 @@ async fn a_release_while_etcd_is_away_is_done_when_it_comes_back() {
         released.await.expect("it ends").expect("held to the end");
         wait_for("both to be given back", async || {
             let seen = locks.view("b").await.ok()?;
-            seen.holder.is_none().then_some(())
+            seen.view.held.is_none().then_some(())
         })
         .await;
         assert!(server.places("a").is_empty());
@@ -63,7 +63,7 @@ async fn a_hold_is_told_to_be_lost_before_anybody_else_has_the_lock() {
         let (one, other) = (open_hasty(server.url(), SHORT).await, server.open().await);
         for _ in 0..3 {
             let held = one.lock("a").acquire().await.expect("it is free");
-            let (fence, lost) = (held.fence(), held.lost());
+            let (fence, lost) = (held.fence().unwrap(), held.lost());
             let waiting = tokio::spawn({
                 let request = other.lock("a").wait(PATIENCE * 2);
                 async move {
@@ -78,9 +78,9 @@ async fn a_hold_is_told_to_be_lost_before_anybody_else_has_the_lock() {
             assert!(held.is_lost() && held.remaining().is_zero());
             server.thaw();
             let (granted_at, next) = waiting.await.expect("it ends");
-            assert!(lost_at < granted_at && fence < next.fence());
+            assert!(lost_at < granted_at && fence < next.fence().unwrap());
             // Lost is lost, though etcd may have had a renewal waiting.
-            assert!(held.is_lost() && matches!(held.renew().await, Err(LockError::Lost)));
+            assert!(held.is_lost() && matches!(held.renew(SHORT).await, Err(LockError::Lost)));
             assert!(matches!(held.release().await, Err(LockError::Lost)));
             next.release().await.expect("held to the end");
         }
@@ -131,8 +131,8 @@ fn what_a_client_has_that_dies_ends_with_its_lease() {
     // No caller renews any more, and no caller gives anything back.
     dies.shutdown_background();
     let next = lives.block_on(in_time(next)).expect("it ends").expect("the dead are passed over");
-    assert!(held.fence() < next.fence() && held.is_lost());
+    assert!(held.fence().unwrap() < next.fence().unwrap() && held.is_lost());
     drop((held, waiting));
-    assert_eq!(server.places("a"), [String::from_utf8_lossy(next.key())]);
+    assert_eq!(server.places("a"), [key(&next)]);
     lives.block_on(next.release()).expect("held to the end");
 }

@@ -1,7 +1,7 @@
 //! Who is next, and who is woken.
 
-use super::server::{Etcd, in_time, until_free, until_waiting, wait_for};
-use firstcome::{EtcdGuard, Guarantees, LockError};
+use super::server::{Etcd, in_time, until_free, until_waiting, wait_for, wakes};
+use firstcome::{Guarantees, Guard, LockError};
 use parking_lot::Mutex;
 use std::pin::pin;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn one_at_a_time_is_inside_and_fences_rise() {
                     for _ in 0..5 {
                         let guard = locks.lock("a").acquire().await.expect("it is its turn");
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
-                        fences.lock().push(guard.fence());
+                        fences.lock().push(guard.fence().unwrap());
                         tokio::task::yield_now().await;
                         inside.fetch_sub(1, Ordering::SeqCst);
                         guard.release().await.expect("held to the end");
@@ -49,26 +49,26 @@ async fn the_line_is_served_in_the_order_of_arrival_and_only_the_next_is_woken()
         let (one, other) = (server.open().await, server.open().await);
         assert_eq!(one.guarantees(), Guarantees::ETCD);
         let first = one.lock("a").ordered().fenced().owner("ann").acquire().await.expect("it is free");
-        let mut before = first.fence();
+        let mut before = first.fence().unwrap();
         let mut tasks = Vec::new();
         for number in 0..WAITERS {
             let locks = if number % 2 == 0 { other.clone() } else { one.clone() };
             tasks.push(tokio::spawn(async move {
                 let guard = locks.lock("a").acquire().await.expect("it is its turn");
-                let fence = guard.fence();
+                let fence = guard.fence().unwrap();
                 guard.release().await.expect("held to the end");
                 fence
             }));
             until_waiting(&one, "a", number + 1).await;
         }
-        assert_eq!((one.counts().wakes, other.counts().wakes), (0, 0));
+        assert_eq!((wakes(&one), wakes(&other)), (0, 0));
         first.release().await.expect("held to the end");
         for task in tasks {
             let fence = task.await.expect("no task fails");
             assert!(before < fence, "{fence} after {before}");
             before = fence;
         }
-        assert_eq!((one.counts().wakes, other.counts().wakes), (u64::from(WAITERS / 2), u64::from(WAITERS / 2)));
+        assert_eq!((wakes(&one), wakes(&other)), (u64::from(WAITERS / 2), u64::from(WAITERS / 2)));
         assert!(server.places("a").is_empty());
     })
     .await;
@@ -109,7 +109,7 @@ async fn one_in_the_middle_who_gives_up_lets_no_caller_in() {
             clients.push(client);
             until_waiting(&locks, "a", number).await;
         }
-        let wakes = || clients.iter().map(|client| client.counts().wakes).collect::<Vec<_>>();
+        let wakes = || clients.iter().map(wakes).collect::<Vec<_>>();
         let [second, middle, last] = <[_; 3]>::try_from(waiting).unwrap_or_else(|_| panic!("three"));
         middle.abort();
         until_waiting(&locks, "a", 2).await;
@@ -117,14 +117,14 @@ async fn one_in_the_middle_who_gives_up_lets_no_caller_in() {
         // It is the last one's turn to be wrong: give it time to show it.
         locks.lock("b").acquire().await.expect("it is free").release().await.expect("held to the end");
         assert!(!second.is_finished() && !last.is_finished(), "somebody is in beside the holder");
-        let first = holder.fence();
+        let first = holder.fence().unwrap();
         holder.release().await.expect("held to the end");
-        let second: EtcdGuard = second.await.expect("it ends").expect("it is its turn");
-        assert!(first < second.fence() && !last.is_finished() && wakes() == [1, 0, 1]);
-        let fence = second.fence();
+        let second: Guard = second.await.expect("it ends").expect("it is its turn");
+        assert!(first < second.fence().unwrap() && !last.is_finished() && wakes() == [1, 0, 1]);
+        let fence = second.fence().unwrap();
         second.release().await.expect("held to the end");
         let last = last.await.expect("it ends").expect("it is its turn");
-        assert!(fence < last.fence() && wakes() == [1, 0, 2]);
+        assert!(fence < last.fence().unwrap() && wakes() == [1, 0, 2]);
     })
     .await;
 }
@@ -194,7 +194,8 @@ async fn others_who_follow_the_recipe_stand_in_the_same_line() {
         held.release().await.expect("held to the end");
         wait_for("them to have it", async || {
             let seen = locks.view("a").await.expect("it answers");
-            (seen.holder.is_some_and(|(holder, _)| holder == "another client") && seen.waiters == 1).then_some(())
+            (seen.view.held.is_some_and(|(holder, ..)| holder.as_str() == "unknown") && seen.view.waiters == 1)
+                .then_some(())
         })
         .await;
         assert!(!waiting.is_finished());

@@ -1,8 +1,8 @@
 //! Questions whose answers are lost, and questions that come late.
 
 use super::proxy::{Fate, Proxy};
-use super::server::{Etcd, PATIENCE, in_time, open_hasty, until_free, until_waiting, wait_for};
-use firstcome::EtcdLocks;
+use super::server::{Etcd, PATIENCE, in_time, key, open_hasty, until_free, until_waiting, wait_for};
+use firstcome::Locks;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(300);
@@ -11,9 +11,9 @@ struct World {
     server: Etcd,
     proxy: Proxy,
     /// Through the proxy.
-    locks: EtcdLocks,
+    locks: Locks,
     /// Past it.
-    other: EtcdLocks,
+    other: Locks,
 }
 
 impl World {
@@ -37,9 +37,9 @@ async fn a_place_whose_answer_was_lost_is_found_again() {
             let guard = if hit % 2 == 0 { request.acquire().await } else { request.try_acquire().await };
             let guard = guard.expect("it is ours, whatever was lost");
             proxy.until_hit(hit).await;
-            assert_eq!(server.places("a"), [String::from_utf8_lossy(guard.key())]);
+            assert_eq!(server.places("a"), [key(&guard)]);
             let seen = other.view("a").await.expect("it answers");
-            assert_eq!(seen.holder.map(|(_, fence)| fence), Some(guard.fence()));
+            assert_eq!(seen.view.held.map(|(_, fence, _)| fence), Some(guard.fence().unwrap()));
             guard.release().await.expect("held to the end");
             assert!(server.places("a").is_empty());
         }

@@ -1,8 +1,8 @@
 //! What is answered, and what is told of a hold.
 
-use super::server::{Etcd, PATIENCE, SHORT, in_time, open, until_free, wait_for};
-use firstcome::etcd::{EtcdOptions, EtcdWrite};
-use firstcome::{EtcdLocks, LockError};
+use super::server::{Etcd, LONG, PATIENCE, SHORT, in_time, key, open, until_free, wait_for};
+use firstcome::lock::etcd::{self, EtcdOptions, EtcdWrite};
+use firstcome::{LockError, Locks};
 use std::time::Duration;
 
 #[tokio::test]
@@ -32,14 +32,19 @@ async fn locks_on_etcd_have_the_words_of_the_others() {
         assert!(matches!(owned, Err(LockError::Name { field: "owner", .. })));
         let too_long = locks.lock("b").wait(Duration::from_secs(3_601)).acquire().await;
         assert!(matches!(too_long, Err(LockError::Invalid { field: "wait", .. })));
-        let (first, token) = (guard.fence(), guard.token());
+        let (first, token) = (guard.fence().unwrap(), guard.token().unwrap());
         assert_eq!((token.lock(), token.fence(), guard.name()), ("a", first, "a"));
-        assert_eq!(locks.view("a").await.expect("it answers").holder, Some(("ann".to_owned(), first)));
-        assert!(format!("{guard:?}").contains("EtcdGuard(a, fence "));
+        let held = locks.view("a").await.expect("it answers").view.held;
+        assert_eq!(held.map(|(owner, fence, _)| (owner.to_string(), fence)), Some(("ann".to_owned(), first)));
+        assert!(format!("{guard:?}").contains("Guard(a, fence "));
         let left = guard.remaining();
         assert!(Duration::from_secs(200) < left && left <= Duration::from_millis(297_000), "{left:?}");
         guard.release().await.expect("it was held to the end");
-        let read = other.lock("a").with(async |guard| (guard.fence(), guard.token())).await.expect("held to the end");
+        let read = other
+            .lock("a")
+            .with(async |guard| (guard.fence().unwrap(), guard.token().unwrap()))
+            .await
+            .expect("held to the end");
         assert!(first < read.0 && read.1 != token);
         assert!(server.places("a").is_empty());
     })
@@ -58,7 +63,7 @@ async fn a_lock_that_was_given_back_is_never_lost_and_a_dropped_one_is_given_bac
         drop(locks.lock("b").acquire().await.expect("it is free"));
         until_free(&locks, "b").await;
         // The lease is over: everything that rests on it is lost.
-        locks.close().await.expect("it answers");
+        etcd::close(&locks).await.expect("it answers");
         other.lost().await;
         assert!(tokio::time::timeout(SHORT, lost).await.is_err(), "it was given back before");
     })
@@ -75,7 +80,9 @@ async fn a_hold_lasts_as_long_as_its_lease_is_renewed() {
         let guard = locks.lock("a").acquire().await.expect("it is free");
         let lost = tokio::time::timeout(lease * 2, guard.lost()).await;
         assert!(lost.is_err() && !guard.is_lost() && guard.remaining() < lease);
-        guard.renew().await.expect("it is held");
+        guard.renew(lease).await.expect("it is held");
+        let other = guard.renew(LONG).await;
+        assert!(matches!(other, Err(LockError::Unsupported { .. })), "{other:?}");
         guard.release().await.expect("held to the end");
     })
     .await;
@@ -88,24 +95,36 @@ async fn what_is_written_under_a_lock_is_written_by_its_holder_or_not_at_all() {
         let (locks, other) = (server.open().await, server.open().await);
         let put = |value: &str| [EtcdWrite::Put { key: b"thing".into(), value: value.into() }];
         let guard = locks.lock("a").acquire().await.expect("it is free");
-        let written = guard.write(put("first")).await.expect("it is held");
-        assert!(guard.fence().get() < written && server.ask(&["get", "thing"]).contains("first"));
+        let written = etcd::write(&guard, put("first")).await.expect("it is held");
+        assert!(guard.fence().unwrap().get() < written && server.ask(&["get", "thing"]).contains("first"));
         // A caller takes the key away: it is noticed when it is used next.
-        assert!(other.link().delete(guard.key(), guard.fence().get().cast_signed()).await.expect("it answers"));
+        assert!(
+            etcd::link(&other)
+                .unwrap()
+                .delete(etcd::key(&guard).unwrap(), guard.fence().unwrap().get().cast_signed())
+                .await
+                .expect("it answers")
+        );
         let mut after = other.lock("a").acquire().await.expect("it is free");
-        assert!(guard.fence() < after.fence() && !guard.is_lost());
-        assert!(matches!(guard.write(put("second")).await, Err(LockError::Lost)));
+        assert!(guard.fence().unwrap() < after.fence().unwrap() && !guard.is_lost());
+        assert!(matches!(etcd::write(&guard, put("second")).await, Err(LockError::Lost)));
         guard.lost().await;
         assert!(guard.is_lost() && guard.remaining().is_zero());
         assert!(server.ask(&["get", "thing"]).contains("first"), "a former holder writes");
         assert!(matches!(guard.release().await, Err(LockError::Lost)));
-        after.write([EtcdWrite::Delete { key: b"thing".into() }]).await.expect("it is held");
+        etcd::write(&after, [EtcdWrite::Delete { key: b"thing".into() }]).await.expect("it is held");
         assert!(server.ask(&["get", "thing"]).is_empty());
         // The same is noticed by a renewal.
-        assert!(locks.link().delete(after.key(), after.fence().get().cast_signed()).await.expect("it answers"));
-        assert!(matches!(after.renew().await, Err(LockError::Lost)) && after.is_lost());
+        assert!(
+            etcd::link(&locks)
+                .unwrap()
+                .delete(etcd::key(&after).unwrap(), after.fence().unwrap().get().cast_signed())
+                .await
+                .expect("it answers")
+        );
+        assert!(matches!(after.renew(LONG).await, Err(LockError::Lost)) && after.is_lost());
         after = other.lock("a").acquire().await.expect("it is free");
-        after.renew().await.expect("it is held");
+        after.renew(LONG).await.expect("it is held");
     })
     .await;
 }
@@ -116,10 +135,10 @@ async fn a_lease_that_a_caller_ends_is_lost_and_the_next_lock_rests_on_another()
     in_time(async {
         let locks = server.open().await;
         let guard = locks.lock("a").acquire().await.expect("it is free");
-        let lease = String::from_utf8_lossy(guard.key()).rsplit('/').next().unwrap_or_default().to_owned();
+        let lease = key(&guard).rsplit('/').next().unwrap_or_default().to_owned();
         let lease = lease.split('-').next().unwrap_or_default().to_owned();
         server.ask(&["lease", "revoke", &lease]);
-        assert!(matches!(guard.renew().await, Err(LockError::Lost)));
+        assert!(matches!(guard.renew(LONG).await, Err(LockError::Lost)));
         guard.lost().await;
         assert!(matches!(guard.release().await, Err(LockError::Lost)));
         // A waiter whose place went with a lease gets in line again, too.
@@ -127,14 +146,14 @@ async fn a_lease_that_a_caller_ends_is_lost_and_the_next_lock_rests_on_another()
         let other = server.open().await;
         let waiting = tokio::spawn(other.lock("b").acquire());
         super::server::until_waiting(&locks, "b", 1).await;
-        let place = server.places("b").into_iter().max_by_key(|place| *place != String::from_utf8_lossy(held.key()));
+        let place = server.places("b").into_iter().max_by_key(|place| *place != key(&held));
         let place = place.expect("two are there");
         let lease = place.rsplit('/').next().and_then(|place| place.split('-').next()).expect("a lease").to_owned();
         server.ask(&["lease", "revoke", &lease]);
         super::server::until_waiting(&locks, "b", 0).await;
         held.release().await.expect("held to the end");
         let granted = waiting.await.expect("it ends").expect("its place went, its wish did not");
-        assert!(!granted.is_lost() && server.places("b") == [String::from_utf8_lossy(granted.key())]);
+        assert!(!granted.is_lost() && server.places("b") == [key(&granted)]);
     })
     .await;
 }
@@ -143,11 +162,11 @@ async fn a_lease_that_a_caller_ends_is_lost_and_the_next_lock_rests_on_another()
 async fn options_that_are_out_of_range_are_refused() {
     let mut options = EtcdOptions::default();
     options.lease = Duration::from_millis(999);
-    let told = EtcdLocks::open_with("etcd://127.0.0.1:1", options.clone()).await.map(drop).unwrap_err();
+    let told = Locks::etcd_with("etcd://127.0.0.1:1", options.clone()).await.map(drop).unwrap_err();
     assert!(told.to_string().contains("1 s to 24 h"), "{told}");
     options.lease = SHORT;
     options.prefix = String::new();
-    let told = EtcdLocks::open_with("etcd://127.0.0.1:1", options).await.map(drop).unwrap_err();
+    let told = Locks::etcd_with("etcd://127.0.0.1:1", options).await.map(drop).unwrap_err();
     assert!(told.to_string().contains("1 to 256 bytes"), "{told}");
 }
 
@@ -158,7 +177,7 @@ async fn what_is_closed_leaves_nothing_and_can_be_used_again() {
         let locks = open(server.url(), Duration::from_secs(300)).await;
         let guard = locks.lock("a").acquire().await.expect("it is free");
         assert_ne!(server.ask(&["get", "--prefix", "firstcome/"]), "");
-        locks.close().await.expect("it answers");
+        etcd::close(&locks).await.expect("it answers");
         assert!(guard.is_lost(), "others may have it now");
         assert_eq!(server.ask(&["get", "--prefix", "firstcome/"]), "");
         assert!(matches!(guard.release().await, Err(LockError::Lost)));

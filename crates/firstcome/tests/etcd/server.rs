@@ -1,7 +1,8 @@
 //! An etcd of a test's own, and how tests wait.
 
-use firstcome::EtcdLocks;
 use firstcome::etcd::EtcdOptions;
+use firstcome::lock::etcd;
+use firstcome::{Guard, Locks};
 use firstcome_test_servers::{Durability, EtcdCluster, Kind, Options, Server, machine_has};
 use std::future::Future;
 use std::process::{Command, Output, Stdio};
@@ -11,7 +12,7 @@ use tokio::time::{Instant, sleep};
 /// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than any test: what it holds is only lost if that is what it wants.
-const LONG: Duration = Duration::from_secs(300);
+pub(crate) const LONG: Duration = Duration::from_secs(300);
 /// The shortest that a quick server gives.
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
@@ -79,12 +80,12 @@ impl Etcd {
     }
 
     /// A client whose lease no test outlives.
-    pub(crate) async fn open(&self) -> EtcdLocks {
+    pub(crate) async fn open(&self) -> Locks {
         self.open_for(LONG).await
     }
 
     /// A client with a lease of one's own.
-    pub(crate) async fn open_for(&self, lease: Duration) -> EtcdLocks {
+    pub(crate) async fn open_for(&self, lease: Duration) -> Locks {
         open(self.url(), lease).await
     }
 
@@ -136,8 +137,8 @@ impl Etcd {
 }
 
 /// A client with times that only a hang can reach.
-pub(crate) async fn open(url: &str, lease: Duration) -> EtcdLocks {
-    EtcdLocks::open_with(url, patient(lease)).await.unwrap_or_else(|error| panic!("{error}"))
+pub(crate) async fn open(url: &str, lease: Duration) -> Locks {
+    Locks::etcd_with(url, patient(lease)).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(crate) fn patient(lease: Duration) -> EtcdOptions {
@@ -149,25 +150,35 @@ pub(crate) fn patient(lease: Duration) -> EtcdOptions {
 }
 
 /// A client that soon takes a missing answer for a lost one.
-pub(crate) async fn open_hasty(url: &str, lease: Duration) -> EtcdLocks {
+pub(crate) async fn open_hasty(url: &str, lease: Duration) -> Locks {
     let mut options = patient(lease);
     options.answer_timeout = Duration::from_millis(500);
-    wait_for("an answer in time", async || EtcdLocks::open_with(url, options.clone()).await.ok()).await
+    wait_for("an answer in time", async || Locks::etcd_with(url, options.clone()).await.ok()).await
 }
 
 /// Waits until so many stand in line for a lock.
-pub(crate) async fn until_waiting(locks: &EtcdLocks, name: &str, waiters: u32) {
+pub(crate) async fn until_waiting(locks: &Locks, name: &str, waiters: u32) {
     wait_for("the line", async || {
         let seen = locks.view(name).await.expect("it answers");
-        (seen.holder.is_some() && seen.waiters == waiters).then_some(())
+        (seen.view.held.is_some() && seen.view.waiters == waiters).then_some(())
     })
     .await;
 }
 
 /// Waits until no caller has a lock or wants it.
-pub(crate) async fn until_free(locks: &EtcdLocks, name: &str) {
+pub(crate) async fn until_free(locks: &Locks, name: &str) {
     wait_for("the lock to be free", async || {
-        locks.view(name).await.expect("it answers").holder.is_none().then_some(())
+        locks.view(name).await.expect("it answers").view.held.is_none().then_some(())
     })
     .await;
+}
+
+/// The key in etcd that a guard holds.
+pub(crate) fn key(guard: &Guard) -> String {
+    String::from_utf8_lossy(etcd::key(guard).expect("a hold on etcd")).into_owned()
+}
+
+/// How many waiters this client has woken.
+pub(crate) fn wakes(locks: &Locks) -> u64 {
+    etcd::counts(locks).expect("locks on etcd").wakes
 }

@@ -34,7 +34,7 @@ impl WaitingProcesses {
 
     /// The server has forgotten all of it: the holder is told so, and everybody in line is served, with larger fences.
     async fn serves_anew(self, server: &Server, name: &str) {
-        let first = self.holder.fence();
+        let first = self.holder.fence().unwrap();
         timeout(LEASE + SLACK, self.holder.lost()).await.expect("a hold that is gone is lost after its lease");
         assert!(matches!(self.holder.release().await, Err(LockError::Lost)));
         let mut fences = vec![first];
@@ -42,7 +42,7 @@ impl WaitingProcesses {
         for one in self.waiting {
             waiting.spawn(async move {
                 let guard = one.await.expect("no thread panics").expect("who waits is served");
-                let fence = guard.fence();
+                let fence = guard.fence().unwrap();
                 guard.release().await.expect("it is held");
                 fence
             });
@@ -148,18 +148,18 @@ async fn a_full_server_refuses_new_holds_and_takes_back_old_ones() {
         let refused = locks.lock("third").wait(Duration::from_millis(100)).acquire().await.expect_err("nor for this");
         // Unknown if the last of its tries was still under way.
         assert!(matches!(refused, LockError::Unavailable(_) | LockError::Unknown), "{refused}");
-        let (handed_over, fence) = (first.fence(), other.fence());
+        let (handed_over, fence) = (first.fence().unwrap(), other.fence().unwrap());
         other.renew(LEASE * 20).await.expect("it takes no more room than before");
         assert!(LEASE * 15 < other.remaining());
         first.release().await.expect("what it takes back needs no room");
         other.release().await.expect("what it takes back needs no room");
         let next = waiting.await.expect("no thread panics").expect("a hand-over needs no more room than the wait did");
-        assert!(handed_over < next.fence());
+        assert!(handed_over < next.fence().unwrap());
         server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
         next.release().await.expect("it is held");
         assert_nothing_left(&server, &[&locks], &["first", "other", "third"]).await;
         let again = locks.lock("other").try_acquire().await.expect("there is room again");
-        assert!(fence < again.fence());
+        assert!(fence < again.fence().unwrap());
     })
     .await;
 }

@@ -68,7 +68,7 @@ async fn a_grant_that_no_caller_was_told_of_is_told_when_it_is_asked_for_again()
             let fence = held(&way.other, name).await;
             way.proxy.until_hit(way.proxy.hit().next_multiple_of(2)).await;
             let guard = granted(waiting).await;
-            assert_eq!(Some(guard.fence().get()), fence, "it was granted twice");
+            assert_eq!(Some(guard.fence().unwrap().get()), fence, "it was granted twice");
             assert_eq!((held(&way.other, name).await, waiters(&way.other, name).await), (fence, 0));
             guard.release().await.expect("it is held");
             way.nothing_left(name).await;
@@ -109,7 +109,10 @@ async fn who_was_not_told_of_its_place_stands_in_line_once() {
             assert_eq!(waiters(&way.other, name).await, 2);
             theirs.release().await.expect("it is held");
             let guard = granted(waiting).await;
-            assert_eq!((held(&way.other, name).await, waiters(&way.other, name).await), (Some(guard.fence().get()), 1));
+            assert_eq!(
+                (held(&way.other, name).await, waiters(&way.other, name).await),
+                (Some(guard.fence().unwrap().get()), 1)
+            );
             guard.release().await.expect("it is held");
             granted(last).await.release().await.expect("it is held");
             way.nothing_left(name).await;
@@ -127,13 +130,13 @@ async fn who_was_granted_a_lock_while_cut_off_has_it_when_it_is_back() {
         way.proxy.close(true);
         let waiting = way.wait_for("a", 1).await;
         way.proxy.cut(Which::Inbox);
-        let before = theirs.fence().get();
+        let before = theirs.fence().unwrap().get();
         theirs.release().await.expect("it is held");
         let fence = held(&way.other, "a").await.expect("it went to who was next");
         way.proxy.close(false);
         let guard = granted(waiting).await;
         // A second time if its claim window ended before it was back.
-        assert!(before < fence && fence <= guard.fence().get());
+        assert!(before < fence && fence <= guard.fence().unwrap().get());
         guard.release().await.expect("it is held");
         way.nothing_left("a").await;
     })
@@ -152,7 +155,10 @@ async fn a_release_that_no_caller_was_told_of_is_one_and_takes_nothing_from_the_
             guard.release().await.expect("it was held until it was given back");
             let next = granted(next).await;
             way.ours.quiet().await;
-            assert_eq!((held(&way.other, name).await, waiters(&way.other, name).await), (Some(next.fence().get()), 1));
+            assert_eq!(
+                (held(&way.other, name).await, waiters(&way.other, name).await),
+                (Some(next.fence().unwrap().get()), 1)
+            );
             next.release().await.expect("it is held");
             granted(last).await.release().await.expect("it is held");
             way.nothing_left(name).await;
@@ -172,7 +178,7 @@ async fn a_renewal_that_no_caller_was_told_of_is_repeated() {
             way.proxy.lose_replies(name, 2, loss);
             guard.renew(LEASE).await.expect("it is held");
             assert!(way.proxy.hit() == before + 2 && lease < guard.remaining() && guard.remaining() < LEASE);
-            assert_eq!(held(&way.other, name).await, Some(guard.fence().get()));
+            assert_eq!(held(&way.other, name).await, Some(guard.fence().unwrap().get()));
             guard.release().await.expect("it is held");
             way.nothing_left(name).await;
         }
@@ -200,13 +206,13 @@ async fn a_holder_that_is_cut_off_knows_of_its_loss_before_another_one_has_the_l
             way.proxy.cut(Which::Commands);
             way.proxy.cut(Which::Inbox);
             // Nothing comes through from here on, so nothing puts it off.
-            let believed_until = guard.deadline();
+            let believed_until = guard.deadline().unwrap();
             guard.lost().await;
             assert!(guard.is_lost() && guard.remaining().is_zero());
             let (granted_at, next) = waiting.await.expect("no thread panics");
             assert!(believed_until < granted_at, "{lease_ms} ms: two had it for {:?}", believed_until - granted_at);
-            assert_eq!(guard.deadline().max(believed_until), believed_until, "it was put off after all");
-            assert!(guard.fence() < next.fence());
+            assert_eq!(guard.deadline().unwrap().max(believed_until), believed_until, "it was put off after all");
+            assert!(guard.fence().unwrap() < next.fence().unwrap());
             let refused = guard.release().await.expect_err("it is lost");
             assert!(matches!(refused, LockError::Lost), "{refused}");
             way.proxy.close(false);
@@ -249,7 +255,11 @@ async fn a_late_copy_of_a_release_or_a_renewal_changes_nothing() {
         first.release().await.expect("it is held");
         let second = way.take("a").await;
         way.proxy.deliver().await;
-        assert_eq!(held(&way.other, "a").await, Some(second.fence().get()), "it gave back what is another request's");
+        assert_eq!(
+            held(&way.other, "a").await,
+            Some(second.fence().unwrap().get()),
+            "it gave back what is another request's"
+        );
         second.release().await.expect("it is held");
         let third = way.ours.lock("a").lease(Duration::from_secs(4)).acquire().await.expect("it is free");
         way.proxy.keep_next("a");
@@ -315,8 +325,8 @@ async fn an_inbox_that_is_dead_without_a_word_costs_no_caller_a_lock() {
         let lease = Duration::from_secs(4);
         let guard = locks.lock("a").lease(lease).acquire().await.expect("it is free");
         // The signs of life go that way from now on.
-        let first = guard.deadline();
-        wait_for("the first renewal", async || (first < guard.deadline()).then_some(())).await;
+        let first = guard.deadline().unwrap();
+        wait_for("the first renewal", async || (first < guard.deadline().unwrap()).then_some(())).await;
         proxy.hold_back(Which::Inbox);
         let mut ticks = tokio::time::interval(Duration::from_millis(20));
         let since = tokio::time::Instant::now();

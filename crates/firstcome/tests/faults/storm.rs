@@ -147,7 +147,7 @@ impl Storm {
             let guard = fresh.lock(&lock.name).wait(promised).acquire().await;
             let guard = guard.unwrap_or_else(|error| panic!("{} leaked: {error}", lock.name));
             let last = lock.grants.lock().iter().map(|grant| grant.fence).max();
-            assert!(last < Some(guard.fence().get()), "{}: {guard:?} after {last:?}", lock.name);
+            assert!(last < Some(guard.fence().unwrap().get()), "{}: {guard:?} after {last:?}", lock.name);
             guard.release().await.expect("it is held");
             lock.assert_sound(memory);
         }
@@ -216,7 +216,7 @@ async fn work(shared: Arc<Shared>, process: Locks, task: usize, wait: Duration) 
                 continue;
             }
         };
-        let fence = guard.fence().get();
+        let fence = guard.fence().unwrap().get();
         lock.grants.lock().push(Grant { asked, told: shared.tick(), fence });
         if let Some(given_back) = lock.given_back.lock().take() {
             let mut longest = shared.longest_gap.lock();

@@ -212,7 +212,7 @@ fn holder() {
         say("ready");
         while ordered().await.is_some() {
             let guard = goods.take(LEASE).await;
-            let token = guard.token();
+            let token = guard.token().unwrap();
             say(&token.to_header());
             // Here it is stopped; what follows is what it was about to do.
             ordered().await;
@@ -249,10 +249,10 @@ async fn stop_again_and_again(mut holder: Holder, mut goods: Goods, rounds: u32)
         let old: FenceToken = said.parse().expect("a token");
         holder.signal("-STOP");
         let newer = goods.take(PATIENCE).await;
-        assert!(old.fence() < newer.fence(), "the lock went to a later one");
+        assert!(old.fence() < newer.fence().unwrap(), "the lock went to a later one");
         let text = format!("round {round}");
         let all = Taken { unguarded: 1, redis: 1, postgres: 1, sqlite: 1 };
-        assert_eq!(goods.write(&newer.token(), &text).await, all, "the newer holder writes everywhere");
+        assert_eq!(goods.write(&newer.token().unwrap(), &text).await, all, "the newer holder writes everywhere");
         // Whether the newer one is still there makes no difference.
         let newer =
             if round % 2 == 0 { Some(newer) } else { newer.release().await.map(|()| None).expect("it is held") };

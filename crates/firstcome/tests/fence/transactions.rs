@@ -201,7 +201,7 @@ impl<D: Server> Bids<D> {
         if price < least {
             return Err(BidError::TooLow);
         }
-        Ok(Guard::fence(held))
+        Ok(Guard::fence(held)?)
     }
 }
 

@@ -2,9 +2,8 @@
 
 use super::peer::Peer;
 use super::{Counter, ask, assert_waits, count_up, in_time, patient, start, wait_for};
-use firstcome::lock::layout;
-use firstcome::redis::Redisson;
-use firstcome::{KeyLocks, LockError, Locks};
+use firstcome::lock::{Layout, layout};
+use firstcome::{LockError, Locks};
 use firstcome_test_servers::{Cluster, Durability, Options, SLOTS, Server};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
@@ -21,7 +20,7 @@ const ROUNDS: u32 = 25;
 /// A server, Redisson on it, and our locks.
 struct Both {
     theirs: Peer,
-    ours: KeyLocks<Redisson>,
+    ours: Locks,
     server: Server,
 }
 
@@ -33,8 +32,8 @@ async fn open(library: &str, settings: &[&str]) -> Option<Both> {
 }
 
 /// A client of ours.
-async fn open_ours(server: &Server) -> KeyLocks<Redisson> {
-    let ours = Locks::redis(server.url()).options(patient()).layout(layout::Redisson).await;
+async fn open_ours(server: &Server) -> Locks {
+    let ours = Locks::redis(server.url()).options(patient()).layout(Layout::Redisson).await;
     let ours = ours.expect("the server can be used");
     // Scripts are known, so that what is sent can be counted.
     ours.lock("warm").acquire().await.unwrap().release().await.unwrap();
@@ -61,7 +60,7 @@ async fn times(server: &Server) -> Option<u32> {
     holds.first().map(|(_, times)| *times)
 }
 
-async fn assert_refused(ours: &KeyLocks<Redisson>) {
+async fn assert_refused(ours: &Locks) {
     let refused = ours.lock("k").try_acquire().await.map(drop).unwrap_err();
     assert!(matches!(refused, LockError::Contended { ttl, .. } if ttl <= LEASE), "{refused}");
 }
@@ -72,13 +71,17 @@ async fn their_release_wakes_us_and_ours_wakes_them() {
     theirs.says("try h k 300000", "held").await;
     assert_refused(&ours).await;
     for _ in 0..5 {
-        let before = ours.counts().requests;
+        let before = layout::counts(&ours).expect("that of Redisson").requests;
         let mut waiting = tokio::spawn(ours.lock("k").lease(LEASE).acquire());
         until_waiting(&server, 1).await;
         assert_waits(&mut waiting).await;
         theirs.says("unlock h", "released").await;
         let guard = timeout(WOKEN, waiting).await.expect("their message wakes us").unwrap().unwrap();
-        assert_eq!(ours.counts().requests - before, 3, "nobody asks without having been woken");
+        assert_eq!(
+            layout::counts(&ours).expect("that of Redisson").requests - before,
+            3,
+            "nobody asks without having been woken"
+        );
         until_waiting(&server, 0).await;
         theirs.says("try h k 300000", "refused").await;
         theirs.report("lock h k 300000 200000").await;
@@ -152,7 +155,7 @@ async fn in_a_cluster_their_release_wakes_us_and_ours_wakes_them() {
     let Some((cluster, home)) = start_cluster().await else { return };
     let server = &cluster.nodes()[home];
     let Some(mut theirs) = Peer::start("redisson", server.url(), &["cluster=1"]).await else { return };
-    let ours = Locks::redis(&cluster.url()).options(patient()).layout(layout::Redisson).await;
+    let ours = Locks::redis(&cluster.url()).options(patient()).layout(Layout::Redisson).await;
     let ours = ours.expect("the cluster can be used");
     let until_waiting = async |clients: i64| {
         wait_for("a subscription", async || {

@@ -2,8 +2,8 @@
 
 use super::peer::Peer;
 use super::{Counter, PATIENCE, assert_waits, count_up, in_time, patient, start};
-use firstcome::lock::{Pauses, layout};
-use firstcome::{LockError, Locks, SpinLocks};
+use firstcome::lock::{Layout, Pauses};
+use firstcome::{LockError, Locks};
 use firstcome_test_servers::Server;
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -38,7 +38,7 @@ const REDSYNC: Library = Library { name: "redsync", prefix: "", rounds: 25, cont
 /// A server, the other library on it, and our locks.
 struct Both {
     theirs: Peer,
-    ours: SpinLocks,
+    ours: Locks,
     /// The name that the library is given becomes this key.
     key: String,
     _server: Server,
@@ -48,7 +48,7 @@ impl Library {
     async fn open(&self) -> Option<Both> {
         let server = start().await?;
         let theirs = Peer::start(self.name, server.url(), &[]).await?;
-        let ours = Locks::redis(server.url()).options(patient()).layout(layout::SingleKey).await;
+        let ours = Locks::redis(server.url()).options(patient()).layout(Layout::SingleKey).await;
         let key = format!("{}k", self.prefix);
         Some(Both { theirs, ours: ours.expect("the server can be used"), key, _server: server })
     }

@@ -91,7 +91,7 @@ fn worker() {
             "count" => count(&locks, directory, number).await,
             "hold" => {
                 let guard = obtain(&locks, "door", number).await;
-                say(&format!("holds {}", guard.fence()));
+                say(&format!("holds {}", guard.fence().unwrap()));
                 guard.lost().await;
                 say("lost 0");
             }
@@ -122,7 +122,7 @@ async fn count(locks: &Locks, directory: &Path, rounds: u64) {
         let before: u64 = fs::read_to_string(&path).map_or(0, |text| text.parse().expect("a number"));
         tokio::task::yield_now().await;
         fs::write(&path, (before + 1).to_string()).expect("it can be written");
-        say(&format!("fence {}", guard.fence()));
+        say(&format!("fence {}", guard.fence().unwrap()));
         guard.release().await.expect("it was held all the time");
     }
     say("done 0");
@@ -205,7 +205,7 @@ async fn a_holder_that_is_killed_holds_no_longer_than_its_lease() {
     let ends_us = locks.view("door").await.expect("the store answers").view.held.map(|(_, _, ends_us)| ends_us);
     let guard = locks.lock("door").wait(PATIENCE).acquire().await.expect("the lease ends");
     // A fence is the instant of its grant, in microseconds.
-    let (granted_us, ends_us) = (guard.fence().get(), ends_us.expect("it was held"));
+    let (granted_us, ends_us) = (guard.fence().unwrap().get(), ends_us.expect("it was held"));
     assert!(fence < granted_us);
     assert!((ends_us..ends_us + 2_000_000).contains(&granted_us), "granted at {granted_us}, over at {ends_us}");
     guard.release().await.expect("it is held");
@@ -229,7 +229,7 @@ async fn who_is_killed_while_waiting_is_passed_over() {
     let released_us = locks.view("door").await.expect("the store answers").now_us;
     guard.release().await.expect("it is held");
     let next = behind.await.expect("the task ends").expect("it is its turn");
-    let waited_us = next.fence().get() - released_us;
+    let waited_us = next.fence().unwrap().get() - released_us;
     assert!(waited_us < 5_000_000, "a claim window is 2 s, and {waited_us} µs passed");
     next.release().await.expect("it is held");
     all_sound(directory.path());
@@ -255,7 +255,7 @@ async fn a_holder_that_is_stopped_beyond_its_lease_learns_that_it_lost() {
     let fence = holder.number("holds");
     holder.signal("-STOP");
     let guard = obtain(&locks, "door", 20_000).await;
-    assert!(fence < guard.fence().get());
+    assert!(fence < guard.fence().unwrap().get());
     holder.signal("-CONT");
     assert_eq!(holder.number("lost"), 0);
     guard.release().await.expect("who had lost it could not give it up");

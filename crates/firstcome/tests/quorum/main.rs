@@ -6,11 +6,10 @@ mod partitions;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 
-use firstcome::lock::QuorumOptions;
-use firstcome::{Demand, Guarantees, LockError, Locks, QuorumLocks};
+use firstcome::lock::{QuorumOptions, quorum};
+use firstcome::{Demand, Guarantees, LockError, Locks};
 use redis::Value;
 use server::{PATIENCE, Server, wait_for};
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +25,7 @@ async fn start(nodes: usize) -> Option<Vec<Server>> {
     Some(servers)
 }
 
-async fn open(servers: &[Server]) -> QuorumLocks {
+async fn open(servers: &[Server]) -> Locks {
     let mut options = QuorumOptions::default().new_set();
     options.node_timeout = Duration::from_millis(500);
     options.link.answer_timeout = PATIENCE;
@@ -48,7 +47,9 @@ async fn a_guard_has_a_fence_and_an_end() {
     let locks = open(&servers).await;
     let lease = Duration::from_millis(600);
     let guard = locks.lock("a").lease(lease).fixed().acquire().await.unwrap();
-    let first = guard.fence();
+    let first = guard.fence().unwrap();
+    let token = guard.token().unwrap();
+    assert_eq!((token.lock(), token.fence()), (guard.name(), first));
     assert!(!guard.is_lost() && guard.remaining() < lease);
     assert_eq!(locks.guarantees(), Guarantees::QUORUM);
     let unordered = locks.lock("b").fenced().ordered().try_acquire().await.unwrap_err();
@@ -61,7 +62,7 @@ async fn a_guard_has_a_fence_and_an_end() {
     assert!(guard.is_lost());
     assert!(matches!(guard.renew(lease).await, Err(LockError::Lost)));
     let next = locks.lock("a").wait(PATIENCE).acquire().await.unwrap();
-    assert!(first < next.fence());
+    assert!(first < next.fence().unwrap());
     assert!(matches!(guard.release().await, Err(LockError::Lost)));
     next.renew(Duration::from_secs(20)).await.unwrap();
     assert!(Duration::from_secs(10) < next.remaining());
@@ -125,7 +126,7 @@ async fn many_who_wait_are_served_one_at_a_time_without_long_pauses() {
             tasks.push(tokio::spawn(async move {
                 for _ in 0..10 {
                     let guard = locks.lock("hot").wait(PATIENCE).acquire().await.unwrap();
-                    let fence = guard.fence().get();
+                    let fence = guard.fence().unwrap().get();
                     assert!(last.swap(fence, Ordering::SeqCst) < fence);
                     tokio::task::yield_now().await;
                     assert_eq!(last.load(Ordering::SeqCst), fence, "two are inside");
@@ -144,7 +145,7 @@ async fn many_who_wait_are_served_one_at_a_time_without_long_pauses() {
 async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_no_process_is_left_in_its_line() {
     const ROUNDS: u64 = 25;
     let Some(servers) = start(3).await else { return };
-    let passes = NonZeroU32::new(8).unwrap();
+    let passes = 8;
     let last = Arc::new(AtomicU64::new(0));
     let (mut tasks, mut processes) = (Vec::new(), Vec::new());
     for _ in 0..2 {
@@ -159,7 +160,7 @@ async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_no_process_i
                         let _ = timeout(Duration::from_millis(round / 5), request.clone().acquire()).await;
                     }
                     let guard = request.acquire().await.unwrap();
-                    let fence = guard.fence().get();
+                    let fence = guard.fence().unwrap().get();
                     assert!(last.swap(fence, Ordering::SeqCst) < fence);
                     tokio::task::yield_now().await;
                     assert_eq!(last.load(Ordering::SeqCst), fence, "two are inside");
@@ -173,21 +174,22 @@ async fn a_cohort_is_served_by_few_grants_with_a_fence_for_each_and_no_process_i
         task.await.unwrap();
     }
     until_free(&servers, "hot").await;
-    let grants: u64 = processes.iter().map(|locks| locks.counts().granted).sum();
+    let grants: u64 = processes.iter().map(|locks| quorum::counts(locks).unwrap().granted).sum();
     assert!(grants < 8 * ROUNDS / 2, "{grants} grants");
     // Of a cohort that has passes left, another process gets the lock when its lease is over.
     let lease = Duration::from_millis(400);
     let own = processes[0].lock("long").lease(lease).cohort(passes);
     let first = own.clone().acquire().await.unwrap();
     let (waiting, other) = (tokio::spawn(own.acquire()), processes[1].clone());
-    let other = tokio::spawn(async move { other.lock("long").wait(PATIENCE).acquire().await.unwrap().fence() });
+    let other =
+        tokio::spawn(async move { other.lock("long").wait(PATIENCE).acquire().await.unwrap().fence().unwrap() });
     let waits = async || (servers[0].ask(&["ZCARD", "fcq:w:long"]).await == Value::Int(1)).then_some(());
     wait_for("the other one to wait", waits).await;
     let begun = Instant::now();
     wait_for("a lease to pass", async || (lease < begun.elapsed()).then_some(())).await;
-    let fence = first.fence();
+    let fence = first.fence().unwrap();
     first.release().await.unwrap();
-    let (next, other) = (waiting.await.unwrap().unwrap().fence(), other.await.unwrap());
+    let (next, other) = (waiting.await.unwrap().unwrap().fence().unwrap(), other.await.unwrap());
     assert!(fence.get() + 7 < next.get(), "it was asked for anew: {fence} {next}");
     assert!(fence < other && next != other);
 }

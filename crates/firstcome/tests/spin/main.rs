@@ -5,8 +5,9 @@ mod redisson;
 #[expect(dead_code, reason = "shared with tests that need more of it")]
 mod server;
 
-use firstcome::lock::{LinkOptions, Pauses};
-use firstcome::{Demand, LockError, SpinLocks};
+use firstcome::lock::{Layout, LinkOptions, Pauses, layout};
+use firstcome::redis::Counts;
+use firstcome::{Demand, LockError, Locks};
 use redis::Value;
 use server::{Server, wait_for};
 use std::num::NonZeroU32;
@@ -18,10 +19,15 @@ use std::time::Duration;
 
 const QUICK: Pauses = Pauses::FullJitter { base_ms: NonZeroU32::MIN, most_ms: NonZeroU32::new(8).unwrap() };
 
-async fn open(server: &Server) -> SpinLocks {
+async fn open(server: &Server) -> Locks {
     let mut options = LinkOptions::default();
     options.answer_timeout = server::PATIENCE;
-    SpinLocks::redis_with(&server.url(), options).await.unwrap()
+    Locks::redis(&server.url()).options(options).layout(Layout::SingleKey).await.unwrap()
+}
+
+/// What the client has sent.
+fn counts(locks: &Locks) -> Counts {
+    layout::counts(locks).expect("a layout of other libraries")
 }
 
 /// Waits until no caller has the lock.
@@ -50,11 +56,11 @@ async fn tries_and_time_come_to_an_end() {
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;
     server.ask(&["SET", "a", "theirs"]).await;
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     let tries = locks.lock("a").policy(QUICK).tries(NonZeroU32::new(3).unwrap()).acquire().await;
     assert!(matches!(tries, Err(LockError::TimedOut { position: None })));
     // One more command makes the script known, and one repeats what it was made known for.
-    assert_eq!(locks.counts().requests - before, 3 + 2);
+    assert_eq!(counts(&locks).requests - before, 3 + 2);
     let waited = locks.lock("a").policy(QUICK).wait(Duration::from_millis(50)).acquire().await;
     assert!(matches!(waited, Err(LockError::TimedOut { .. })));
     assert_eq!(server.text(&["GET", "a"]).await, "theirs");
@@ -68,13 +74,13 @@ async fn tries_and_time_come_to_an_end() {
 async fn a_demand_that_the_store_does_not_meet_is_refused_before_anything_is_sent() {
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     for (request, wanted) in [(locks.lock("a").fenced(), Demand::Fenced), (locks.lock("a").ordered(), Demand::Ordered)]
     {
         let refused = request.acquire().await.map(drop).unwrap_err();
         assert!(matches!(refused, LockError::NotGuaranteed { demand } if demand == wanted), "{refused}");
     }
-    assert_eq!(locks.counts().requests, before);
+    assert_eq!(counts(&locks).requests, before);
     assert!(!locks.guarantees().meets(Demand::Fenced));
 }
 
@@ -85,12 +91,12 @@ async fn a_lease_that_the_caller_renews_with_is_that_of_later_renewals_and_never
     let lease = Duration::from_millis(600);
     let guard = locks.lock("a").lease(lease).acquire().await.unwrap();
     guard.renew(Duration::from_secs(60)).await.unwrap();
-    let until = guard.deadline();
+    let until = guard.deadline().unwrap();
     // Three renewals by the client itself would come within this time.
     assert!(tokio::time::timeout(lease, guard.lost()).await.is_err());
-    assert!(until <= guard.deadline());
+    assert!(until <= guard.deadline().unwrap());
     guard.renew(lease).await.unwrap();
-    assert!(until <= guard.deadline());
+    assert!(until <= guard.deadline().unwrap());
     let Value::Int(left) = server.ask(&["PTTL", "a"]).await else { panic!("it is held") };
     assert!(50_000 < left, "{left}");
     guard.release().await.unwrap();
@@ -153,12 +159,12 @@ async fn a_lost_answer_is_repeated_and_undone() {
     let Some(server) = Server::start(&[]).await else { return };
     let mut hasty = LinkOptions::default();
     hasty.answer_timeout = Duration::from_millis(300);
-    let locks = SpinLocks::redis_with(&server.url(), hasty).await.unwrap();
+    let locks = Locks::redis(&server.url()).options(hasty).layout(Layout::SingleKey).await.unwrap();
     locks.lock("warm").acquire().await.unwrap().release().await.unwrap();
     server.freeze();
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     let waiting = tokio::spawn(locks.lock("b").policy(QUICK).acquire());
-    wait_for("a first try", async || (before < locks.counts().requests).then_some(())).await;
+    wait_for("a first try", async || (before < counts(&locks).requests).then_some(())).await;
     // The answer to this one is missed after the answer to the other: that one is tried again by now.
     let unknown = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(unknown, LockError::Unknown), "{unknown}");

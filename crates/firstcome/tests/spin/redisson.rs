@@ -1,10 +1,9 @@
 //! Locks in the layout of Redisson: re-entry, and waiting without asking.
 
 use super::server::{PATIENCE, Server};
-use super::{LinkOptions, LockError, Value, wait_for};
-use firstcome::lock::layout;
-use firstcome::redis::Redisson;
-use firstcome::{Guarantees, KeyGuard, KeyLocks, Locks, SpinLocks};
+use super::{LinkOptions, LockError, Value, counts, wait_for};
+use firstcome::lock::Layout;
+use firstcome::{Guarantees, Guard, Locks};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,14 +16,14 @@ const THEIRS: &str = "0d3f6dcb-4c8b-4c0a-9c73-1f2a9a7b7a55:31";
 /// Many times the pause of a caller that asks again and again.
 const WHILE: Duration = Duration::from_millis(700);
 
-async fn open(server: &Server) -> KeyLocks<Redisson> {
+async fn open(server: &Server) -> Locks {
     let mut options = LinkOptions::default();
     options.answer_timeout = PATIENCE;
-    Locks::redis(&server.url()).options(options).layout(layout::Redisson).await.unwrap()
+    Locks::redis(&server.url()).options(options).layout(Layout::Redisson).await.unwrap()
 }
 
 /// Scripts are known, so that what is sent can be counted.
-async fn warm(locks: &KeyLocks<Redisson>) {
+async fn warm(locks: &Locks) {
     locks.lock("warm").acquire().await.unwrap().release().await.unwrap();
 }
 
@@ -49,9 +48,9 @@ async fn every_layout_is_opened_by_its_name() {
     let Some(server) = Server::start(&[]).await else { return };
     let native: Locks = Locks::redis(&server.url()).await.unwrap();
     native.lock("a").acquire().await.unwrap().release().await.unwrap();
-    let native: Locks = Locks::redis(&server.url()).layout(layout::SingleKey).layout(layout::Native).await.unwrap();
+    let native: Locks = Locks::redis(&server.url()).layout(Layout::SingleKey).layout(Layout::Native).await.unwrap();
     native.lock("a").acquire().await.unwrap().release().await.unwrap();
-    let single: SpinLocks = Locks::redis(&server.url()).layout(layout::SingleKey).await.unwrap();
+    let single: Locks = Locks::redis(&server.url()).layout(Layout::SingleKey).await.unwrap();
     let guard = single.lock("a").acquire().await.unwrap();
     assert_eq!(server.text(&["TYPE", "a"]).await, "string");
     guard.release().await.unwrap();
@@ -62,7 +61,7 @@ async fn every_layout_is_opened_by_its_name() {
     assert_eq!(server.text(&["TYPE", "a"]).await, "hash");
     assert!(matches!(single.lock("a").try_acquire().await, Err(LockError::Contended { .. })));
     guard.release().await.unwrap();
-    let debug = format!("{:?}", Locks::redis("redis://:secret@localhost").layout(layout::Redisson));
+    let debug = format!("{:?}", Locks::redis("redis://:secret@localhost").layout(Layout::Redisson));
     assert!(debug.contains("Redisson") && !debug.contains("secret"), "{debug}");
 }
 
@@ -103,7 +102,7 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
     let Some(server) = Server::start(&[]).await else { return };
     let locks = open(&server).await;
     let lease = Duration::from_millis(600);
-    let outer: KeyGuard<Redisson> = locks.lock("a").lease(lease).acquire().await.unwrap();
+    let outer: Guard = locks.lock("a").lease(lease).acquire().await.unwrap();
     let inner = outer.reenter().await.unwrap();
     drop(outer);
     assert!(timeout(lease * 2, inner.lost()).await.is_err() && !inner.is_lost());
@@ -125,12 +124,12 @@ async fn a_hold_is_renewed_until_its_last_guard_ends_and_re_entry_shows_that_it_
 #[tokio::test]
 async fn re_entry_sends_nothing_where_no_caller_counts() {
     let Some(server) = Server::start(&[]).await else { return };
-    let locks = SpinLocks::redis(&server.url()).await.unwrap();
+    let locks = Locks::redis(&server.url()).layout(Layout::SingleKey).await.unwrap();
     let outer = locks.lock("a").acquire().await.unwrap();
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     let inner = outer.reenter().await.unwrap();
     outer.release().await.unwrap();
-    assert_eq!((locks.counts().requests, inner.is_lost()), (before, false));
+    assert_eq!((counts(&locks).requests, inner.is_lost()), (before, false));
     assert_eq!(server.ask(&["EXISTS", "a"]).await, Value::Int(1));
     inner.release().await.unwrap();
     assert_eq!(server.ask(&["EXISTS", "a"]).await, Value::Int(0));
@@ -143,16 +142,16 @@ async fn who_waits_does_not_ask_until_told() {
     warm(&locks).await;
     server.ask(&["HSET", "a", THEIRS, "1"]).await;
     server.ask(&["PEXPIRE", "a", "60000"]).await;
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     let mut waiting = tokio::spawn(locks.lock("a").acquire());
     until_waiting(&server).await;
     assert!(timeout(WHILE, &mut waiting).await.is_err(), "it is held");
-    assert_eq!(locks.counts().requests - before, 2, "before and after it listens");
+    assert_eq!(counts(&locks).requests - before, 2, "before and after it listens");
     // As Redisson gives it back.
     server.ask(&["DEL", "a"]).await;
     server.ask(&["PUBLISH", CHANNEL, "0"]).await;
     let guard = timeout(PATIENCE, waiting).await.unwrap().unwrap().unwrap();
-    assert_eq!(locks.counts().requests - before, 3);
+    assert_eq!(counts(&locks).requests - before, 3);
     guard.release().await.unwrap();
 }
 
@@ -163,9 +162,9 @@ async fn who_waits_asks_when_the_lease_is_over_or_messages_were_missed() {
     warm(&locks).await;
     server.ask(&["HSET", "a", THEIRS, "1"]).await;
     server.ask(&["PEXPIRE", "a", "700"]).await;
-    let before = locks.counts().requests;
+    let before = counts(&locks).requests;
     let guard = timeout(PATIENCE, locks.lock("a").acquire()).await.unwrap().unwrap();
-    let asked = locks.counts().requests - before;
+    let asked = counts(&locks).requests - before;
     assert!((3..=4).contains(&asked), "{asked}");
     guard.release().await.unwrap();
     server.ask(&["HSET", "a", THEIRS, "1"]).await;
@@ -175,7 +174,7 @@ async fn who_waits_asks_when_the_lease_is_over_or_messages_were_missed() {
     // It is given back while the connection is gone: no caller is told.
     server.ask(&["DEL", "a"]).await;
     assert_eq!(server.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]).await, Value::Int(1));
-    timeout(Duration::from_secs(20), waiting).await.expect("long before the patience is over").unwrap().unwrap();
+    drop(timeout(Duration::from_secs(20), waiting).await.expect("long before the patience is over").unwrap().unwrap());
 }
 
 #[tokio::test]

@@ -11,9 +11,9 @@ use databases::{mariadb_with, postgres_with};
 use firstcome::core::auction::{ListingSettings, Rejection};
 use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
-use firstcome::lock::SqlOptions;
+use firstcome::lock::{OpenLocksError, SqlOptions, session};
 use firstcome::sql::SqlAuctions;
-use firstcome::{Demand, Guarantees, LockError, Locks, SessionLocks, Store};
+use firstcome::{Demand, Guarantees, Guard, LockError, Locks, Store};
 #[cfg(feature = "cluster")]
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use server::PATIENCE;
@@ -25,7 +25,7 @@ async fn in_time<T>(test: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
 }
 
-async fn play(locks: SessionLocks) {
+async fn play(locks: Locks) {
     let guard = locks.lock("a").wait(PATIENCE).acquire().await.expect("it is free");
     let contended = locks.lock("a").try_acquire().await.unwrap_err();
     assert!(matches!(contended, LockError::Contended { .. }), "{contended}");
@@ -39,28 +39,75 @@ async fn play(locks: SessionLocks) {
     assert!(matches!(locks.lock("a b").try_acquire().await, Err(LockError::Name { .. })));
     let too_long = locks.lock("b").wait(Duration::from_secs(3_601)).acquire().await;
     assert!(matches!(too_long, Err(LockError::Invalid { field: "wait", .. })));
-    let (first, token) = (guard.fence(), guard.token());
+    let (first, token) = (guard.fence().unwrap(), guard.token().unwrap());
     assert_eq!((token.lock(), token.fence()), ("a", first));
     guard.release().await.expect("it was held to the end");
-    let read = locks.lock("a").with(async |guard| (guard.fence(), guard.token())).await.expect("held to the end");
+    let read = locks
+        .lock("a")
+        .with(async |guard| (guard.fence().unwrap(), guard.token().unwrap()))
+        .await
+        .expect("held to the end");
     assert!(first < read.0 && read.1 != token);
     let guard = locks.lock("a").try_acquire().await.expect("it was given back");
-    assert!(!guard.is_lost() && format!("{guard:?}").contains("SessionGuard(a, fence "));
+    assert!(!guard.is_lost() && format!("{guard:?}").contains("Guard(a, fence "));
+    // A session has no lease, so none is promised: the request fails before it is sent.
+    for request in [locks.lock("c").lease(Duration::from_secs(30)), locks.lock("c").fixed()] {
+        let refused = request.try_acquire().await.unwrap_err();
+        assert!(matches!(refused, LockError::Unsupported { .. }) && refused.code() == "unsupported", "{refused}");
+    }
+    assert!(matches!(guard.renew(Duration::from_secs(30)).await, Err(LockError::Unsupported { .. })));
+    assert!(matches!(locks.view("a").await, Err(LockError::Unsupported { .. })));
+    assert_eq!((guard.deadline(), guard.remaining()), (None, Duration::MAX));
+    assert!(0 < session::id(&guard).expect("a session"));
+    // The last guard of a hold releases it.
+    let again = guard.reenter().await.expect("it is held");
+    guard.release().await.expect("another guard remains");
+    assert!(matches!(locks.lock("a").try_acquire().await, Err(LockError::Contended { .. })));
+    again.release().await.expect("held to the end");
+    let several = locks.all(["d", "a", "d"]).wait(Duration::from_secs(60)).acquire().await.expect("all are free");
+    assert_eq!(several.guards().iter().map(Guard::name).collect::<Vec<_>>(), ["a", "d"]);
+    let handed = locks.lock("e").acquire().await.expect("it is free").hand_out().await.map(drop).unwrap_err();
+    assert!(matches!(handed, LockError::Unsupported { .. }), "{handed}");
 }
 
 #[tokio::test]
 async fn locks_of_sessions_have_the_words_of_the_others() {
     in_time(async {
         if let Some(server) = postgres_with(&[]).await {
-            play(SessionLocks::postgres_with(server.url(), patient()).await.expect("it will do")).await;
+            play(Locks::postgres_with(server.url(), patient()).await.expect("it will do")).await;
             assert!(Locks::mysql(server.url()).await.is_err(), "another kind");
         }
         if let Some(server) = mariadb_with(&[]).await {
-            play(SessionLocks::mysql_with(server.url(), patient()).await.expect("it will do")).await;
+            play(Locks::mysql_with(server.url(), patient()).await.expect("it will do")).await;
             assert!(
                 Locks::postgres(server.url()).await.is_err() && Locks::postgres_leases(server.url()).await.is_err()
             );
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_opens_the_locks_that_it_names() {
+    in_time(async {
+        let open = async |address: &str| {
+            let locks = Locks::connect(address).sql(patient()).await.expect("it will do");
+            let guard = locks.lock("a").fenced().acquire().await.expect("it is free");
+            guard.release().await.expect("held to the end");
+            locks.guarantees()
+        };
+        assert_eq!(open("memory:").await, Guarantees::MEMORY);
+        let directory = tempfile::tempdir().expect("a directory");
+        assert_eq!(open(&format!("sqlite:{}", directory.path().display())).await, Guarantees::DIRECTORY);
+        if let Some(server) = postgres_with(&[]).await {
+            assert_eq!(open(server.url()).await, Guarantees::SQL_LEASE);
+            assert_eq!(open(&format!("{}?layout=session", server.url())).await, Guarantees::SQL_SESSION);
+        }
+        if let Some(server) = mariadb_with(&[]).await {
+            assert_eq!(open(server.url()).await, Guarantees::SQL_SESSION);
+        }
+        let refused = Locks::connect("http://h").await.map(drop).unwrap_err();
+        assert!(matches!(refused, OpenLocksError::Address(_)), "{refused}");
     })
     .await;
 }
@@ -81,13 +128,13 @@ async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
         assert_eq!(one.guarantees(), Guarantees::SQL_LEASE);
         let other = Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
         let first = one.lock("a").owner("ann").acquire().await.expect("it is free");
-        let mut before = first.fence();
+        let mut before = first.fence().unwrap();
         let mut tasks = Vec::new();
         for number in 0..8_u32 {
             let locks = if number % 2 == 0 { other.clone() } else { one.clone() };
             let task = tokio::spawn(async move {
                 let guard = locks.lock("a").acquire().await.expect("it is its turn");
-                let fence = guard.fence();
+                let fence = guard.fence().unwrap();
                 guard.release().await.expect("held to the end");
                 fence
             });

@@ -49,16 +49,9 @@ impl<S: KeyStore> Ownership<S> {
 }
 
 impl<S: KeyStore> KeyGuard<S> {
-    /// Makes another guard of the same hold, for a part of the section that takes the lock again without knowing that
-    /// it is held. The lock is released with the last guard, in whichever order the guards end. The hold lasts no
-    /// longer for it.
-    ///
-    /// One request where the layout counts how many times a lock is held (that of Redisson); elsewhere none. If the
-    /// future is dropped or fails, there are as many guards as before.
-    ///
-    /// Fails with [`LockError::Lost`] if the lock is lost. Fails with [`LockError::Unavailable`] or
-    /// [`LockError::Unknown`] if the store does not answer.
-    pub async fn reenter(&self) -> Result<Self, LockError> {
+    /// Makes another guard of the same hold. One request where the layout counts how many times a lock is held (that of
+    /// Redisson); elsewhere none. If the future is dropped or fails, there are as many guards as before.
+    pub(super) async fn reenter(&self) -> Result<Self, LockError> {
         if self.is_lost() {
             return Err(LockError::Lost);
         }

@@ -1,7 +1,8 @@
 //! A process that wants the locks again and again, and writes down what it was told before it does anything with it.
 
 use super::*;
-use firstcome::QuorumGuard;
+use firstcome::Guard;
+use firstcome::lock::quorum;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +21,7 @@ const WAIT: Duration = Duration::from_millis(300);
 struct Wanted {
     /// Where this process writes what it has done so far.
     counts: PathBuf,
-    locks: QuorumLocks,
+    locks: Locks,
     name: &'static str,
     register: Register,
     grants: File,
@@ -34,14 +35,14 @@ impl Wanted {
 
     /// Who is killed in the middle of it has counted nothing: no rule rests on it.
     fn count(&self) {
-        let counts = self.locks.counts();
+        let counts = quorum::counts(&self.locks).expect("locks over several servers");
         let text = format!("{} {} {}", counts.written_back, counts.undone_late, counts.rejoined);
         std::fs::write(&self.counts, text).expect("it can be written");
     }
 }
 
 /// Until when it is certainly had. Not too late, wherever between these lines the process is stopped.
-fn certain_until_us(guard: &QuorumGuard) -> u64 {
+fn certain_until_us(guard: &Guard) -> u64 {
     let now_us = now_us();
     now_us + guard.remaining().as_micros() as u64
 }
@@ -71,7 +72,7 @@ pub(super) async fn run(order: &str, orders: &mut UnboundedReceiver<String>) {
     }
 }
 
-fn want(locks: &QuorumLocks, name: &'static str, directory: &Path) -> Wanted {
+fn want(locks: &Locks, name: &'static str, directory: &Path) -> Wanted {
     let mut options = OpenOptions::new();
     let grants = options.append(true).create(true).open(directory.join(format!("grants-{}", std::process::id())));
     let register = Register::open(directory, name);
@@ -94,7 +95,7 @@ fn plant(name: &str) {
 }
 
 /// Connects, as soon as it can reach a majority.
-async fn open(urls: &[&str]) -> QuorumLocks {
+async fn open(urls: &[&str]) -> Locks {
     let until = Instant::now() + PATIENCE;
     loop {
         match Locks::quorum_with(urls, options()).await {
@@ -118,7 +119,7 @@ async fn contend(wanted: &Wanted, mut chance: Chance, over: &AtomicBool) {
         match tried {
             Ok(guard) => {
                 let told_us = now_us();
-                let (fence, until_us) = (guard.fence().get(), certain_until_us(&guard));
+                let (fence, until_us) = (guard.fence().unwrap().get(), certain_until_us(&guard));
                 wanted.note(&format!("granted {} {fence} {asked_us} {told_us} {until_us}\n", wanted.name));
                 inside(wanted, guard, lease, &mut chance).await;
             }
@@ -132,8 +133,8 @@ async fn contend(wanted: &Wanted, mut chance: Chance, over: &AtomicBool) {
 }
 
 /// Writes when it comes in, stays for a while, writes again, and gives the lock back.
-async fn inside(wanted: &Wanted, guard: QuorumGuard, lease: Duration, chance: &mut Chance) {
-    let fence = guard.fence().get();
+async fn inside(wanted: &Wanted, guard: Guard, lease: Duration, chance: &mut Chance) {
+    let fence = guard.fence().unwrap().get();
     wanted.register.write(fence);
     match chance.within(0, 20) {
         // It needs longer than it thought.
@@ -161,14 +162,14 @@ async fn inside(wanted: &Wanted, guard: QuorumGuard, lease: Duration, chance: &m
 }
 
 /// All faults are over: everything can be had again. How long that took.
-async fn settle(locks: &QuorumLocks, directory: &Path) {
+async fn settle(locks: &Locks, directory: &Path) {
     let begun = Instant::now();
     for name in STEADY.into_iter().chain(JUMPED) {
         let wanted = want(locks, name, directory);
         let asked_us = now_us();
         let guard = locks.lock(name).lease(Duration::from_secs(1)).wait(PATIENCE).acquire().await;
         let guard = guard.unwrap_or_else(|error| panic!("{name} is not to be had any more: {error}"));
-        let (told_us, fence) = (now_us(), guard.fence().get());
+        let (told_us, fence) = (now_us(), guard.fence().unwrap().get());
         wanted.note(&format!("granted {name} {fence} {asked_us} {told_us} {}\n", certain_until_us(&guard)));
         assert_eq!(wanted.register.write(fence), Written::Accepted, "{name}");
         wanted.note(&format!("ended {name} {fence} {}\n", now_us()));

@@ -1,0 +1,54 @@
+//! What a store offers that keeps its lines or holds by rules of its own, and not by the steps of the core.
+//!
+//! The futures are boxed: each of these calls costs at least one round trip, beside which an allocation is nothing.
+
+use super::{Fence, LockError, Terms};
+use crate::fence::FenceToken;
+use firstcome_store::core::id::LockName;
+use firstcome_store::{Guarantees, TimedLockView};
+use std::any::Any;
+use std::future::{Future, ready};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// The locks of such a store.
+pub(super) trait OtherLocks: Any + Send + Sync {
+    fn guarantees(&self) -> Guarantees;
+
+    /// Waits for a lock; with no wait, tries once. Dropping the future leaves nothing behind.
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>>;
+
+    fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
+        drop(name);
+        Box::pin(ready(Err(LockError::Unsupported { operation: "show a lock" })))
+    }
+
+    /// Resolves when the store knows that this process wants and holds nothing any more.
+    fn quiet(&self) -> BoxFuture<'_, ()>;
+}
+
+/// A hold of such a store. Dropping it releases the lock in the background.
+pub(super) trait OtherHold: Any + Send + Sync {
+    fn name(&self) -> &str;
+
+    /// The fence; `None` if the store has none.
+    fn fence(&self) -> Option<Fence>;
+
+    /// The token of a hold with this fence.
+    fn token(&self, fence: Fence) -> Result<FenceToken, LockError>;
+
+    /// Until when the hold certainly lasts; `None` if it has no end of its own.
+    fn deadline(&self) -> Option<Instant>;
+
+    fn is_lost(&self) -> bool;
+
+    fn lost(&self) -> BoxFuture<'static, ()>;
+
+    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>>;
+
+    fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>>;
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>>;
+}
