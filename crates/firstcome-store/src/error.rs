@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Why the store could not reply.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// Nothing was written: too many requests wait already. Try again after this time.
@@ -32,7 +32,7 @@ pub enum StoreError {
 }
 
 /// Why a store does not open, or accepts no more writes.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// The kind of fault.
     pub kind: FaultKind,

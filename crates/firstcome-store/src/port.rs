@@ -54,6 +54,12 @@ impl From<Rejection> for Refused {
     }
 }
 
+impl From<Refused> for Rejection {
+    fn from(refused: Refused) -> Self {
+        refused.rejection
+    }
+}
+
 /// A claim as its holder sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claimed {

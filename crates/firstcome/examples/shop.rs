@@ -7,23 +7,22 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::core::room::{RoomSettings, TicketState};
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::{AuctionStore, CouponStore, Locks, Outcome, RoomStore, Store};
-use std::error::Error;
+use firstcome::{AuctionStore, CouponStore, Error, Locks, RoomStore, Store};
 use std::time::Duration;
 
-type Done = Result<(), Box<dyn Error>>;
+type Done = Result<(), Box<dyn std::error::Error>>;
 
 async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, locks: &Locks) -> Done {
     let users = ["ann", "bob", "cid"];
 
     // The room lets all three in, in the order of arrival.
     let room = store.room("door")?;
-    room.put(RoomSettings::with_slots(3)).await??;
+    room.put(RoomSettings::with_slots(3)).await?;
     for user in users {
-        let (_, place) = room.join_user(user)?.send().await??;
+        let (_, place) = room.join_user(user)?.send().await?;
         println!("{user} has number {}", place.number.get());
         loop {
-            match room.poll(&place.ticket).await??.state {
+            match room.poll(&place.ticket).await?.state {
                 TicketState::Admitted { .. } => break println!("{user} is inside"),
                 TicketState::Waiting { .. } => tokio::time::sleep(Duration::from_millis(20)).await,
                 TicketState::Gone(how) => return Err(format!("{user} is gone: {how:?}").into()),
@@ -33,13 +32,12 @@ async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, 
 
     // Two coupons for three users.
     let coupon = store.coupon("launch")?;
-    coupon.put_limit(2).await??;
+    coupon.put_limit(2).await?;
     for user in users {
-        match coupon.claim(user)?.idempotency_key(user)?.send().await? {
-            Outcome::Issued(claim) | Outcome::AlreadyIssued(claim) => {
-                println!("{user} has coupon {}", claim.issued.serial.get());
-            }
-            Outcome::Refused(why) => println!("{user} has no coupon: {}", why.code()),
+        match coupon.claim(user)?.idempotency_key(user)?.send().await {
+            Ok(outcome) => println!("{user} has coupon {}", outcome.claim().issued.serial.get()),
+            Err(Error::Refused(why)) => println!("{user} has no coupon: {}", why.code()),
+            Err(error) => return Err(error.into()),
         }
     }
 
@@ -47,12 +45,13 @@ async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, 
     let lamp = store.listing("lamp")?;
     let (owner, price) = (MemberName::parse("eve")?, Amount::new(100).ok_or("a price")?);
     let ends_at = SystemClock::default().now().plus_ms(60_000);
-    lamp.put(ListingSettings::auction(owner, price, ends_at)).await??;
+    lamp.put(ListingSettings::auction(owner, price, ends_at)).await?;
     for (user, bid) in [("ann", 100), ("bob", 150), ("cid", 150)] {
-        store.member(user)?.charge(200)?.idempotency_key("first charge")?.send().await??;
-        match lamp.bid(user, bid)?.idempotency_key(user)?.send().await? {
+        store.member(user)?.charge(200)?.idempotency_key("first charge")?.send().await?;
+        match lamp.bid(user, bid)?.idempotency_key(user)?.send().await {
             Ok(placed) => println!("{user} bids {bid}, bid number {}", placed.bid.number),
-            Err(why) => println!("{user} does not get {bid} through: {}", why.code()),
+            Err(Error::Refused(why)) => println!("{user} does not get {bid} through: {}", why.code()),
+            Err(error) => return Err(error.into()),
         }
     }
 

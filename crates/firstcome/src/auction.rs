@@ -1,8 +1,8 @@
 //! Auctions and sales at a fixed price, on any store.
 
-use crate::Error;
+use crate::error::{AuctionError, InputError, flat};
 use crate::request::{checked_key, request_id};
-use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
+use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::Amount;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::Store;
+/// use firstcome::{Error, Store};
 /// use firstcome::core::auction::{ListingSettings, ListingState, Rejection};
 /// use firstcome::core::id::MemberName;
 /// use firstcome::core::points::Amount;
@@ -22,23 +22,23 @@ use std::sync::Arc;
 ///
 /// let store = Store::memory(); // or Store::open("./firstcome-data")?
 /// for bidder in ["ann", "bob"] {
-///     store.member(bidder)?.charge(1_000)?.send().await??;
+///     store.member(bidder)?.charge(1_000)?.send().await?;
 /// }
 ///
 /// let lamp = store.listing("lamp")?;
 /// let (owner, price) = (MemberName::parse("eve")?, Amount::new(100).ok_or("a price")?);
 /// let ends_at = SystemClock::default().now().plus_ms(60_000);
-/// lamp.put(ListingSettings::auction(owner, price, ends_at)).await??;
+/// lamp.put(ListingSettings::auction(owner, price, ends_at)).await?;
 ///
-/// lamp.bid("ann", 100)?.send().await??;
-/// let placed = lamp.bid("bob", 150)?.idempotency_key("click-7")?.send().await??;
+/// lamp.bid("ann", 100)?.send().await?;
+/// let placed = lamp.bid("bob", 150)?.idempotency_key("click-7")?.send().await?;
 /// assert_eq!(placed.bid.number, 2);
-/// assert_eq!(lamp.bid("ann", 150)?.send().await?, Err(Rejection::BidTooLow(151)));
+/// assert_eq!(lamp.bid("ann", 150)?.send().await, Err(Error::Refused(Rejection::BidTooLow(151))));
 ///
 /// // Bob's points back the highest bid, and ann's are free again.
 /// assert_eq!(store.member("ann")?.balance().await?.available(), 1_000);
 /// assert_eq!(store.member("bob")?.balance().await?.available(), 850);
-/// let view = lamp.view().await??;
+/// let view = lamp.view().await?;
 /// assert_eq!(view.standing.state(view.now), ListingState::Running);
 /// # Ok(()) }
 /// ```
@@ -58,9 +58,8 @@ use std::sync::Arc;
 /// - A view that is still true when the caller reads it.
 ///
 /// # Errors and refusals
-/// The outer result of every call is [`Error`]: an invalid name or value, or a store that did not reply. The inner
-/// result is the decision of a rule. After [`crate::StoreError::Unknown`] send the same request with the same
-/// idempotency key again. So give every bid a key. Without one, the repeat of a bid that did happen is refused as
+/// [`Error::Refused`](crate::Error::Refused) is the decision of a rule. After [`Error::Unknown`](crate::Error::Unknown)
+/// send the same request with the same idempotency key again. So give every bid a key. Without one, the repeat of a bid that did happen is refused as
 /// `already_highest_bidder` or `bid_too_low`, or after the end as `not_in_progress`, which says nothing about the first
 /// try. The repeat of a purchase is refused as `already_sold`.
 ///
@@ -76,12 +75,12 @@ impl<S> Clone for ListingHandle<S> {
     }
 }
 
-pub(crate) fn member(field: &'static str, name: &str) -> Result<MemberName, Error> {
-    MemberName::parse(name).map_err(|error| Error::Name { field, error })
+pub(crate) fn member(field: &'static str, name: &str) -> Result<MemberName, InputError> {
+    MemberName::parse(name).map_err(|error| InputError::Name { field, error })
 }
 
-pub(crate) fn amount(field: &'static str, points: u64) -> Result<Amount, Error> {
-    Amount::new(points).ok_or(Error::Invalid { field, wanted: "1 to 1 000 000 000 000" })
+pub(crate) fn amount(field: &'static str, points: u64) -> Result<Amount, InputError> {
+    Amount::new(points).ok_or(InputError::Value { field, wanted: "1 to 1 000 000 000 000" })
 }
 
 impl<S: AuctionStore> ListingHandle<S> {
@@ -94,31 +93,31 @@ impl<S: AuctionStore> ListingHandle<S> {
     /// auction may only get a later end. The same settings again have no effect. One step of the store.
     ///
     /// Refused: `ends_before_start`, `listing_running`, `listing_ended`.
-    pub async fn put(&self, settings: ListingSettings) -> Result<Result<Put, Rejection>, Error> {
-        settings.check().map_err(|(field, says)| Error::Settings { field, says })?;
-        Ok(self.store.put_listing(&self.name, settings).await?)
+    pub async fn put(&self, settings: ListingSettings) -> Result<Put, AuctionError> {
+        settings.check().map_err(|(field, says)| InputError::Settings { field, says })?;
+        flat(self.store.put_listing(&self.name, settings).await)
     }
 
     /// Shows the settings, the highest bid, the end and the outcome. The embedded store needs no file access for it, a
     /// database one query. Refused: `unknown_listing`.
-    pub async fn view(&self) -> Result<Result<ListingView, Rejection>, Error> {
-        Ok(self.store.listing(&self.name).await?)
+    pub async fn view(&self) -> Result<ListingView, AuctionError> {
+        flat(self.store.listing(&self.name).await)
     }
 
     /// Returns accepted bids in order: at most `count`, beginning after number `after`. The read runs beside the
     /// writer. Refused: `unknown_listing`.
-    pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Result<Numbered<Bid>, Rejection>, Error> {
-        Ok(self.store.bids(&self.name, after, count).await?)
+    pub async fn bids(&self, after: Option<u64>, count: usize) -> Result<Numbered<Bid>, AuctionError> {
+        flat(self.store.bids(&self.name, after, count).await)
     }
 
     /// Begins a bid; nothing happens before [`BidRequest::send`].
-    pub fn bid(&self, bidder: &str, price: u64) -> Result<BidRequest<'_, S>, Error> {
+    pub fn bid(&self, bidder: &str, price: u64) -> Result<BidRequest<'_, S>, InputError> {
         let (bidder, price) = (member("bidder", bidder)?, amount("price", price)?);
         Ok(BidRequest { listing: self, bidder, price, key: None })
     }
 
     /// Begins to buy at the fixed price, or to settle a won auction; nothing happens before [`PurchaseRequest::send`].
-    pub fn purchase(&self, buyer: &str) -> Result<PurchaseRequest<'_, S>, Error> {
+    pub fn purchase(&self, buyer: &str) -> Result<PurchaseRequest<'_, S>, InputError> {
         Ok(PurchaseRequest { listing: self, buyer: member("buyer", buyer)?, key: None })
     }
 
@@ -141,7 +140,7 @@ pub struct BidRequest<'a, S = Embedded> {
 impl<S: AuctionStore> BidRequest<'_, S> {
     /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply, even if another
     /// member has bid more since. The same key with another bidder or price is refused as `idempotency_key_reused`.
-    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, InputError> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
@@ -151,12 +150,12 @@ impl<S: AuctionStore> BidRequest<'_, S> {
     ///
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`, `own_listing`, `not_in_progress`,
     /// `already_highest_bidder`, `bid_too_low`, `insufficient_points`.
-    pub async fn send(self) -> Result<Result<PlacedBid, Rejection>, Error> {
+    pub async fn send(self) -> Result<PlacedBid, AuctionError> {
         let Self { listing, bidder, price, key } = self;
         let body: [&[u8]; 2] = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
         let request = listing.request(b"bids", key, &body);
         let bid = PlaceBid { bidder, price, request };
-        Ok(listing.store.place_bid(&listing.name, bid).await?.map(Effect::into_inner))
+        flat(listing.store.place_bid(&listing.name, bid).await).map(Effect::into_inner)
     }
 }
 
@@ -172,7 +171,7 @@ pub struct PurchaseRequest<'a, S = Embedded> {
 impl<S: AuctionStore> PurchaseRequest<'_, S> {
     /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply. The same key with
     /// another buyer is refused as `idempotency_key_reused`.
-    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, InputError> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
@@ -183,18 +182,20 @@ impl<S: AuctionStore> PurchaseRequest<'_, S> {
     /// Refused, in this order: `unknown_listing`, `idempotency_key_reused`; an auction: `auction_not_ended`, `not_winner`,
     /// `already_sold`, `settlement_expired`; a fixed price: `own_listing`, `not_in_progress`, `already_sold`,
     /// `insufficient_points`; both: `balance_too_large` (of the owner).
-    pub async fn send(self) -> Result<Result<Sale, Rejection>, Error> {
+    pub async fn send(self) -> Result<Sale, AuctionError> {
         let Self { listing, buyer, key } = self;
         let request = listing.request(b"purchase", key, &[buyer.as_str().as_bytes()]);
-        Ok(listing.store.purchase(&listing.name, Purchase { buyer, request }).await?.map(Effect::into_inner))
+        flat(listing.store.purchase(&listing.name, Purchase { buyer, request }).await).map(Effect::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
     use crate::Store;
     use firstcome_store::Closings;
+    use firstcome_store::core::auction::Rejection;
     use firstcome_store::core::auction::{ListingState, Phase};
     use firstcome_store::core::time::Timestamp;
     use firstcome_store::edge::ManualClock;
@@ -210,7 +211,7 @@ mod tests {
     }
 
     async fn charge(store: &Store, member: &str, points: u64) {
-        store.member(member).unwrap().charge(points).unwrap().send().await.unwrap().unwrap();
+        store.member(member).unwrap().charge(points).unwrap().send().await.unwrap();
     }
 
     #[tokio::test]
@@ -218,18 +219,18 @@ mod tests {
         let (store, clock) = store();
         charge(&store, "ann", 100).await;
         let lamp = store.listing("lamp").unwrap().clone();
-        assert_eq!(lamp.view().await.unwrap().unwrap_err(), Rejection::UnknownListing);
-        assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Created));
-        assert_eq!(lamp.put(settings("eve", 10)).await.unwrap(), Ok(Put::Replaced));
-        lamp.bid("ann", 60).unwrap().send().await.unwrap().unwrap();
-        let early = lamp.purchase("ann").unwrap().send().await.unwrap();
-        assert_eq!(early, Err(Rejection::AuctionNotEnded(Timestamp::clamped_us(0).plus_ms(1_000))));
+        assert_eq!(lamp.view().await.unwrap_err(), Error::Refused(Rejection::UnknownListing));
+        assert_eq!(lamp.put(settings("eve", 10)).await, Ok(Put::Created));
+        assert_eq!(lamp.put(settings("eve", 10)).await, Ok(Put::Replaced));
+        lamp.bid("ann", 60).unwrap().send().await.unwrap();
+        let early = lamp.purchase("ann").unwrap().send().await;
+        assert_eq!(early, Err(Error::Refused(Rejection::AuctionNotEnded(Timestamp::clamped_us(0).plus_ms(1_000)))));
         clock.pass_ms(1_001);
         store.close_due().await.unwrap();
         assert_eq!(store.closings(), Closings { closed: 1, defaulted: 0 });
-        let sale = lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
+        let sale = lamp.purchase("ann").unwrap().send().await.unwrap();
         assert_eq!((sale.buyer.as_str(), sale.price.get()), ("ann", 60));
-        let view = lamp.view().await.unwrap().unwrap();
+        let view = lamp.view().await.unwrap();
         assert_eq!((view.standing.state(view.now), view.standing.phase), (ListingState::Sold, Phase::Sold(sale)));
         let eve = store.member("eve").unwrap();
         assert_eq!(eve.balance().await.unwrap().available(), 60);
@@ -243,24 +244,24 @@ mod tests {
         }
         let [lamp, vase] = ["lamp", "vase"].map(|name| store.listing(name).unwrap());
         for listing in [&lamp, &vase] {
-            listing.put(settings("eve", 10)).await.unwrap().unwrap();
+            listing.put(settings("eve", 10)).await.unwrap();
         }
         let bid = async |listing: &ListingHandle, bidder, price| {
-            listing.bid(bidder, price).unwrap().idempotency_key("k1").unwrap().send().await.unwrap()
+            listing.bid(bidder, price).unwrap().idempotency_key("k1").unwrap().send().await
         };
         let first = bid(&lamp, "ann", 20).await.unwrap();
-        lamp.bid("bob", 30).unwrap().send().await.unwrap().unwrap();
+        lamp.bid("bob", 30).unwrap().send().await.unwrap();
         assert_eq!(bid(&lamp, "ann", 20).await, Ok(first));
-        assert_eq!(bid(&lamp, "ann", 40).await, Err(Rejection::KeyReused));
-        assert_eq!(bid(&lamp, "bob", 20).await, Err(Rejection::KeyReused));
+        assert_eq!(bid(&lamp, "ann", 40).await, Err(Error::Refused(Rejection::KeyReused)));
+        assert_eq!(bid(&lamp, "bob", 20).await, Err(Error::Refused(Rejection::KeyReused)));
         assert_eq!(bid(&vase, "ann", 20).await.unwrap().bid.number, 1);
         clock.pass_ms(1_001);
-        let buy = async |buyer| lamp.purchase(buyer).unwrap().idempotency_key("k1").unwrap().send().await.unwrap();
+        let buy = async |buyer| lamp.purchase(buyer).unwrap().idempotency_key("k1").unwrap().send().await;
         let sale = buy("bob").await.unwrap();
         assert_eq!(buy("bob").await, Ok(sale.clone()));
-        assert_eq!(buy("ann").await, Err(Rejection::KeyReused));
-        assert_eq!(lamp.purchase("bob").unwrap().send().await.unwrap(), Err(Rejection::AlreadySold(sale)));
-        let bids = lamp.bids(Some(1), 9).await.unwrap().unwrap();
+        assert_eq!(buy("ann").await, Err(Error::Refused(Rejection::KeyReused)));
+        assert_eq!(lamp.purchase("bob").unwrap().send().await, Err(Error::Refused(Rejection::AlreadySold(sale))));
+        let bids = lamp.bids(Some(1), 9).await.unwrap();
         assert_eq!((bids.items.len(), bids.items[0].number, bids.next), (1, 2, None));
     }
 
@@ -268,10 +269,7 @@ mod tests {
     async fn what_is_none_is_refused_before_the_store_is_asked() {
         let (store, _) = store();
         let lamp = store.listing("lamp").unwrap();
-        let field = |error: Error| match error {
-            Error::Name { field, .. } | Error::Invalid { field, .. } | Error::Settings { field, .. } => field,
-            Error::Store(_) => "store",
-        };
+        let field = |error: InputError| error.field();
         assert_eq!(store.listing("-").map_err(field).err(), Some("listing"));
         assert_eq!(lamp.bid("-", 1).map_err(field).err(), Some("bidder"));
         assert_eq!(lamp.purchase("-").map_err(field).err(), Some("buyer"));
@@ -287,7 +285,7 @@ mod tests {
         }
         let mut late = settings("eve", 10);
         late.starts_at = Some(Timestamp::clamped_us(0).plus_ms(1_001));
-        assert_eq!(lamp.put(late).await.map_err(field).err(), Some("ends_at"));
+        assert!(matches!(lamp.put(late).await, Err(Error::Input(wrong)) if wrong.field() == "ends_at"));
     }
 
     #[cfg(feature = "sqlite")]
@@ -296,16 +294,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         {
             let store = Store::open(directory.path()).unwrap();
-            store.coupon("launch").unwrap().put_limit(1).await.unwrap().unwrap();
-            store.member("ann").unwrap().charge(70).unwrap().send().await.unwrap().unwrap();
+            store.coupon("launch").unwrap().put_limit(1).await.unwrap();
+            store.member("ann").unwrap().charge(70).unwrap().send().await.unwrap();
             let lamp = store.listing("lamp").unwrap();
             let (owner, price) = (MemberName::parse("eve").unwrap(), Amount::new(30).unwrap());
-            lamp.put(ListingSettings::fixed_price(owner, price)).await.unwrap().unwrap();
-            lamp.purchase("ann").unwrap().send().await.unwrap().unwrap();
+            lamp.put(ListingSettings::fixed_price(owner, price)).await.unwrap();
+            lamp.purchase("ann").unwrap().send().await.unwrap();
             store.store().close();
         }
         let store = Store::open(directory.path()).unwrap();
-        let view = store.listing("lamp").unwrap().view().await.unwrap().unwrap();
+        let view = store.listing("lamp").unwrap().view().await.unwrap();
         assert_eq!(view.standing.state(view.now), ListingState::Sold);
         let total = async |member| store.member(member).unwrap().balance().await.unwrap().total();
         assert_eq!((total("ann").await, total("eve").await), (40, 30));

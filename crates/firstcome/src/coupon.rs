@@ -1,55 +1,29 @@
 //! Limited coupons, on any store.
 
+use crate::error::{CouponError, Error, InputError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
-use firstcome_store::core::id::{CouponName, NameError, RequestId, UserId};
-use firstcome_store::{
-    ClaimRecord, Claimed, CouponStore, CouponView, Embedded, Page, Put, RedeemRequest, Refused, StoreError,
-};
+use firstcome_store::core::id::{CouponName, RequestId, UserId};
+use firstcome_store::{ClaimRecord, Claimed, CouponStore, CouponView, Embedded, Page, Put, RedeemRequest, Refused};
 use std::sync::Arc;
 
-/// Why a request got no reply. A refusal by a rule is not an error: see [`Outcome::Refused`].
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// Invalid name.
-    #[error("{field} {error}")]
-    Name {
-        /// The field with the name.
-        field: &'static str,
-        /// What is wrong with it.
-        error: NameError,
-    },
-    /// A value is outside its limits.
-    #[error("{field} must be {wanted}")]
-    Invalid {
-        /// Which value.
-        field: &'static str,
-        /// What it must be.
-        wanted: &'static str,
-    },
-    /// Settings of a room or a listing are outside their limits.
-    #[error("{says}")]
-    Settings {
-        /// The setting.
-        field: &'static str,
-        /// What it must be.
-        says: String,
-    },
-    /// The store gave no answer.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// What became of a claim.
+/// What a user has after a claim that was not refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "the claim says whose number it is"]
 pub enum Outcome {
     /// The user has a claim, from this request or from an earlier one with the same idempotency key.
     Issued(Claimed),
     /// The user has a claim from another request.
     AlreadyIssued(Claimed),
-    /// The user has no claim, for this reason.
-    Refused(Rejection),
+}
+
+impl Outcome {
+    /// The claim that the user has, from whichever request.
+    pub const fn claim(&self) -> &Claimed {
+        match self {
+            Self::Issued(claim) | Self::AlreadyIssued(claim) => claim,
+        }
+    }
 }
 
 /// One coupon of a store: issued first come, first served. Cheap to clone.
@@ -66,55 +40,50 @@ impl<S> Clone for CouponHandle<S> {
 
 impl<S: CouponStore> CouponHandle<S> {
     /// Creates the coupon or replaces its settings. Refused: `deleted`, `limit_below_issued`, `room_fixed`.
-    pub async fn put(&self, settings: CouponSettings) -> Result<Result<Put, Rejection>, Error> {
-        Ok(self.store.put_coupon(&self.name, settings).await?.map_err(|refused| refused.rejection))
+    pub async fn put(&self, settings: CouponSettings) -> Result<Put, CouponError> {
+        flat(self.store.put_coupon(&self.name, settings).await)
     }
 
     /// Calls [`Self::put`] with a limit and no other settings.
-    pub async fn put_limit(&self, limit: u32) -> Result<Result<Put, Rejection>, Error> {
+    pub async fn put_limit(&self, limit: u32) -> Result<Put, CouponError> {
         let wanted = "1 to 100 000 000";
-        let limit = CouponLimit::new(limit).ok_or(Error::Invalid { field: "limit", wanted })?;
+        let limit = CouponLimit::new(limit).ok_or(InputError::Value { field: "limit", wanted })?;
         self.put(CouponSettings::with_limit(limit)).await
     }
 
     /// Ends the coupon for good; claims stay readable and redeemable. Refused: `unknown_coupon`.
-    pub async fn delete(&self) -> Result<Result<(), Rejection>, Error> {
-        Ok(self.store.delete_coupon(&self.name).await?.map_err(|refused| refused.rejection))
+    pub async fn delete(&self) -> Result<(), CouponError> {
+        flat(self.store.delete_coupon(&self.name).await)
     }
 
     /// Shows the settings, the number of claims, and the state. Refused: `unknown_coupon`.
-    pub async fn view(&self) -> Result<Result<CouponView, Rejection>, Error> {
-        Ok(self.store.coupon(&self.name).await?.map_err(|refused| refused.rejection))
+    pub async fn view(&self) -> Result<CouponView, CouponError> {
+        flat(self.store.coupon(&self.name).await)
     }
 
     /// Begins a claim for a user; nothing happens before [`ClaimRequest::send`].
-    pub fn claim(&self, user: &str) -> Result<ClaimRequest<'_, S>, Error> {
-        let user = UserId::parse(user).map_err(|error| Error::Name { field: "user", error })?;
+    pub fn claim(&self, user: &str) -> Result<ClaimRequest<'_, S>, InputError> {
+        let user = UserId::parse(user).map_err(|error| InputError::Name { field: "user", error })?;
         Ok(ClaimRequest { coupon: self, claim: Claim { user, attributes: None, request: None }, key: None })
     }
 
     /// Returns the claim of a user, if there is one. Refused: `unknown_coupon`.
-    pub async fn claim_of(&self, user: &str) -> Result<Result<Option<ClaimRecord>, Rejection>, Error> {
-        Ok(self.store.claim_of(&self.name, user).await?.map_err(|refused| refused.rejection))
+    pub async fn claim_of(&self, user: &str) -> Result<Option<ClaimRecord>, CouponError> {
+        flat(self.store.claim_of(&self.name, user).await)
     }
 
     /// Returns claims in the order of serials: at most `count`, beginning after serial `after`. Refused:
     /// `unknown_coupon`.
-    pub async fn claims(
-        &self,
-        after: Option<Serial>,
-        count: usize,
-    ) -> Result<Result<Page<ClaimRecord>, Rejection>, Error> {
-        Ok(self.store.claims(&self.name, after, count).await?.map_err(|refused| refused.rejection))
+    pub async fn claims(&self, after: Option<Serial>, count: usize) -> Result<Page<ClaimRecord>, CouponError> {
+        flat(self.store.claims(&self.name, after, count).await)
     }
 
     /// Redeems a claim by its code. The claimant must be `user`, if given. Refused, in this order: `unknown_coupon`,
     /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
-    pub async fn redeem(&self, code: &str, user: Option<&str>) -> Result<Result<ClaimRecord, Rejection>, Error> {
-        let user = user.map(UserId::parse).transpose().map_err(|error| Error::Name { field: "user", error })?;
+    pub async fn redeem(&self, code: &str, user: Option<&str>) -> Result<ClaimRecord, CouponError> {
+        let user = user.map(UserId::parse).transpose().map_err(|error| InputError::Name { field: "user", error })?;
         let request = RedeemRequest { code: code.into(), user, request: None };
-        let answer = self.store.redeem(&self.name, request).await?;
-        Ok(answer.map(Effect::into_inner).map_err(|refused| refused.rejection))
+        flat(self.store.redeem(&self.name, request).await).map(Effect::into_inner)
     }
 }
 
@@ -130,31 +99,33 @@ pub struct ClaimRequest<'a, S = Embedded> {
 
 impl<S: CouponStore> ClaimRequest<'_, S> {
     /// Attaches JSON to the claim, at most 1 KiB. The store keeps it unchanged, and checks nothing but its length.
-    pub fn attributes(mut self, json: &str) -> Result<Self, Error> {
+    pub fn attributes(mut self, json: &str) -> Result<Self, InputError> {
         let wanted = "at most 1024 bytes";
-        let attributes = Attributes::new(json).ok_or(Error::Invalid { field: "attributes", wanted })?;
+        let attributes = Attributes::new(json).ok_or(InputError::Value { field: "attributes", wanted })?;
         self.claim.attributes = Some(attributes);
         Ok(self)
     }
 
     /// Makes a repeat of this request recognisable. The repeat returns [`Outcome::Issued`] again. The same key with
     /// another user or other attributes is refused as `idempotency_key_reused`.
-    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, InputError> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
 
     /// Sends the claim. One step of the store; on disk, one sync shared with all other requests that have arrived.
-    pub async fn send(self) -> Result<Outcome, Error> {
+    ///
+    /// Refused, in this order: `unknown_coupon`, `idempotency_key_reused`, `deleted`, `not_open`, `expired`, `sold_out`.
+    pub async fn send(self) -> Result<Outcome, CouponError> {
         let Self { coupon, mut claim, key } = self;
         claim.request = key.map(|key| request_of(&claim, &key));
-        Ok(match coupon.store.claim(&coupon.name, claim).await? {
-            Ok(effect) => Outcome::Issued(effect.into_inner()),
+        match coupon.store.claim(&coupon.name, claim).await? {
+            Ok(effect) => Ok(Outcome::Issued(effect.into_inner())),
             Err(Refused { rejection: Rejection::AlreadyIssued(_), claim: Some(claim) }) => {
-                Outcome::AlreadyIssued(claim)
+                Ok(Outcome::AlreadyIssued(claim))
             }
-            Err(refused) => Outcome::Refused(refused.rejection),
-        })
+            Err(refused) => Err(Error::Refused(refused.rejection)),
+        }
     }
 }
 

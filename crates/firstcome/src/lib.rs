@@ -5,20 +5,21 @@
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use firstcome::{Outcome, Store};
+//! use firstcome::{Error, Outcome, Store};
 //!
 //! let store = Store::memory(); // or Store::open("./firstcome-data")? for claims that survive
 //! let launch = store.coupon("launch")?;
 //! launch.put_limit(2).await?;
 //!
 //! for user in ["ann", "bob", "ann", "cid"] {
-//!     match launch.claim(user)?.send().await? {
-//!         Outcome::Issued(claim) => println!("{user} is number {}: {:?}", claim.issued.serial.get(), claim.code),
-//!         Outcome::AlreadyIssued(claim) => println!("{user} holds number {} already", claim.issued.serial.get()),
-//!         Outcome::Refused(why) => println!("{user} gets nothing: {}", why.code()),
+//!     match launch.claim(user)?.send().await {
+//!         Ok(Outcome::Issued(claim)) => println!("{user} is number {}: {:?}", claim.issued.serial.get(), claim.code),
+//!         Ok(Outcome::AlreadyIssued(claim)) => println!("{user} holds number {} already", claim.issued.serial.get()),
+//!         Err(Error::Refused(why)) => println!("{user} gets nothing: {}", why.code()),
+//!         Err(error) => return Err(error.into()), // nothing happened, or the outcome is unknown
 //!     }
 //! }
-//! # assert_eq!(launch.view().await?.map(|view| view.issued), Ok(2));
+//! # assert_eq!(launch.view().await?.issued, 2);
 //! # Ok(()) }
 //! ```
 //!
@@ -31,11 +32,11 @@
 //! use firstcome::{Joining, Store};
 //!
 //! let sale = Store::memory().room("sale")?;
-//! sale.put(RoomSettings::with_rate(100, 1_000)).await??; // 100 people per second
+//! sale.put(RoomSettings::with_rate(100, 1_000)).await?; // 100 people per second
 //!
-//! let (joining, place) = sale.join_user("ann")?.send().await??;
+//! let (joining, place) = sale.join_user("ann")?.send().await?;
 //! assert_eq!((joining, place.number.get()), (Joining::New, 1));
-//! match sale.poll(&place.ticket).await??.state {
+//! match sale.poll(&place.ticket).await?.state {
 //!     TicketState::Waiting { position, .. } => println!("{position} people are before you"),
 //!     TicketState::Admitted { until, .. } => println!("come in; until {until:?} the place is yours"),
 //!     TicketState::Gone(how) => println!("{how:?}"),
@@ -57,14 +58,15 @@
 //! - Every reply is durable, as far as [`Durability`] says.
 //!
 //! # What it does not promise
-//! - A reply to every request: an [`Error::Store`] of kind `Unknown` means that the claim may or may not have happened.
-//!   Send the same claim again: it has no second effect.
+//! - A reply to every request: [`Error::Unknown`] means that the claim may or may not have happened. Send the same claim
+//!   again: it has no second effect.
 //! - Order between requests that overlap in time. A request that was answered before another was sent comes first.
 //!
 //! [`Store::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
 
 mod auction;
 mod coupon;
+mod error;
 pub mod fence;
 pub mod lock;
 mod points;
@@ -149,7 +151,8 @@ mod store;
 pub use firstcome_macros::distributed_lock;
 
 pub use auction::{BidRequest, ListingHandle, PurchaseRequest};
-pub use coupon::{ClaimRequest, CouponHandle, Error, Outcome};
+pub use coupon::{ClaimRequest, CouponHandle, Outcome};
+pub use error::{AuctionError, CouponError, Error, InputError, RoomError};
 pub use fence::FenceToken;
 #[cfg(feature = "cluster")]
 pub use firstcome_cluster as cluster;

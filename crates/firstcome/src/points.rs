@@ -1,9 +1,8 @@
 //! The points of members, on any store.
 
-use crate::Error;
 use crate::auction::amount;
+use crate::error::{AuctionError, Error, InputError, flat};
 use crate::request::{checked_key, request_id};
-use firstcome_store::core::auction::Rejection;
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::MemberName;
 use firstcome_store::core::points::{Amount, Balance, Record};
@@ -14,17 +13,17 @@ use std::sync::Arc;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::Store;
 /// use firstcome::core::auction::Rejection;
+/// use firstcome::{Error, Store};
 ///
 /// let ann = Store::memory().member("ann")?;
 /// for _ in 0..2 {
 ///     // Sent twice, charged once.
-///     let balance = ann.charge(500)?.idempotency_key("payment-4711")?.send().await??;
+///     let balance = ann.charge(500)?.idempotency_key("payment-4711")?.send().await?;
 ///     assert_eq!(balance.available(), 500);
 /// }
-/// assert_eq!(ann.refund(501)?.send().await?, Err(Rejection::InsufficientPoints(500)));
-/// assert_eq!(ann.refund(200)?.send().await?.map(|balance| balance.total()), Ok(300));
+/// assert_eq!(ann.refund(501)?.send().await, Err(Error::Refused(Rejection::InsufficientPoints(500))));
+/// assert_eq!(ann.refund(200)?.send().await?.total(), 300);
 /// assert_eq!(ann.records(None, 10).await?.items.len(), 2);
 /// # Ok(()) }
 /// ```
@@ -38,7 +37,7 @@ use std::sync::Arc;
 ///   always.
 ///
 /// # Errors and refusals
-/// As for [`ListingHandle`](crate::ListingHandle). After [`crate::StoreError::Unknown`] a charge without an idempotency
+/// As for [`ListingHandle`](crate::ListingHandle). After [`Error::Unknown`](crate::Error::Unknown) a charge without an idempotency
 /// key may have happened, and a repeat would charge again: give every charge a key.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
@@ -61,27 +60,27 @@ impl<S: AuctionStore> MemberHandle<S> {
 
     /// Returns the member's points, and how many of them back bids. An unknown member has none. The embedded store
     /// needs no file access for it, a database one query.
-    pub async fn balance(&self) -> Result<Balance, Error> {
-        Ok(self.store.balance(&self.name).await?)
+    pub async fn balance(&self) -> Result<Balance, AuctionError> {
+        self.store.balance(&self.name).await.map_err(Error::from)
     }
 
     /// Returns the member's records in order: at most `count`, beginning after number `after`. An unknown member has
     /// none. The read runs beside the writer.
-    pub async fn records(&self, after: Option<u64>, count: usize) -> Result<Numbered<Record>, Error> {
-        Ok(self.store.records(&self.name, after, count).await?)
+    pub async fn records(&self, after: Option<u64>, count: usize) -> Result<Numbered<Record>, AuctionError> {
+        self.store.records(&self.name, after, count).await.map_err(Error::from)
     }
 
     /// Begins to add points that come from outside; nothing happens before [`MovementRequest::send`].
-    pub fn charge(&self, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+    pub fn charge(&self, points: u64) -> Result<MovementRequest<'_, S>, InputError> {
         self.movement(Transfer::Charge, points)
     }
 
     /// Begins to take out points that are paid back; nothing happens before [`MovementRequest::send`].
-    pub fn refund(&self, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+    pub fn refund(&self, points: u64) -> Result<MovementRequest<'_, S>, InputError> {
         self.movement(Transfer::Refund, points)
     }
 
-    fn movement(&self, transfer: Transfer, points: u64) -> Result<MovementRequest<'_, S>, Error> {
+    fn movement(&self, transfer: Transfer, points: u64) -> Result<MovementRequest<'_, S>, InputError> {
         Ok(MovementRequest { member: self, transfer, amount: amount("amount", points)?, key: None })
     }
 }
@@ -101,7 +100,7 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
     /// Makes a repeat of this request recognisable for 30 days. The repeat returns the balance after the original
     /// request. The same key with another amount is refused as `idempotency_key_reused`. Charges and refunds have
     /// separate keys.
-    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, InputError> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
@@ -110,7 +109,7 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
     /// shared with all other requests that have arrived.
     ///
     /// Refused, in this order: `idempotency_key_reused`, `insufficient_points`, `balance_too_large`.
-    pub async fn send(self) -> Result<Result<Balance, Rejection>, Error> {
+    pub async fn send(self) -> Result<Balance, AuctionError> {
         let Self { member, transfer, amount, key } = self;
         let what: &[u8] = match transfer {
             Transfer::Charge => b"charge",
@@ -119,7 +118,7 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
         let scope: [&[u8]; 3] = [b"library", what, member.name.as_str().as_bytes()];
         let request = key.map(|key| request_id(&scope, &key, &[&amount.get().to_be_bytes()]));
         let movement = MovePoints { transfer, amount, request };
-        Ok(member.store.move_points(&member.name, movement).await?.map(Effect::into_inner))
+        flat(member.store.move_points(&member.name, movement).await).map(Effect::into_inner)
     }
 }
 
@@ -127,19 +126,20 @@ impl<S: AuctionStore> MovementRequest<'_, S> {
 mod tests {
     use super::*;
     use crate::Store;
+    use firstcome_store::core::auction::Rejection;
 
     #[tokio::test]
     async fn a_key_belongs_to_its_member_and_its_direction() {
         let store = Store::memory();
         let [ann, bob] = ["ann", "bob"].map(|name| store.member(name).unwrap());
         let total = async |request: MovementRequest<'_>| {
-            let answer = request.idempotency_key("k1").unwrap().send().await.unwrap();
+            let answer = request.idempotency_key("k1").unwrap().send().await;
             answer.map(|balance| balance.total())
         };
         for _ in 0..2 {
             assert_eq!(total(ann.charge(70).unwrap()).await, Ok(70));
         }
-        assert_eq!(total(ann.charge(71).unwrap()).await, Err(Rejection::KeyReused));
+        assert_eq!(total(ann.charge(71).unwrap()).await, Err(Error::Refused(Rejection::KeyReused)));
         assert_eq!(total(bob.charge(5).unwrap()).await, Ok(5));
         for _ in 0..2 {
             assert_eq!(total(ann.refund(20).unwrap()).await, Ok(50));
@@ -153,13 +153,13 @@ mod tests {
     #[tokio::test]
     async fn what_is_no_amount_or_no_name_is_refused_before_the_store_is_asked() {
         let store = Store::memory();
-        assert!(matches!(store.member("-"), Err(Error::Name { field: "member", .. })));
+        assert!(matches!(store.member("-"), Err(InputError::Name { field: "member", .. })));
         let ann = store.member("ann").unwrap();
         for amount in [0, 1_000_000_000_001, u64::MAX] {
-            assert!(matches!(ann.charge(amount), Err(Error::Invalid { field: "amount", .. })));
-            assert!(matches!(ann.refund(amount), Err(Error::Invalid { field: "amount", .. })));
+            assert!(matches!(ann.charge(amount), Err(InputError::Value { field: "amount", .. })));
+            assert!(matches!(ann.refund(amount), Err(InputError::Value { field: "amount", .. })));
         }
-        assert!(matches!(ann.charge(1).unwrap().idempotency_key(""), Err(Error::Invalid { .. })));
+        assert!(matches!(ann.charge(1).unwrap().idempotency_key(""), Err(InputError::Value { .. })));
         assert_eq!(ann.balance().await.unwrap(), Balance::default());
         assert!(ann.records(None, 9).await.unwrap().items.is_empty());
     }

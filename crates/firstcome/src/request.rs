@@ -1,6 +1,6 @@
 //! Turns an idempotency key and a body into a [`RequestId`].
 
-use crate::Error;
+use crate::error::InputError;
 use firstcome_store::core::id::RequestId;
 use firstcome_store::core::limits::IDEMPOTENCY_KEY_BYTES_MAX;
 use sha2::{Digest, Sha256};
@@ -32,11 +32,11 @@ pub fn request_id(scope: &[&[u8]], key: &str, body: &[&[u8]]) -> RequestId {
 }
 
 /// Returns an idempotency key that a caller chose, if it is valid.
-pub(crate) fn checked_key(key: &str) -> Result<String, Error> {
+pub(crate) fn checked_key(key: &str) -> Result<String, InputError> {
     if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(key.into());
     }
-    Err(Error::Invalid { field: "idempotency key", wanted: "1 to 128 bytes" })
+    Err(InputError::Value { field: "idempotency key", wanted: "1 to 128 bytes" })
 }
 
 #[cfg(test)]

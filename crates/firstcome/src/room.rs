@@ -1,9 +1,9 @@
 //! Waiting rooms, on any store.
 
-use crate::Error;
+use crate::error::{InputError, RoomError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
-use firstcome_store::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
+use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use std::sync::Arc;
 ///
 /// let store = Store::memory();
 /// let sale = store.room("sale")?;
-/// sale.put(RoomSettings::with_slots(1)).await??;
+/// sale.put(RoomSettings::with_slots(1)).await?;
 ///
-/// let (_, ann) = sale.join().send().await??;
-/// let (_, bob) = sale.join_user("bob")?.idempotency_key("order-7")?.send().await??;
+/// let (_, ann) = sale.join().send().await?;
+/// let (_, bob) = sale.join_user("bob")?.idempotency_key("order-7")?.send().await?;
 /// assert_eq!((ann.number.get(), bob.number.get()), (1, 2));
 ///
 /// store.tick().await?; // happens by itself, too, some 20 times a second
-/// let place = sale.poll(&ann.ticket).await??; // the first poll takes the slot
+/// let place = sale.poll(&ann.ticket).await?; // the first poll takes the slot
 /// let slot = Admission::of(&place).ok_or("ann is admitted")?;
-/// assert!(sale.check(slot).await??.is_some());
-/// let place = sale.poll(&bob.ticket).await??;
+/// assert!(sale.check(slot).await?.is_some());
+/// let place = sale.poll(&bob.ticket).await?;
 /// assert!(matches!(place.state, TicketState::Waiting { position: 0, .. }));
 ///
-/// sale.release(slot).await??; // ann has paid: the slot is free
-/// assert!(sale.check(slot).await??.is_none());
+/// sale.release(slot).await?; // ann has paid: the slot is free
+/// assert!(sale.check(slot).await?.is_none());
 /// store.tick().await?;
-/// assert!(Admission::of(&sale.poll(&bob.ticket).await??).is_some());
+/// assert!(Admission::of(&sale.poll(&bob.ticket).await?).is_some());
 /// # Ok(()) }
 /// ```
 ///
@@ -52,9 +52,8 @@ use std::sync::Arc;
 /// - Order between joins that overlap in time. A join that was answered before another was sent comes first.
 ///
 /// # Errors and refusals
-/// The outer result of every call is [`Error`]: an invalid name or value, or a store that did not reply. The inner
-/// result is the decision of a rule. After [`crate::StoreError::Unknown`] send the same request again: with a user or
-/// an idempotency key it has no second effect. A repeated anonymous join without a key may draw a second number. No
+/// [`Error::Refused`](crate::Error::Refused) is the decision of a rule. After [`Error::Unknown`](crate::Error::Unknown)
+/// send the same request again: with a user or an idempotency key it has no second effect. A repeated anonymous join without a key may draw a second number. No
 /// visitor polls for it, so the room passes it over.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
@@ -97,20 +96,20 @@ impl<S: RoomStore> WaitingRoom<S> {
     /// Creates the room, replaces its settings, or opens it again after [`Self::close`]. A room that opens again
     /// continues its numbers, and earlier tickets stay void. Slots that are taken keep their ends. One step of the
     /// store.
-    pub async fn put(&self, settings: RoomSettings) -> Result<Result<Put, Rejection>, Error> {
-        settings.check().map_err(|(field, says)| Error::Settings { field, says })?;
-        Ok(self.store.put_room(&self.name, settings).await?)
+    pub async fn put(&self, settings: RoomSettings) -> Result<Put, RoomError> {
+        settings.check().map_err(|(field, says)| InputError::Settings { field, says })?;
+        flat(self.store.put_room(&self.name, settings).await)
     }
 
     /// Closes the room: all its tickets and slots become void. Closing it again has no effect. Refused: `unknown_room`.
-    pub async fn close(&self) -> Result<Result<(), Rejection>, Error> {
-        Ok(self.store.close_room(&self.name).await?)
+    pub async fn close(&self) -> Result<(), RoomError> {
+        flat(self.store.close_room(&self.name).await)
     }
 
     /// Shows the settings, the length of the line, the slots in use, and the state. No file access. Refused:
     /// `unknown_room`.
-    pub async fn view(&self) -> Result<Result<RoomSummary, Rejection>, Error> {
-        Ok(self.store.room(&self.name).await?)
+    pub async fn view(&self) -> Result<RoomSummary, RoomError> {
+        flat(self.store.room(&self.name).await)
     }
 
     /// Begins to join without a user: the visitor with the ticket has the place. Nothing happens before
@@ -120,8 +119,8 @@ impl<S: RoomStore> WaitingRoom<S> {
     }
 
     /// Begins to join for a user, who has at most one live place.
-    pub fn join_user(&self, user: &str) -> Result<JoinRequest<'_, S>, Error> {
-        let user = UserId::parse(user).map_err(|error: NameError| Error::Name { field: "user", error })?;
+    pub fn join_user(&self, user: &str) -> Result<JoinRequest<'_, S>, InputError> {
+        let user = UserId::parse(user).map_err(|error: NameError| InputError::Name { field: "user", error })?;
         Ok(JoinRequest { room: self, user: Some(user), key: None })
     }
 
@@ -130,28 +129,28 @@ impl<S: RoomStore> WaitingRoom<S> {
     ///
     /// No file access while the ticket waits, or once it has its slot. Refused: `unknown_room`, `unknown_ticket` (also
     /// for a forged ticket, or one of another room).
-    pub async fn poll(&self, ticket: &str) -> Result<Result<TicketAnswer, Rejection>, Error> {
-        Ok(self.store.poll(&self.name, ticket).await?)
+    pub async fn poll(&self, ticket: &str) -> Result<TicketAnswer, RoomError> {
+        flat(self.store.poll(&self.name, ticket).await)
     }
 
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect. One step
     /// of the store. Refused: `unknown_room`, `unknown_ticket`.
-    pub async fn leave(&self, ticket: &str) -> Result<Result<(), Rejection>, Error> {
-        Ok(self.store.leave(&self.name, ticket).await?)
+    pub async fn leave(&self, ticket: &str) -> Result<(), RoomError> {
+        flat(self.store.leave(&self.name, ticket).await)
     }
 
     /// Returns until when an admission is valid, or `None` if it is not. Counts as a contact for the idle time-out. No
     /// file access. Refused: `unknown_room`.
-    pub async fn check(&self, admission: Admission) -> Result<Result<Option<PassCheck>, Rejection>, Error> {
+    pub async fn check(&self, admission: Admission) -> Result<Option<PassCheck>, RoomError> {
         let Admission { number, admission } = admission;
-        Ok(self.store.check_pass(&self.name, number, admission).await?)
+        flat(self.store.check_pass(&self.name, number, admission).await)
     }
 
     /// Gives a slot back at the end of a visit. Has no effect if the visit is over already. One step of the store.
     /// Refused: `unknown_room`.
-    pub async fn release(&self, admission: Admission) -> Result<Result<(), Rejection>, Error> {
+    pub async fn release(&self, admission: Admission) -> Result<(), RoomError> {
         let Admission { number, admission } = admission;
-        Ok(self.store.release(&self.name, number, admission).await?)
+        flat(self.store.release(&self.name, number, admission).await)
     }
 }
 
@@ -170,7 +169,7 @@ impl<S: RoomStore> JoinRequest<'_, S> {
     /// same key with another user is refused as `idempotency_key_reused`.
     ///
     /// A client that knows the key of an anonymous join gets its ticket, so make keys hard to guess.
-    pub fn idempotency_key(mut self, key: &str) -> Result<Self, Error> {
+    pub fn idempotency_key(mut self, key: &str) -> Result<Self, InputError> {
         self.key = Some(checked_key(key)?);
         Ok(self)
     }
@@ -179,10 +178,10 @@ impl<S: RoomStore> JoinRequest<'_, S> {
     /// disk, one sync shared with all other requests that have arrived. The ticket is a secret of its holder.
     ///
     /// Refused, in this order: `unknown_room`, `idempotency_key_reused`, `room_closed`, `room_full`.
-    pub async fn send(self) -> Result<Result<(Joining, TicketAnswer), Rejection>, Error> {
+    pub async fn send(self) -> Result<(Joining, TicketAnswer), RoomError> {
         let Self { room, user, key } = self;
         let request = key.map(|key| request_of(&room.name, user.as_ref(), &key));
-        Ok(room.store.join(&room.name, Join { user, request }).await?)
+        flat(room.store.join(&room.name, Join { user, request }).await)
     }
 }
 
@@ -193,13 +192,15 @@ fn request_of(room: &RoomName, user: Option<&UserId>, key: &str) -> RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
     use crate::{Outcome, Store};
     use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
+    use firstcome_store::core::room::Rejection;
     use firstcome_store::core::room::{Departure, RoomState};
     use firstcome_store::core::time::Timestamp;
     use firstcome_store::edge::ManualClock;
 
-    type JoinReply = Result<Result<(Joining, TicketAnswer), Rejection>, Error>;
+    type JoinReply = Result<(Joining, TicketAnswer), RoomError>;
 
     fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_893_456_000_000_000)));
@@ -207,7 +208,7 @@ mod tests {
     }
 
     fn place(told: JoinReply) -> (Joining, TicketAnswer) {
-        told.unwrap().unwrap()
+        told.unwrap()
     }
 
     fn position(answer: &TicketAnswer) -> u32 {
@@ -221,33 +222,33 @@ mod tests {
     async fn names_values_and_settings_are_checked_before_the_store_is_asked() {
         let (store, _) = store();
         for wrong in ["", "-a", "a b", "é", &"a".repeat(129)] {
-            assert!(matches!(store.room(wrong), Err(Error::Name { field: "room", .. })), "{wrong}");
+            assert!(matches!(store.room(wrong), Err(InputError::Name { field: "room", .. })), "{wrong}");
             let sale = store.room("sale").unwrap();
-            assert!(matches!(sale.join_user(wrong), Err(Error::Name { field: "user", .. })), "{wrong}");
+            assert!(matches!(sale.join_user(wrong), Err(InputError::Name { field: "user", .. })), "{wrong}");
         }
         let sale = store.room("sale").unwrap();
-        assert!(matches!(sale.join_user("pass:7"), Err(Error::Name { field: "user", .. })));
+        assert!(matches!(sale.join_user("pass:7"), Err(InputError::Name { field: "user", .. })));
         for wrong in ["", &"k".repeat(129)] {
             let wanted = "1 to 128 bytes";
             let error = sale.join().idempotency_key(wrong).err().unwrap();
-            assert!(matches!(error, Error::Invalid { field: "idempotency key", wanted: told } if told == wanted));
+            assert!(matches!(error, InputError::Value { field: "idempotency key", wanted: told } if told == wanted));
         }
         let error = sale.put(RoomSettings::defaults()).await.unwrap_err();
         assert_eq!(error.to_string(), "admit or max_active must be given");
         let error = sale.put(RoomSettings::with_slots(0)).await.unwrap_err();
-        assert!(matches!(error, Error::Settings { field: "max_active", .. }));
-        assert_eq!(sale.view().await.unwrap(), Err(Rejection::UnknownRoom), "nothing was made");
-        assert_eq!(sale.join().send().await.unwrap().unwrap_err(), Rejection::UnknownRoom);
-        assert_eq!(sale.poll("x").await.unwrap().unwrap_err(), Rejection::UnknownRoom);
-        assert_eq!(sale.leave("x").await.unwrap(), Err(Rejection::UnknownRoom));
-        assert_eq!(sale.close().await.unwrap(), Err(Rejection::UnknownRoom));
+        assert!(matches!(error, Error::Input(InputError::Settings { field: "max_active", .. })));
+        assert_eq!(sale.view().await, Err(Error::Refused(Rejection::UnknownRoom)), "nothing was made");
+        assert_eq!(sale.join().send().await.unwrap_err(), Error::Refused(Rejection::UnknownRoom));
+        assert_eq!(sale.poll("x").await.unwrap_err(), Error::Refused(Rejection::UnknownRoom));
+        assert_eq!(sale.leave("x").await, Err(Error::Refused(Rejection::UnknownRoom)));
+        assert_eq!(sale.close().await, Err(Error::Refused(Rejection::UnknownRoom)));
     }
 
     #[tokio::test]
     async fn a_repeat_by_user_or_key_leads_to_the_same_place() {
         let (store, _) = store();
         let sale = store.room("sale").unwrap();
-        assert_eq!(sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap(), Ok(Put::Created));
+        assert_eq!(sale.put(RoomSettings::with_rate(1, 60_000)).await, Ok(Put::Created));
         let keyed = |user: &str| sale.join_user(user).unwrap().idempotency_key("k1").unwrap().send();
         let (joining, ann) = place(keyed("ann").await);
         assert_eq!((joining, ann.number.get()), (Joining::New, 1));
@@ -255,24 +256,24 @@ mod tests {
         assert_eq!((joining, &again.ticket), (Joining::SameRequest, &ann.ticket));
         let (joining, again) = place(sale.join_user("ann").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameUser, &ann.ticket));
-        assert_eq!(keyed("bob").await.unwrap().unwrap_err(), Rejection::KeyReused(ann.number));
+        assert_eq!(keyed("bob").await.unwrap_err(), Error::Refused(Rejection::KeyReused(ann.number)));
         // Without a user, the key alone leads to the ticket. In another room the same key is a different one.
         let (_, first) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         let (joining, again) = place(sale.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, &again.ticket), (Joining::SameRequest, &first.ticket));
         let other = store.room("other").unwrap();
-        other.put(RoomSettings::with_slots(1)).await.unwrap().unwrap();
+        other.put(RoomSettings::with_slots(1)).await.unwrap();
         let (joining, elsewhere) = place(other.join().idempotency_key("k2").unwrap().send().await);
         assert_eq!((joining, elsewhere.number.get()), (Joining::New, 1));
-        assert_eq!(other.poll(&first.ticket).await.unwrap().unwrap_err(), Rejection::UnknownTicket);
-        assert_eq!(sale.view().await.unwrap().unwrap().view.waiting, 2);
+        assert_eq!(other.poll(&first.ticket).await.unwrap_err(), Error::Refused(Rejection::UnknownTicket));
+        assert_eq!(sale.view().await.unwrap().view.waiting, 2);
     }
 
     #[tokio::test]
     async fn positions_fall_to_the_slot_and_a_slot_is_one_admission() {
         let (store, clock) = store();
         let sale = store.room("sale").unwrap();
-        sale.put(RoomSettings { claim_window_ms: 1_000, ..RoomSettings::with_slots(1) }).await.unwrap().unwrap();
+        sale.put(RoomSettings { claim_window_ms: 1_000, ..RoomSettings::with_slots(1) }).await.unwrap();
         let mut tickets = Vec::new();
         for _ in 0..4 {
             tickets.push(place(sale.join().send().await).1.ticket);
@@ -280,31 +281,31 @@ mod tests {
         let mut before = u32::MAX;
         for ahead in &tickets[..3] {
             store.tick().await.unwrap();
-            let slot = Admission::of(&sale.poll(ahead).await.unwrap().unwrap()).unwrap();
-            let now = position(&sale.poll(&tickets[3]).await.unwrap().unwrap());
+            let slot = Admission::of(&sale.poll(ahead).await.unwrap()).unwrap();
+            let now = position(&sale.poll(&tickets[3]).await.unwrap());
             assert!(now < before);
             before = now;
-            let check = sale.check(slot).await.unwrap().unwrap().unwrap();
+            let check = sale.check(slot).await.unwrap().unwrap();
             assert_eq!(check.user, None);
             let other = Admission { admission: slot.admission + 1, ..slot };
-            assert_eq!(sale.check(other).await.unwrap(), Ok(None));
-            sale.release(other).await.unwrap().unwrap();
-            assert!(sale.check(slot).await.unwrap().unwrap().is_some(), "another admission's release gives up nothing");
+            assert_eq!(sale.check(other).await, Ok(None));
+            sale.release(other).await.unwrap();
+            assert!(sale.check(slot).await.unwrap().is_some(), "another admission's release gives up nothing");
             for _ in 0..2 {
-                sale.release(slot).await.unwrap().unwrap();
+                sale.release(slot).await.unwrap();
             }
-            assert_eq!(sale.check(slot).await.unwrap(), Ok(None));
+            assert_eq!(sale.check(slot).await, Ok(None));
         }
         assert_eq!(before, 0);
         // A visitor that misses its claim window is next again.
         store.tick().await.unwrap();
         clock.pass_ms(1_000);
-        let answer = sale.poll(&tickets[3]).await.unwrap().unwrap();
+        let answer = sale.poll(&tickets[3]).await.unwrap();
         assert_eq!((position(&answer), Admission::of(&answer)), (0, None));
         store.tick().await.unwrap();
-        assert!(Admission::of(&sale.poll(&tickets[3]).await.unwrap().unwrap()).is_some());
-        sale.leave(&tickets[3]).await.unwrap().unwrap();
-        let left = sale.poll(&tickets[3]).await.unwrap().unwrap();
+        assert!(Admission::of(&sale.poll(&tickets[3]).await.unwrap()).is_some());
+        sale.leave(&tickets[3]).await.unwrap();
+        let left = sale.poll(&tickets[3]).await.unwrap();
         assert_eq!(left.state, TicketState::Gone(Departure::Left));
     }
 
@@ -312,14 +313,14 @@ mod tests {
     async fn a_closed_room_voids_its_tickets_and_its_numbers_go_on() {
         let (store, _) = store();
         let sale = store.room("sale").unwrap();
-        sale.put(RoomSettings::with_slots(1)).await.unwrap().unwrap();
+        sale.put(RoomSettings::with_slots(1)).await.unwrap();
         let (_, ann) = place(sale.join_user("ann").unwrap().send().await);
         for _ in 0..2 {
-            sale.close().await.unwrap().unwrap();
+            sale.close().await.unwrap();
         }
-        assert_eq!(sale.view().await.unwrap().unwrap().view.state, RoomState::Closed);
-        assert_eq!(sale.join().send().await.unwrap().unwrap_err(), Rejection::Closed);
-        assert_eq!(sale.put(RoomSettings::with_slots(1)).await.unwrap(), Ok(Put::Replaced));
+        assert_eq!(sale.view().await.unwrap().view.state, RoomState::Closed);
+        assert_eq!(sale.join().send().await.unwrap_err(), Error::Refused(Rejection::Closed));
+        assert_eq!(sale.put(RoomSettings::with_slots(1)).await, Ok(Put::Replaced));
         let (joining, again) = place(sale.join_user("ann").unwrap().send().await);
         assert_eq!((joining, again.number.get()), (Joining::New, 2));
         assert_ne!(again.ticket, ann.ticket);
@@ -332,17 +333,17 @@ mod tests {
             let store = Store::open(directory.path()).unwrap();
             let launch = store.coupon("launch").unwrap();
             let limit = CouponLimit::new(1).unwrap();
-            launch.put(CouponSettings::with_limit(limit)).await.unwrap().unwrap();
+            launch.put(CouponSettings::with_limit(limit)).await.unwrap();
             assert!(matches!(launch.claim("ann").unwrap().send().await.unwrap(), Outcome::Issued(_)));
             let sale = store.room("sale").unwrap();
-            sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap().unwrap();
+            sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap();
             let (_, joined) = place(sale.join().send().await);
             store.store().close();
             joined.ticket
         };
         let store = Store::open(directory.path()).unwrap();
         let sale = store.clone().room("sale").unwrap().clone();
-        assert_eq!(sale.poll(&ticket).await.unwrap().unwrap().number.get(), 1);
+        assert_eq!(sale.poll(&ticket).await.unwrap().number.get(), 1);
         assert_eq!(place(sale.join().send().await).1.number.get(), 2);
     }
 }

@@ -1,11 +1,11 @@
 //! The root of the library: one store, and everything that it keeps.
 
 use crate::auction::member;
-use crate::{CouponHandle, Error, ListingHandle, MemberHandle, WaitingRoom};
+use crate::{CouponHandle, InputError, ListingHandle, MemberHandle, WaitingRoom};
 #[cfg(feature = "sqlite")]
 use firstcome_store::Fault;
 use firstcome_store::core::id::{CouponName, ListingName, RoomName};
-use firstcome_store::{AuctionStore, Closings, CouponStore, Durability, Embedded, RoomStore};
+use firstcome_store::{AuctionStore, Closings, CouponStore, Durability, Embedded, RoomStore, StoreError};
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use std::sync::Arc;
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use firstcome::{Outcome, Store};
+/// use firstcome::{Error, Outcome, Store};
 ///
 /// let store = Store::memory(); // or Store::open("./firstcome-data")?, or Store::cluster(redis, sql, secret).await?
 /// let launch = store.coupon("launch")?;
 /// launch.put_limit(1).await?;
 /// assert!(matches!(launch.claim("ann")?.send().await?, Outcome::Issued(_)));
-/// assert!(matches!(launch.claim("bob")?.send().await?, Outcome::Refused(_)));
-/// store.member("ann")?.charge(500)?.send().await??;
+/// assert!(matches!(launch.claim("bob")?.send().await, Err(Error::Refused(_))));
+/// store.member("ann")?.charge(500)?.send().await?;
 /// # Ok(()) }
 /// ```
 ///
@@ -121,8 +121,8 @@ impl<S, A> Store<S, A> {
 
 impl<S: CouponStore, A> Store<S, A> {
     /// Returns a coupon by its name. It need not exist yet.
-    pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, Error> {
-        let name = CouponName::parse(name).map_err(|error| Error::Name { field: "coupon", error })?;
+    pub fn coupon(&self, name: &str) -> Result<CouponHandle<S>, InputError> {
+        let name = CouponName::parse(name).map_err(|error| InputError::Name { field: "coupon", error })?;
         Ok(CouponHandle { store: Arc::clone(&self.store), name })
     }
 
@@ -134,32 +134,32 @@ impl<S: CouponStore, A> Store<S, A> {
 
 impl<S: RoomStore, A> Store<S, A> {
     /// Returns a waiting room by its name. It need not exist yet.
-    pub fn room(&self, name: &str) -> Result<WaitingRoom<S>, Error> {
-        let name = RoomName::parse(name).map_err(|error| Error::Name { field: "room", error })?;
+    pub fn room(&self, name: &str) -> Result<WaitingRoom<S>, InputError> {
+        let name = RoomName::parse(name).map_err(|error| InputError::Name { field: "room", error })?;
         Ok(WaitingRoom { store: Arc::clone(&self.store), name })
     }
 
     /// Does everything that is due now in all rooms, and returns when it is durable. The stores do this by themselves.
-    pub async fn tick(&self) -> Result<(), Error> {
-        Ok(self.store.tick().await?)
+    pub async fn tick(&self) -> Result<(), StoreError> {
+        self.store.tick().await
     }
 }
 
 impl<S, A: AuctionStore> Store<S, A> {
     /// Returns a listing by its name. It need not exist yet.
-    pub fn listing(&self, name: &str) -> Result<ListingHandle<A>, Error> {
-        let name = ListingName::parse(name).map_err(|error| Error::Name { field: "listing", error })?;
+    pub fn listing(&self, name: &str) -> Result<ListingHandle<A>, InputError> {
+        let name = ListingName::parse(name).map_err(|error| InputError::Name { field: "listing", error })?;
         Ok(ListingHandle { store: Arc::clone(&self.auctions), name })
     }
 
     /// Returns a member by name. Members need not be created: a member that was never charged has no points.
-    pub fn member(&self, name: &str) -> Result<MemberHandle<A>, Error> {
+    pub fn member(&self, name: &str) -> Result<MemberHandle<A>, InputError> {
         Ok(MemberHandle { store: Arc::clone(&self.auctions), name: member("member", name)? })
     }
 
     /// Closes all auctions that are due, and returns when that is durable. The stores do this by themselves.
-    pub async fn close_due(&self) -> Result<(), Error> {
-        Ok(self.auctions.close_due().await?)
+    pub async fn close_due(&self) -> Result<(), StoreError> {
+        self.auctions.close_due().await
     }
 
     /// Returns how many auctions were closed since the store was opened.

@@ -13,7 +13,7 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::lock::{OpenLocksError, SqlOptions, session};
 use firstcome::sql::SqlAuctions;
-use firstcome::{Demand, Guarantees, Guard, LockError, Locks, Store};
+use firstcome::{Demand, Error, Guarantees, Guard, LockError, Locks, Store};
 #[cfg(feature = "cluster")]
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use server::PATIENCE;
@@ -168,14 +168,14 @@ async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
         for server in durable.into_iter().flatten() {
             let store = Store::over(SqlAuctions::open(server.url()).await.expect("it will do"));
             let ann = store.member("ann").expect("a name");
-            ann.charge(100).expect("an amount").send().await.expect("an answer").expect("it is charged");
+            ann.charge(100).expect("an amount").send().await.expect("it is charged");
             let vase = store.listing("vase").expect("a name");
             let (owner, price) = (MemberName::parse("eve").expect("a name"), Amount::new(30).expect("a price"));
-            vase.put(ListingSettings::fixed_price(owner, price)).await.expect("an answer").expect("it is new");
-            let buy = async || vase.purchase("ann").expect("a name").send().await.expect("an answer");
+            vase.put(ListingSettings::fixed_price(owner, price)).await.expect("it is new");
+            let buy = async || vase.purchase("ann").expect("a name").send().await;
             let sale = buy().await.expect("it is there");
             assert_eq!((sale.buyer.as_str(), sale.price), ("ann", price));
-            assert_eq!(buy().await, Err(Rejection::AlreadySold(sale)));
+            assert_eq!(buy().await, Err(Error::Refused(Rejection::AlreadySold(sale))));
             assert_eq!(ann.balance().await.expect("an answer").available(), 70);
         }
     })

@@ -1,0 +1,133 @@
+//! How a request ends: yes, no, or unknown.
+
+use firstcome_store::StoreError;
+use firstcome_store::core::id::NameError;
+use firstcome_store::core::{auction, coupon, room};
+
+/// A name or a value that a caller chose is outside its limits. Nothing was sent.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// Invalid name.
+    #[error("{field} {error}")]
+    Name {
+        /// The field with the name.
+        field: &'static str,
+        /// What is wrong with it.
+        #[source]
+        error: NameError,
+    },
+    /// A value is outside its limits.
+    #[error("{field} must be {wanted}")]
+    Value {
+        /// Which value.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// Settings of a room or a listing are outside their limits.
+    #[error("{says}")]
+    Settings {
+        /// The setting.
+        field: &'static str,
+        /// What it must be.
+        says: String,
+    },
+}
+
+impl InputError {
+    /// The field, setting or value that is wrong.
+    pub const fn field(&self) -> &'static str {
+        match self {
+            Self::Name { field, .. } | Self::Value { field, .. } | Self::Settings { field, .. } => field,
+        }
+    }
+}
+
+/// Why a request did not succeed. Its variants keep apart what a caller must never mix: *no* ([`Self::Refused`]),
+/// *nothing happened* ([`Self::Input`], [`Self::Unavailable`]) and *unknown* ([`Self::Unknown`]).
+///
+/// `?` hands it on, and `match` tells the cases apart:
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::core::coupon::Rejection;
+/// use firstcome::{Error, Outcome, Store};
+///
+/// let launch = Store::memory().coupon("launch")?;
+/// launch.put_limit(1).await?;
+/// launch.claim("ann")?.send().await?;
+/// match launch.claim("bob")?.idempotency_key("click-7")?.send().await {
+///     Ok(Outcome::Issued(claim) | Outcome::AlreadyIssued(claim)) => println!("yes: {:?}", claim.code),
+///     Err(Error::Refused(Rejection::SoldOut)) => println!("no: all are gone"),
+///     Err(Error::Refused(why)) => println!("no: {why}"),
+///     Err(Error::Unknown) => println!("unknown: send the same claim with the same key again"),
+///     Err(error) => println!("nothing happened: {error}"),
+/// }
+/// # Ok(()) }
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error<R> {
+    /// No: a rule refused it.
+    #[error(transparent)]
+    Refused(R),
+    /// Nothing was sent: a name or a value is outside its limits.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Nothing was done: the store is overloaded, must wait for something else first, or has a fault. Never
+    /// [`StoreError::Unknown`].
+    #[error(transparent)]
+    Unavailable(StoreError),
+    /// The request may or may not have happened. Send the same request with the same idempotency key again, never a new
+    /// one.
+    #[error("the outcome is unknown; repeat the same request")]
+    Unknown,
+}
+
+/// Why a request about a coupon did not succeed.
+pub type CouponError = Error<coupon::Rejection>;
+/// Why a request about a room did not succeed.
+pub type RoomError = Error<room::Rejection>;
+/// Why a request about a listing or a member did not succeed.
+pub type AuctionError = Error<auction::Rejection>;
+
+impl<R> Error<R> {
+    /// Returns the rule that refused the request; `None` if none did.
+    pub const fn rejection(&self) -> Option<&R> {
+        match self {
+            Self::Refused(rejection) => Some(rejection),
+            Self::Input(_) | Self::Unavailable(_) | Self::Unknown => None,
+        }
+    }
+}
+
+impl<R> From<StoreError> for Error<R> {
+    fn from(error: StoreError) -> Self {
+        if matches!(error, StoreError::Unknown) { Self::Unknown } else { Self::Unavailable(error) }
+    }
+}
+
+/// Joins what the store replied with whether it replied.
+pub(crate) fn flat<T, R, F>(answer: Result<Result<T, F>, StoreError>) -> Result<T, Error<R>>
+where
+    R: From<F>,
+{
+    answer?.map_err(|refused| Error::Refused(refused.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn unknown_is_neither_no_nor_nothing() {
+        let unknown = CouponError::from(StoreError::Unknown);
+        assert_eq!((unknown.rejection(), &unknown), (None, &Error::Unknown));
+        let busy = CouponError::from(StoreError::Overloaded { retry_after: Duration::from_millis(7) });
+        assert!(matches!(busy, Error::Unavailable(StoreError::Overloaded { .. })), "{busy}");
+        let told: Result<(), CouponError> = flat(Ok(Err(coupon::Rejection::SoldOut)));
+        assert_eq!(told.unwrap_err().rejection(), Some(&coupon::Rejection::SoldOut));
+    }
+}
