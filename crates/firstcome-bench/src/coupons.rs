@@ -231,7 +231,7 @@ const REFUSED_PAUSE: Duration = Duration::from_millis(5);
 /// Whether the store did nothing because it is overloaded, or cannot write for a while. That is a figure, not a
 /// failure.
 pub(crate) const fn is_refused(error: &StoreError) -> bool {
-    matches!(error, StoreError::Overloaded { .. } | StoreError::NotYet { .. } | StoreError::Unavailable(_))
+    matches!(error, StoreError::Busy { .. } | StoreError::NotStoredYet { .. } | StoreError::Faulted(_))
 }
 
 /// Repeats a call until it succeeds. Also returns how often it was refused.

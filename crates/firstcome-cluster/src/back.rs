@@ -91,7 +91,7 @@ impl Node {
              generation {}, position {}, {} issued; {sequencer}",
             row.generation, row.position, row.issued, known.generation, known.position, known.issued
         );
-        StoreError::Unavailable(self.faults.raise(&object(row), Fault::new(FaultKind::WentBack, says)))
+        StoreError::Faulted(self.faults.raise(&object(row), Fault::new(FaultKind::WentBack, says)))
     }
 
     /// The error of a coupon that stands still.
@@ -101,7 +101,7 @@ impl Node {
         }
         let fault = self.faults.of(&object(&state.row()));
         let stored = || Arc::new(Fault::new(FaultKind::WentBack, "the database lacks claims that it acknowledged"));
-        Err(StoreError::Unavailable(fault.unwrap_or_else(stored)))
+        Err(StoreError::Faulted(fault.unwrap_or_else(stored)))
     }
 
     /// Takes in a row that was read after this was known, or finds that SQL went back.

@@ -241,15 +241,15 @@ pub(super) struct Spoken {
 const BACKLOG_RETRY: Duration = Duration::from_secs(1);
 
 const fn behind() -> StoreError {
-    StoreError::Overloaded { retry_after: BACKLOG_RETRY }
+    StoreError::busy(BACKLOG_RETRY)
 }
 
 const fn waits() -> StoreError {
-    StoreError::not_yet("the claim has its place and is not stored yet: the database is behind")
+    StoreError::NotStoredYet { retry_after: BACKLOG_RETRY }
 }
 
 const fn late() -> StoreError {
-    StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow")
+    StoreError::busy_with("nothing was done in the time there was: Redis or the database was slow")
 }
 
 impl Node {
@@ -312,7 +312,7 @@ impl Node {
         if is_begun {
             return Err(StoreError::Unknown);
         }
-        Err(StoreError::not_yet("nothing was done: what Redis knows of the coupon was rebuilt several times"))
+        Err(StoreError::busy_with("nothing was done: what Redis knows of the coupon was rebuilt several times"))
     }
 
     async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {

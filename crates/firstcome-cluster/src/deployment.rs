@@ -91,7 +91,7 @@ impl Node {
             return Ok(());
         }
         let says = "the keys on this Redis are those of another deployment now";
-        Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unfit, says))))
+        Err(StoreError::Faulted(Arc::new(Fault::new(FaultKind::Unfit, says))))
     }
 
     async fn dead_letters(&self, name: &CouponName, after: Option<u64>, count: usize) -> Answer<Numbered<DeadLetter>> {

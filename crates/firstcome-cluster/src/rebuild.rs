@@ -158,7 +158,7 @@ impl Node {
     async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {
         if until < Instant::now() {
             let says = "nothing was done: another node still rebuilds what Redis knows of it";
-            return Err(StoreError::not_yet(says));
+            return Err(StoreError::busy_with(says));
         }
         sleep(PAUSE).await;
         Ok(())

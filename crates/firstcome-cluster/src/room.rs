@@ -68,7 +68,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const BACKLOG_RETRY: Duration = Duration::from_secs(1);
 
 fn tag() -> Result<u64, StoreError> {
-    draw_id().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+    draw_id().map_err(|fault| StoreError::Faulted(Arc::new(fault)))
 }
 
 /// A ticket as its holder sees it, who has shown it or is given it.
@@ -130,7 +130,7 @@ impl Node {
         let until = Instant::now() + self.options.patience;
         let waiting = room_node.copy.lock().as_ref().map_or(0, |copy| copy.replica.pending_count());
         if self.options.rows_waiting_max < waiting {
-            return Err(StoreError::Overloaded { retry_after: BACKLOG_RETRY });
+            return Err(StoreError::busy(BACKLOG_RETRY));
         }
         self.wake(room_node);
         let mut pause = PAUSE_MIN;
@@ -163,7 +163,7 @@ impl Node {
                 }
             }
             if until <= Instant::now() + pause {
-                break StoreError::not_yet("nothing was done in the time there was: Redis or the database was slow");
+                break StoreError::busy_with("nothing was done in the time there was: Redis or the database was slow");
             }
             sleep(draw_pause(pause)).await;
             pause = (pause * 2).min(PAUSE_MAX);
@@ -231,7 +231,7 @@ impl Node {
             self.order(&room_node, Want::See).await?;
             let copy = room_node.copy.lock();
             let Some(copy) = &*copy else {
-                return Err(StoreError::not_yet("what Redis knows of the room is rebuilt"));
+                return Err(StoreError::busy_with("what Redis knows of the room is rebuilt"));
             };
             // It may have been rebuilt just now.
             if copy.is_read() {

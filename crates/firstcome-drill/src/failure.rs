@@ -58,7 +58,7 @@ fn fault_of(error: &anyhow::Error) -> Option<Fault> {
     if let Some(ImportError::Fault(fault)) = error.downcast_ref() {
         return Some(fault.clone());
     }
-    if let Some(firstcome::StoreError::Unavailable(fault)) = error.downcast_ref() {
+    if let Some(firstcome::StoreError::Faulted(fault)) = error.downcast_ref() {
         return Some(fault.as_ref().clone());
     }
     error.downcast_ref().cloned()

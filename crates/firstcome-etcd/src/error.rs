@@ -55,7 +55,7 @@ impl EtcdError {
 
 impl From<EtcdError> for StoreError {
     fn from(error: EtcdError) -> Self {
-        let fault = |kind, says| Self::Unavailable(Arc::new(Fault::new(kind, says)));
+        let fault = |kind, says| Self::Faulted(Arc::new(Fault::new(kind, says)));
         match error {
             EtcdError::Unavailable { kind, says } => fault(kind, says),
             EtcdError::Unknown { .. } => Self::Unknown,

@@ -96,7 +96,7 @@ impl From<LinkError> for StoreError {
     fn from(error: LinkError) -> Self {
         match error {
             LinkError::Unavailable { code, says } => {
-                Self::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, format!("{code}: {says}"))))
+                Self::Faulted(Arc::new(Fault::new(FaultKind::Unreachable, format!("{code}: {says}"))))
             }
             // The script failed half way, and its earlier writes stand.
             LinkError::Unknown { .. } | LinkError::Refused { .. } => Self::Unknown,

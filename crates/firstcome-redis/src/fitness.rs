@@ -52,7 +52,7 @@ impl Watch {
 
     /// Whether a lock may be granted. Fails with the fault that the last check found. Does no I/O.
     pub(crate) fn may_grant(&self) -> Result<(), StoreError> {
-        self.unfit.lock().as_ref().map_or(Ok(()), |fault| Err(StoreError::Unavailable(Arc::clone(fault))))
+        self.unfit.lock().as_ref().map_or(Ok(()), |fault| Err(StoreError::Faulted(Arc::clone(fault))))
     }
 }
 

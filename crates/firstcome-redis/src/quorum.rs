@@ -281,7 +281,7 @@ fn surely_over(lease_ms: u32) -> Instant {
 }
 
 fn unavailable(says: String) -> StoreError {
-    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+    StoreError::Faulted(Arc::new(Fault::new(FaultKind::Unreachable, says)))
 }
 
 /// A release that is under way. It is counted while this exists.
@@ -334,7 +334,7 @@ impl Shared {
         }
         let says =
             format!("a lease of {lease_ms} ms is longer than a node that has forgotten waits, {} ms", self.rejoin_ms);
-        Err(StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unfit, says))))
+        Err(StoreError::Faulted(Arc::new(Fault::new(FaultKind::Unfit, says))))
     }
 
     /// Describes an attempt that failed because too few nodes could answer.
@@ -404,7 +404,7 @@ impl KeyStore for QuorumStore {
             Outcome::Taken(fence) => Ok(Tried::Taken(fence)),
             Outcome::Lost(Lost::Held { lasts_us }) => Ok(Tried::Held { lasts: Some(Duration::from_micros(lasts_us)) }),
             Outcome::Lost(why) => Err(self.shared.why(why)),
-            Outcome::Unfit(fault) => Err(StoreError::Unavailable(Arc::new(fault))),
+            Outcome::Unfit(fault) => Err(StoreError::Faulted(Arc::new(fault))),
         }
     }
 

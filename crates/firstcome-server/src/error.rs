@@ -103,6 +103,7 @@ codes! {
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
+    NotStoredYet 503 "not_stored_yet" "The claim has its place and is not stored yet" "The database is behind. Send the same request again after `retry_after_ms`: it has no second effect.";
     StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";
     OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";
 }
@@ -165,17 +166,17 @@ impl From<Code> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Overloaded { retry_after } => {
-                Self::new(Code::Overloaded).retry_after_ms(retry_after.as_millis() as u64)
-            }
-            StoreError::NotYet { says, retry_after } => {
+            StoreError::Busy { says, retry_after } => {
                 Self::new(Code::Overloaded).detail(says).retry_after_ms(retry_after.as_millis() as u64)
             }
+            StoreError::NotStoredYet { retry_after } => {
+                Self::new(Code::NotStoredYet).retry_after_ms(retry_after.as_millis() as u64)
+            }
             // A condition that can end by itself: retry after 2 s.
-            StoreError::Unavailable(fault) if matches!(fault.kind, FaultKind::Busy | FaultKind::Full) => {
+            StoreError::Faulted(fault) if matches!(fault.kind, FaultKind::Busy | FaultKind::Full) => {
                 Self::new(Code::StoreUnavailable).detail(fault.kind.title()).retry_after_ms(2_000)
             }
-            StoreError::Unavailable(_) => Self::new(Code::StoreUnavailable).retry_after_ms(5_000),
+            StoreError::Faulted(_) => Self::new(Code::StoreUnavailable).retry_after_ms(5_000),
             // An immediate repeat is safe; a second lets a restart finish.
             _ => Self::new(Code::OutcomeUnknown).retry_after_ms(1_000),
         }
@@ -275,12 +276,10 @@ mod tests {
     #[test]
     fn what_only_waits_is_no_fault_of_the_store() {
         let retry_after = Duration::from_secs(3);
-        let waits = StoreError::NotYet { says: "the claim is not stored yet", retry_after };
-        for (error, detail) in
-            [(StoreError::Overloaded { retry_after }, None), (waits, Some("the claim is not stored yet"))]
-        {
+        let [full, waits] = [StoreError::busy(retry_after), StoreError::NotStoredYet { retry_after }];
+        for (error, code) in [(full, Code::Overloaded), (waits, Code::NotStoredYet)] {
             let problem = Problem::from(error);
-            assert_eq!((problem.code, problem.detail.as_deref()), (Code::Overloaded, detail));
+            assert_eq!(problem.code, code);
             assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "3");
         }
     }

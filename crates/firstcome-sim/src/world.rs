@@ -128,7 +128,7 @@ impl<P: Primitive> World<P> {
         let outcome = match answer {
             _ if lost => Outcome::Unknown,
             Ok(told) => Outcome::Answered(told),
-            Err(StoreError::Unavailable(_) | StoreError::Overloaded { .. }) => Outcome::NotDone,
+            Err(StoreError::Faulted(_) | StoreError::Busy { .. }) => Outcome::NotDone,
             Err(_) => Outcome::Unknown,
         };
         if lost {

@@ -177,11 +177,9 @@ const fn of_number(number: u16) -> Meaning {
 
 impl From<SqlError> for StoreError {
     fn from(error: SqlError) -> Self {
-        let fault = |kind, says| Self::Unavailable(Arc::new(Fault::new(kind, says)));
+        let fault = |kind, says| Self::Faulted(Arc::new(Fault::new(kind, says)));
         match error {
-            SqlError::Serialization { .. } | SqlError::Overloaded { .. } => {
-                Self::Overloaded { retry_after: CONFLICT_RETRY }
-            }
+            SqlError::Serialization { .. } | SqlError::Overloaded { .. } => Self::busy(CONFLICT_RETRY),
             SqlError::Unavailable { kind, says } => fault(kind, says),
             SqlError::Unknown { .. } => Self::Unknown,
             SqlError::Broken { says } => fault(FaultKind::Unfit, says),

@@ -313,17 +313,17 @@ impl Rows for Reader {
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
         coupon::attributes(&self.connection.lock(), coupon, first, last)
-            .map_err(|error| StoreError::Unavailable(Arc::new(fault(&error, "cannot read attributes"))))
+            .map_err(|error| StoreError::Faulted(Arc::new(fault(&error, "cannot read attributes"))))
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
         let bids = auction::bids(&self.connection.lock(), listing, after, count);
-        bids.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+        bids.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
     }
 
     fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
         let records = auction::records(&self.connection.lock(), member, after, count);
-        records.map_err(|fault| StoreError::Unavailable(Arc::new(fault)))
+        records.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
     }
 }
 

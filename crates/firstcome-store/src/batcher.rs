@@ -60,11 +60,11 @@ impl<T> Batcher<T> {
     /// Adds an item. No I/O.
     ///
     /// # Errors
-    /// [`StoreError::Overloaded`] if too many items wait; the item is dropped.
+    /// [`StoreError::Busy`] if too many items wait; the item is dropped.
     pub fn push(&self, item: T) -> Result<Service, StoreError> {
         let mut queue = self.queue.lock();
         if self.waiting_max <= queue.waiting.len() {
-            return Err(StoreError::Overloaded { retry_after: FULL_RETRY });
+            return Err(StoreError::busy(FULL_RETRY));
         }
         queue.waiting.push_back(item);
         let is_full = self.batch_max <= queue.waiting.len();
@@ -169,7 +169,7 @@ mod tests {
         for item in 0..2 {
             assert!(batcher.push(item).is_ok());
         }
-        assert!(matches!(batcher.push(2), Err(StoreError::Overloaded { .. })));
+        assert!(matches!(batcher.push(2), Err(StoreError::Busy { .. })));
         assert_eq!(batcher.take(), [0]);
         assert!(batcher.push(3).is_ok());
     }

@@ -465,7 +465,7 @@ impl CouponStore for Embedded {
     ) -> Answer<Put> {
         let revision = revision.into();
         let (reply, answer) = Reply::pair();
-        let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?);
+        let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Faulted(Arc::new(fault)))?);
         let command = Box::new(PutCommand { name: coupon.clone(), revision, voucher_key, reply });
         Ok(self.ask(Command::PutCoupon(command), answer).await?.map_err(Into::into))
     }

@@ -8,24 +8,25 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Nothing was written: too many requests wait already. Try again after this time.
-    #[error("too many requests wait; try again in {} ms", retry_after.as_millis())]
-    Overloaded {
-        /// When the requests that wait now are done, by the measured rate. The queue never holds more than that.
+    /// Nothing was done, and nothing is broken: more work waits than can be done in time. Try again after this time.
+    #[error("{says}; try again in {} ms", retry_after.as_millis())]
+    Busy {
+        /// What there is too much of, in words that any client may read.
+        says: &'static str,
+        /// When to try again. For a full queue: when the requests that wait now are done, by the measured rate.
         retry_after: Duration,
     },
-    /// Nothing was done in time, without a fault that an operator must repair: something else must happen first.
-    #[error("{says}; try again in {} ms", retry_after.as_millis())]
-    NotYet {
-        /// What it waits for, in words that any client may read.
-        says: &'static str,
-        /// When to try again.
+    /// The claim has its place, and is not stored yet: the database is behind. It is neither a yes nor a no. Send the same
+    /// request again after this time.
+    #[error("the claim has its place and is not stored yet; ask again in {} ms", retry_after.as_millis())]
+    NotStoredYet {
+        /// When to ask again.
         retry_after: Duration,
     },
     /// Nothing was done because of a fault; its kind says whether it ends by itself. The caller may repeat the request
     /// later.
     #[error("the store cannot do it now: {0}")]
-    Unavailable(Arc<Fault>),
+    Faulted(#[source] Arc<Fault>),
     /// The write may or may not have happened. Repeat the same request, never a new one.
     #[error("the outcome is unknown; repeat the same request")]
     Unknown,
@@ -154,14 +155,19 @@ impl FaultKind {
 }
 
 impl StoreError {
-    /// Makes the error of a request that must wait for something else.
-    pub const fn not_yet(says: &'static str) -> Self {
-        Self::NotYet { says, retry_after: NOT_YET_RETRY }
+    /// Makes the error of a queue that is full until this time has passed.
+    pub const fn busy(retry_after: Duration) -> Self {
+        Self::Busy { says: "too many requests wait", retry_after }
+    }
+
+    /// Makes the error of a request for which there was no time, for this reason.
+    pub const fn busy_with(says: &'static str) -> Self {
+        Self::Busy { says, retry_after: BUSY_RETRY }
     }
 }
 
-/// When to try a request again that must wait for something else.
-const NOT_YET_RETRY: Duration = Duration::from_secs(1);
+/// When to try a request again for which there was no time.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 impl Fault {
     /// Makes a fault. The detail says what happened and what to do.

@@ -81,7 +81,7 @@ impl LockQueue {
         &self,
         job: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> LockJob,
     ) -> Result<T, StoreError> {
-        const OVERLOADED: StoreError = StoreError::Overloaded { retry_after: Duration::from_millis(100) };
+        const OVERLOADED: StoreError = StoreError::busy(Duration::from_millis(100));
         let (reply, answered) = oneshot::channel();
         let job = job(reply);
         let place = match &job {
@@ -95,7 +95,7 @@ impl LockQueue {
             Err(TrySendError::Full(_)) => Err(OVERLOADED),
             Err(TrySendError::Closed(_)) => {
                 let fault = Fault::new(FaultKind::Stopped, "the writer of locks has stopped");
-                Err(StoreError::Unavailable(Arc::new(fault)))
+                Err(StoreError::Faulted(Arc::new(fault)))
             }
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         // The others wait for a writer, so the first to end is the one that is refused.
         let refused = tokio::time::timeout(Duration::from_secs(30), views.join_next()).await;
         let refused = refused.expect("a newcomer too many is refused").unwrap().unwrap();
-        assert!(matches!(refused, Err(StoreError::Overloaded { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
         let renew = Step::Renew { bucket: 0, renewals: Vec::new() };
         let mut renewed = Box::pin(queue.take(renew));
         tokio::select! {

@@ -177,7 +177,7 @@ pub trait CouponStore: Send + Sync {
         async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(ClaimReply::Stored))) }
     }
 
-    /// Returns the claim of one user, if there is one. Refused: `unknown_coupon`. Fails with [`StoreError::NotYet`]
+    /// Returns the claim of one user, if there is one. Refused: `unknown_coupon`. Fails with [`StoreError::NotStoredYet`]
     /// while the claim has a place ([`ClaimReply::Placed`]) and is not stored.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
 

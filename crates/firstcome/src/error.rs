@@ -3,6 +3,7 @@
 use firstcome_store::StoreError;
 use firstcome_store::core::id::NameError;
 use firstcome_store::core::{auction, coupon, room};
+use std::time::Duration;
 
 /// A name or a value that a caller chose is outside its limits. Nothing was sent.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -45,7 +46,7 @@ impl InputError {
 }
 
 /// Why a request did not succeed. Its variants keep apart what a caller must never mix: *no* ([`Self::Refused`]),
-/// *nothing happened* ([`Self::Input`], [`Self::Unavailable`]) and *unknown* ([`Self::Unknown`]).
+/// *nothing happened* ([`Self::Input`], [`Self::Unavailable`]) and *unknown* ([`Self::Unknown`], [`Self::NotStoredYet`]).
 ///
 /// `?` hands it on, and `match` tells the cases apart:
 ///
@@ -75,10 +76,16 @@ pub enum Error<R> {
     /// Nothing was sent: a name or a value is outside its limits.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Nothing was done: the store is overloaded, must wait for something else first, or has a fault. Never
-    /// [`StoreError::Unknown`].
+    /// Nothing was done: the store is [busy](StoreError::Busy) or has a [fault](StoreError::Faulted).
     #[error(transparent)]
     Unavailable(StoreError),
+    /// The claim has its place, and is not stored yet. It is neither a yes nor a no: send the same request again after this
+    /// time.
+    #[error("the claim has its place and is not stored yet; ask again in {} ms", retry_after.as_millis())]
+    NotStoredYet {
+        /// When to ask again.
+        retry_after: Duration,
+    },
     /// The request may or may not have happened. Send the same request with the same idempotency key again, never a new
     /// one.
     #[error("the outcome is unknown; repeat the same request")]
@@ -97,14 +104,18 @@ impl<R> Error<R> {
     pub const fn rejection(&self) -> Option<&R> {
         match self {
             Self::Refused(rejection) => Some(rejection),
-            Self::Input(_) | Self::Unavailable(_) | Self::Unknown => None,
+            Self::Input(_) | Self::Unavailable(_) | Self::NotStoredYet { .. } | Self::Unknown => None,
         }
     }
 }
 
 impl<R> From<StoreError> for Error<R> {
     fn from(error: StoreError) -> Self {
-        if matches!(error, StoreError::Unknown) { Self::Unknown } else { Self::Unavailable(error) }
+        match error {
+            StoreError::Unknown => Self::Unknown,
+            StoreError::NotStoredYet { retry_after } => Self::NotStoredYet { retry_after },
+            error => Self::Unavailable(error),
+        }
     }
 }
 
@@ -119,14 +130,16 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn unknown_is_neither_no_nor_nothing() {
         let unknown = CouponError::from(StoreError::Unknown);
         assert_eq!((unknown.rejection(), &unknown), (None, &Error::Unknown));
-        let busy = CouponError::from(StoreError::Overloaded { retry_after: Duration::from_millis(7) });
-        assert!(matches!(busy, Error::Unavailable(StoreError::Overloaded { .. })), "{busy}");
+        let busy = CouponError::from(StoreError::busy(Duration::from_millis(7)));
+        assert!(matches!(busy, Error::Unavailable(StoreError::Busy { .. })), "{busy}");
+        let retry_after = Duration::from_millis(9);
+        let waits = CouponError::from(StoreError::NotStoredYet { retry_after });
+        assert_eq!((waits.rejection(), &waits), (None, &Error::NotStoredYet { retry_after }));
         let told: Result<(), CouponError> = flat(Ok(Err(coupon::Rejection::SoldOut)));
         assert_eq!(told.unwrap_err().rejection(), Some(&coupon::Rejection::SoldOut));
     }

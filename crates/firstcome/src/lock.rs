@@ -204,7 +204,7 @@ impl Locks {
     ///
     /// Fails if the operating system gives no random bytes.
     pub fn over(store: impl LockStore) -> Result<Self, StoreError> {
-        let shared = Shared::over(store).map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
+        let shared = Shared::over(store).map_err(|fault| StoreError::Faulted(Arc::new(fault)))?;
         Ok(Self::ordered_by(shared))
     }
 

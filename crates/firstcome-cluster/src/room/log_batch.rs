@@ -21,7 +21,7 @@ const TICK_US_MAX: u64 = 45_000;
 const TRIES_MAX: u32 = 4;
 
 pub(super) fn unavailable(says: &str) -> StoreError {
-    StoreError::Unavailable(Arc::new(Fault::new(FaultKind::Unreachable, says)))
+    StoreError::Faulted(Arc::new(Fault::new(FaultKind::Unreachable, says)))
 }
 
 impl Node {
@@ -51,7 +51,7 @@ impl Node {
     /// Appends what is wanted, and applies all that came. What is wanted has the same tags each time it is tried.
     async fn append_batch(self: &Arc<Self>, room_node: &Arc<RoomNode>, orders: &[Order]) -> Result<(), StoreError> {
         let mut told =
-            Err(StoreError::not_yet("nothing was done: what Redis knows of the room was rebuilt several times"));
+            Err(StoreError::busy_with("nothing was done: what Redis knows of the room was rebuilt several times"));
         let mut is_handed_over = false;
         for _ in 0..TRIES_MAX {
             if room_node.trusted.load(Ordering::Relaxed) != self.doubts() {
@@ -71,7 +71,7 @@ impl Node {
         match told {
             Err(error) if !is_handed_over => Err(error),
             Ok(_) if !is_handed_over => {
-                Err(StoreError::not_yet("nothing was done: what Redis knows of the room was rebuilt several times"))
+                Err(StoreError::busy_with("nothing was done: what Redis knows of the room was rebuilt several times"))
             }
             _ => Err(StoreError::Unknown),
         }

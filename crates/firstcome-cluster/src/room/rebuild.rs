@@ -109,7 +109,7 @@ impl Node {
                 }
             }
             if until < Instant::now() {
-                return Err(StoreError::not_yet(
+                return Err(StoreError::busy_with(
                     "nothing was done: another node still rebuilds what Redis knows of the room",
                 ));
             }

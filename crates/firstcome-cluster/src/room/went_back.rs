@@ -57,7 +57,7 @@ impl RoomNode {
 
     /// The same as an error.
     pub(super) fn goes_on(&self) -> Result<(), StoreError> {
-        self.stopped().map_or(Ok(()), |fault| Err(StoreError::Unavailable(fault)))
+        self.stopped().map_or(Ok(()), |fault| Err(StoreError::Faulted(fault)))
     }
 
     /// Remembers a row that was judged, or that this node has written.
@@ -112,7 +112,7 @@ impl Node {
         *room_node.stopped.lock() = Some(Arc::clone(&fault));
         room_node.is_drainer.store(false, Ordering::Relaxed);
         room_node.progress.send_modify(|progress| progress.is_stopped = true);
-        StoreError::Unavailable(fault)
+        StoreError::Faulted(fault)
     }
 
     /// Lets the room go on.

@@ -83,7 +83,7 @@ async fn what_was_told_early_is_written_by_the_caller_that_told_it_or_is_asked()
         let rows = wait_for("the rows", async || {
             if is_asked {
                 let told = node.claim_of(&coupon(COUPON), "ann").await;
-                assert!(matches!(told, Ok(Ok(Some(_))) | Err(StoreError::NotYet { .. })), "{told:?}");
+                assert!(matches!(told, Ok(Ok(Some(_))) | Err(StoreError::NotStoredYet { .. })), "{told:?}");
             }
             (foreign.issued(COUPON).await == count).then_some(())
         });
@@ -104,7 +104,7 @@ async fn a_caller_that_was_told_early_is_not_told_that_there_is_no_claim() {
     in_time(line.met(1)).await;
     let ask = async |user: &str| node.claim_of(&coupon(COUPON), user).await;
     let told = ask("ann").await;
-    assert!(matches!(told, Err(StoreError::NotYet { .. })), "{told:?}");
+    assert!(matches!(told, Err(StoreError::NotStoredYet { .. })), "{told:?}");
     assert!(matches!(ask("eve").await, Ok(Ok(None))));
     line.pass();
     let record = wait_for("the claim", async || ask("ann").await.ok()).await.expect("it is there");

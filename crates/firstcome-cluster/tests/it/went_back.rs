@@ -33,7 +33,7 @@ impl Before {
 }
 
 fn is_back(error: &StoreError) -> bool {
-    matches!(error, StoreError::Unavailable(fault) if fault.kind == FaultKind::WentBack)
+    matches!(error, StoreError::Faulted(fault) if fault.kind == FaultKind::WentBack)
 }
 
 /// Claims until the node says why it does not issue; it issues nothing meanwhile.

@@ -82,7 +82,7 @@ impl LockStore for Watched {
         };
         if ends && self.broken.load(Ordering::Relaxed) {
             let fault = Fault { kind: FaultKind::ReadOnly, detail: "told to".into() };
-            return Err(StoreError::Unavailable(Arc::new(fault)));
+            return Err(StoreError::Faulted(Arc::new(fault)));
         }
         if !event.is_empty() {
             self.log.push(event);

@@ -29,7 +29,7 @@ fn acquire(lock: &str, number: u64) -> Step {
 }
 
 fn is_unfit<T>(told: &Result<T, StoreError>) -> bool {
-    matches!(told, Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::Unfit)
+    matches!(told, Err(StoreError::Faulted(fault)) if fault.kind == FaultKind::Unfit)
 }
 
 /// Tries with a new word each time until a try is refused because the server is unfit.

@@ -373,7 +373,7 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape),
-        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
+        (status = 503, description = "`overloaded` `not_stored_yet` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claim(
     State(app): State<Arc<App>>,

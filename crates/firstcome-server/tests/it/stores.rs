@@ -109,7 +109,7 @@ struct Unreadable;
 
 impl Rows for Unreadable {
     fn attributes(&self, _: CouponId, _: Serial, _: Serial) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
-        Err(StoreError::Unavailable(Arc::new(fault())))
+        Err(StoreError::Faulted(Arc::new(fault())))
     }
 }
 

@@ -73,7 +73,7 @@ impl ScopeQueues {
     /// Queues a command. True if no caller serves the scope yet: then this caller must serve it.
     pub(super) fn push(&self, scope: &Scope, waiting: Waiting) -> Result<bool, StoreError> {
         let mut queues = self.queues.lock();
-        let full = StoreError::Overloaded { retry_after: FULL_RETRY };
+        let full = StoreError::busy(FULL_RETRY);
         if COMMANDS_MAX <= queues.commands {
             return Err(full);
         }
@@ -147,8 +147,7 @@ mod tests {
             assert!(queues.push(&member(number), Waiting { command: Command::Advance, tell }).unwrap());
             assert_eq!(queues.take(&member(number)).unwrap().len(), 1);
         }
-        let full =
-            |queues: &ScopeQueues| matches!(queues.push(&member(0), waiting()), Err(StoreError::Overloaded { .. }));
+        let full = |queues: &ScopeQueues| matches!(queues.push(&member(0), waiting()), Err(StoreError::Busy { .. }));
         assert!(full(&queues), "all of them may wait for a connection");
         assert!(queues.take(&member(1)).is_none(), "it is over");
         assert!(!full(&queues) && full(&queues), "there is room for one");

@@ -66,7 +66,7 @@ async fn fence(store: &PostgresLocks, lock: &str, client: u64, number: u64) -> u
 
 fn unavailable(told: Result<Answer, StoreError>) -> FaultKind {
     match told {
-        Err(StoreError::Unavailable(fault)) => fault.kind,
+        Err(StoreError::Faulted(fault)) => fault.kind,
         told => panic!("the store cannot answer: {told:?}"),
     }
 }
@@ -357,7 +357,7 @@ async fn a_bucket_that_a_caller_keeps_is_waited_for_and_not_for_ever() {
         let lock = format!("SELECT 1 FROM firstcome_lock_bucket WHERE id = {} FOR UPDATE", bucket_of(&name("door")));
         sqlx::raw_sql(AssertSqlSafe(lock)).execute(&mut *keeps).await.expect("it is free");
         let told = store.take(give_back("door", 1, 1)).await;
-        assert!(matches!(told, Err(StoreError::Overloaded { .. })), "{told:?}");
+        assert!(matches!(told, Err(StoreError::Busy { .. })), "{told:?}");
         keeps.rollback().await.expect("it ends");
         assert_eq!(take(&store, give_back("door", 1, 1)).await, LockAnswer::Released(Released::Released));
     })

@@ -96,7 +96,7 @@ impl Writer {
 
     fn serve(&mut self, batch: Vec<LockJob>) {
         let done = match &self.broken {
-            Some(fault) => Err(StoreError::Unavailable(Arc::clone(fault))),
+            Some(fault) => Err(StoreError::Faulted(Arc::clone(fault))),
             None => self.transact(&batch).map_err(|failure| self.note(failure)),
         };
         if done.is_ok() && std::mem::take(&mut self.is_faulty) {
@@ -110,8 +110,8 @@ impl Writer {
     fn note(&mut self, failure: Failure) -> StoreError {
         self.is_faulty = true;
         let (fault, error): (_, fn(_) -> _) = match failure {
-            Failure::Passing(fault) => return StoreError::Unavailable(self.faults.raise(FAULTY_FILE, fault)),
-            Failure::Lasting(fault) => (fault, StoreError::Unavailable),
+            Failure::Passing(fault) => return StoreError::Faulted(self.faults.raise(FAULTY_FILE, fault)),
+            Failure::Lasting(fault) => (fault, StoreError::Faulted),
             Failure::Unknown(fault) => (fault, |_| StoreError::Unknown),
         };
         let fault = self.faults.raise(FAULTY_FILE, fault);

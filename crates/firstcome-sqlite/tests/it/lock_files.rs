@@ -71,7 +71,7 @@ async fn fence(store: &SqliteLocks, lock: &str, client: u64, number: u64) -> u64
 
 fn unavailable(told: Result<firstcome_store::core::lock::Answer, StoreError>) -> FaultKind {
     match told {
-        Err(StoreError::Unavailable(fault)) => fault.kind,
+        Err(StoreError::Faulted(fault)) => fault.kind,
         told => panic!("the store cannot answer: {told:?}"),
     }
 }
@@ -351,7 +351,7 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
         let mut steps: Vec<_> = (0..6_000).map(|number| Box::pin(store.take(ask("door", 1, number)))).collect();
         let mut context = Context::from_waker(Waker::noop());
         let told = steps.iter_mut().map(|step| step.as_mut().poll(&mut context));
-        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Overloaded { .. })))).count();
+        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Busy { .. })))).count();
         assert!((2_500..3_000).contains(&refused), "{refused} of 6000 were refused at once");
         // Who holds a lock still gets in.
         let renewals = vec![Renewal { name: name("door"), request: request(1, 0), lease_ms: 60_000 }];
@@ -361,16 +361,16 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
             assert!(told.is_pending(), "{told:?}");
         }
         let looks = Box::pin(store.view(&name("door"))).as_mut().poll(&mut context);
-        assert!(matches!(looks, Poll::Ready(Err(StoreError::Overloaded { .. }))), "{looks:?}");
+        assert!(matches!(looks, Poll::Ready(Err(StoreError::Busy { .. }))), "{looks:?}");
         // But not without an end.
         let told = (0..2_000).map(|_| Box::pin(store.take(give_back("door", 1, 0))).as_mut().poll(&mut context));
-        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Overloaded { .. })))).count();
+        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Busy { .. })))).count();
         assert!((700..1_000).contains(&refused), "{refused} of 2000 were refused at once");
         assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::Busy);
         drop(steps);
         file.execute_batch("ROLLBACK").expect("it ends");
         // No process waits for the answers any more, but the steps still stand in the queue.
-        while matches!(store.take(ask("other", 2, 1)).await, Err(StoreError::Overloaded { .. })) {
+        while matches!(store.take(ask("other", 2, 1)).await, Err(StoreError::Busy { .. })) {
             tokio::task::yield_now().await;
         }
         fence(&store, "other", 2, 1).await;

@@ -99,7 +99,7 @@ impl Thread {
 
     fn submit(&self, command: Command) -> Result<(), StoreError> {
         if let Some(fault) = self.shared.fault() {
-            return Err(StoreError::Unavailable(fault));
+            return Err(StoreError::Faulted(fault));
         }
         let Some(sender) = self.sender.upgrade() else { return Err(stopped(&self.shared)) };
         let depth = sender.max_capacity() - sender.capacity();
@@ -115,13 +115,13 @@ impl Thread {
 
     fn overloaded(&self) -> StoreError {
         self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
-        StoreError::Overloaded { retry_after: QUEUE_SERVICE_MAX }
+        StoreError::busy(QUEUE_SERVICE_MAX)
     }
 }
 
 fn stopped(shared: &Shared) -> StoreError {
     let stopped = || Arc::new(Fault::new(FaultKind::Stopped, "the writer has stopped"));
-    StoreError::Unavailable(shared.fault().unwrap_or_else(stopped))
+    StoreError::Faulted(shared.fault().unwrap_or_else(stopped))
 }
 
 /// The pauses of the writer before it tries again whether writes succeed: twice as long each time. A fault that returns

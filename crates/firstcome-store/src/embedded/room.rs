@@ -129,7 +129,7 @@ fn check(room: &mut Room, number: TicketNumber, admission: u64, now: Now) -> Opt
 
 /// Returns the error of a system that gives no random bytes.
 pub(super) fn no_secret(fault: Fault) -> StoreError {
-    StoreError::Unavailable(Arc::new(fault))
+    StoreError::Faulted(Arc::new(fault))
 }
 
 impl Shared {

@@ -70,7 +70,7 @@ impl Log {
 
     /// Fails while a fault is open: after a failed commit memory may hold claims that are not stored.
     pub(super) fn check(&self) -> Result<(), StoreError> {
-        self.shared.fault().map_or(Ok(()), |fault| Err(StoreError::Unavailable(fault)))
+        self.shared.fault().map_or(Ok(()), |fault| Err(StoreError::Faulted(fault)))
     }
 
     /// Commits one change on its own. The batch before it has ended, so no primitive has changes to take back.
@@ -104,10 +104,10 @@ impl Log {
         stats.commit_us.record(watch.elapsed().as_micros() as u64);
         let result = result.map_err(|error| match error.outcome {
             Outcome::Passing => match self.take_back(primitives) {
-                Ok(()) => StoreError::Unavailable(self.shared.pause(error.fault)),
-                Err(fault) => StoreError::Unavailable(self.shared.fail(fault)),
+                Ok(()) => StoreError::Faulted(self.shared.pause(error.fault)),
+                Err(fault) => StoreError::Faulted(self.shared.fail(fault)),
             },
-            Outcome::Nothing => StoreError::Unavailable(self.shared.fail(error.fault)),
+            Outcome::Nothing => StoreError::Faulted(self.shared.fail(error.fault)),
             Outcome::Unknown => {
                 self.shared.fail_unknown(error.fault);
                 StoreError::Unknown

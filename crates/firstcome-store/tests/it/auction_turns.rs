@@ -131,7 +131,7 @@ fn how_it_ended_is_not_guessed_when_the_writer_cannot_be_asked() {
     script.clock.set(at(END_US + 1));
     store.stats().queue_limit.store(1, Ordering::Relaxed);
     let told = now(store.listing(&names[0]));
-    assert!(matches!(told, Err(StoreError::Overloaded { .. })), "{told:?}");
+    assert!(matches!(told, Err(StoreError::Busy { .. })), "{told:?}");
     store.stats().queue_limit.store(100, Ordering::Relaxed);
     let look = Under::waits(store.listing(&names[0]));
     stepper.step(ALL);
@@ -160,7 +160,7 @@ fn how_it_ended_is_not_told_by_the_clock_while_a_bid_may_or_may_not_be_stored() 
             let over = told.expect("nothing can be stored any more").expect("it is there");
             assert_eq!((over.standing.state(over.now).as_str(), over.standing.bids), ("unsold", 0));
         } else {
-            assert!(matches!(told, Err(StoreError::Unavailable(_))), "{outcome:?}: {told:?}");
+            assert!(matches!(told, Err(StoreError::Faulted(_))), "{outcome:?}: {told:?}");
         }
     }
 }

@@ -133,7 +133,7 @@ impl Rows for Unreadable {
         _: Serial,
     ) -> Result<BTreeMap<Serial, firstcome_store::core::coupon::Attributes>, StoreError> {
         let fault = Fault { kind: FaultKind::Io, detail: "the test said so".to_owned() };
-        Err(StoreError::Unavailable(Arc::new(fault)))
+        Err(StoreError::Faulted(Arc::new(fault)))
     }
 }
 

@@ -23,7 +23,7 @@ async fn a_full_queue_refuses_at_once_and_answers_all_that_waited() {
 
         for user in ["late", "later"] {
             let answer = at_once(store.claim(&coupon, by(user)));
-            let Err(StoreError::Overloaded { retry_after }) = answer else { panic!("{}", words(answer)) };
+            let Err(StoreError::Busy { retry_after, .. }) = answer else { panic!("{}", words(answer)) };
             assert!(!retry_after.is_zero(), "says when to come back");
         }
         assert_eq!(failed(at_once(store.put_coupon(&coupon, limited(1)))), "overloaded");

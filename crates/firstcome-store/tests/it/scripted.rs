@@ -208,8 +208,8 @@ pub(crate) fn words(answer: Answer<Effect<Claimed>>) -> String {
 
 pub(crate) fn error_words(error: &StoreError) -> String {
     match error {
-        StoreError::Overloaded { .. } => "overloaded".to_owned(),
-        StoreError::Unavailable(fault) => format!("unavailable: {}", fault.kind.code()),
+        StoreError::Busy { .. } => "overloaded".to_owned(),
+        StoreError::Faulted(fault) => format!("unavailable: {}", fault.kind.code()),
         StoreError::Unknown => "unknown".to_owned(),
         other => format!("{other:?}"),
     }

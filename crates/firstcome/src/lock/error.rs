@@ -103,7 +103,7 @@ impl LockError {
             Self::Unsupported { .. } => "unsupported",
             Self::Contended { .. } => "contended",
             Self::TimedOut { .. } => "timed_out",
-            Self::Unavailable(StoreError::Overloaded { .. } | StoreError::NotYet { .. }) => "overloaded",
+            Self::Unavailable(StoreError::Busy { .. }) => "overloaded",
             Self::Unavailable(_) => "store_unavailable",
             Self::Unknown => "outcome_unknown",
             Self::Lost => "lock_lost",
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_store_that_has_too_much_to_do_is_not_called_unreachable() {
-        let error = LockError::from(StoreError::Overloaded { retry_after: Duration::from_millis(100) });
+        let error = LockError::from(StoreError::busy(Duration::from_millis(100)));
         let says = "the store did nothing: too many requests wait; try again in 100 ms";
         assert_eq!((error.code(), error.to_string().as_str()), ("overloaded", says));
     }

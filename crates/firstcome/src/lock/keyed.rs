@@ -71,7 +71,7 @@ impl<S: KeyStore> KeyLocks<S> {
             return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
         }
         let lease_ms = lease_within(&self.shared.store, terms.lease.unwrap_or(LEASE_DEFAULT))?;
-        let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Unavailable(Arc::new(fault))))?;
+        let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Faulted(Arc::new(fault))))?;
         let word = secret[..20].iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
         let (shared, key) = (Arc::clone(&self.shared), Arc::from(&*terms.name));
         Ok((Claim { shared, key, word, over_at: None }, lease_ms))

@@ -215,7 +215,7 @@ impl LockStore for Slow {
         }
         if self.gone.load(Ordering::Relaxed) {
             let fault = firstcome_store::Fault { kind: firstcome_store::FaultKind::Io, detail: "gone".to_owned() };
-            return Err(StoreError::Unavailable(Arc::new(fault)));
+            return Err(StoreError::Faulted(Arc::new(fault)));
         }
         let answer = self.store.take_now(&step);
         for _ in 0..2 {

@@ -41,7 +41,7 @@ async fn put_back(foreign: &mut Foreign, name: &str) {
 /// What a join is told that does not go through because of this.
 async fn stopped(node: &Cluster, who: Join) {
     until("the node to stop", async || match node.join(&room(), who.clone()).await {
-        Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::WentBack => Some(()),
+        Err(StoreError::Faulted(fault)) if fault.kind == FaultKind::WentBack => Some(()),
         // It had been appended before the node noticed.
         Err(StoreError::Unknown) => None,
         told => panic!("{told:?}"),

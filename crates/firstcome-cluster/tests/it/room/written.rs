@@ -250,7 +250,7 @@ async fn a_bounded_backlog_waits_and_is_written_in_pages() {
         // Strangers need nothing of the database, unless too much waits for it.
         until("too much to wait", async || node_join(&one, ANYBODY).await.err()).await;
         let refused = node_join(&one, of("zoe")).await;
-        assert!(matches!(refused, Err(StoreError::Overloaded { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Busy { .. })), "{refused:?}");
         drop(frozen);
         for joining in joining {
             joining.await.expect("no panic").expect("a place");
@@ -277,7 +277,7 @@ async fn without_numbers_nothing_is_done() {
         let one = by_line.node_with(options).await;
         line.set(&Point::Text("UPDATE firstcome_room SET position"), 0, ProxyFault::Hold);
         let refused = node_join(&one, ANYBODY).await;
-        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Faulted(_))), "{refused:?}");
         let position: u64 = keeper.ask(&["HGET", "fc:{r1}:log", "position"]).await;
         assert!(position < 20, "{position} entries");
         line.pass();

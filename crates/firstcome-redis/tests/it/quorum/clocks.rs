@@ -134,7 +134,7 @@ async fn leases_on_fast_clocks(
             match client.take(&key, &word, lease_ms).await {
                 Ok(Tried::Taken(fence)) => break (now(), fence.get()),
                 // Some said no, and others have not answered in time: asked again, what they may have given is given back.
-                Ok(Tried::Held { .. }) | Err(StoreError::Unavailable(_) | StoreError::Unknown) => {}
+                Ok(Tried::Held { .. }) | Err(StoreError::Faulted(_) | StoreError::Unknown) => {}
                 Err(error) => panic!("{error}"),
             }
         };

@@ -175,7 +175,7 @@ async fn a_set_must_be_one() {
         }
         let locks = set.open(unhurried()).await;
         let error = locks.take(KEY, "long", LEASE_MS + 1).await.unwrap_err();
-        assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        assert!(matches!(error, StoreError::Faulted(_)), "{error}");
         // Others use it with another time.
         let mut differs = unhurried();
         differs.rejoin_after = Duration::from_secs(10);

@@ -34,11 +34,11 @@ async fn without_a_minority_it_goes_on_and_without_a_majority_no_process_gets_a_
         for locks in other.iter().chain([&locks]) {
             for try_number in 0..5 {
                 let tried = locks.take("another", &format!("in-vain-{try_number}"), LEASE_MS).await;
-                assert!(matches!(tried, Err(StoreError::Unavailable(_) | StoreError::Unknown)), "{tried:?}");
+                assert!(matches!(tried, Err(StoreError::Faulted(_) | StoreError::Unknown)), "{tried:?}");
             }
         }
         let renewed = locks.renew(KEY, "held", LEASE_MS).await;
-        assert!(matches!(renewed, Err(StoreError::Unknown | StoreError::Unavailable(_))), "{renewed:?}");
+        assert!(matches!(renewed, Err(StoreError::Unknown | StoreError::Faulted(_))), "{renewed:?}");
         // It is held as long as it was before, and not told to be given back.
         assert!(locks.remaining("held").is_some());
         // Those who never had it have nothing to give back, and the others that are there have given it back.
@@ -67,7 +67,7 @@ pub(super) async fn frozen_majority(set: &Set) -> u64 {
     let tried = locks.take(KEY, "mine", LEASE_MS).await;
     set.0[0].thaw();
     set.0[1].thaw();
-    assert!(matches!(tried, Err(StoreError::Unavailable(_))), "{tried:?}");
+    assert!(matches!(tried, Err(StoreError::Faulted(_))), "{tried:?}");
     // Both answer in the end: what was asked for before is answered before.
     for server in &set.0 {
         wait_for("an answer", async || server.try_ask(&["PING"]).await.ok()).await;
@@ -128,7 +128,7 @@ async fn an_attempt_without_an_answer_is_undone_when_the_node_comes_back() {
         set.0[1].freeze();
         let before = locks.counts();
         let tried = locks.take(KEY, "mine", LEASE_MS).await;
-        assert!(matches!(tried, Err(StoreError::Unavailable(_))), "{tried:?}");
+        assert!(matches!(tried, Err(StoreError::Faulted(_))), "{tried:?}");
         wait_for("the connections to be given up", async || (locks.counts().nodes_up <= 1).then_some(())).await;
         set.0[0].thaw();
         set.0[1].thaw();

@@ -59,7 +59,7 @@ async fn a_node_that_is_empty_votes_late_and_knows_what_others_know() {
         set.0[2].freeze();
         let tried = locks.take(KEY, "too-soon", SHORT_MS).await;
         set.0[2].thaw();
-        assert!(matches!(tried, Err(StoreError::Unavailable(_))), "{tried:?}");
+        assert!(matches!(tried, Err(StoreError::Faulted(_))), "{tried:?}");
         assert!(!set.votes(0).await);
         wait_for("an answer", async || in_and_out(&locks, "thawed").await.ok()).await;
         let voted = until_it_votes(&set, &locks, 0, true).await;
@@ -196,7 +196,7 @@ async fn a_new_set_is_new_only_once() {
         let locks = set.open(known).await;
         let begun = Instant::now();
         let tried = locks.take(KEY, "too-soon", SHORT_MS).await;
-        assert!(matches!(tried, Err(StoreError::Unavailable(_))), "{tried:?}");
+        assert!(matches!(tried, Err(StoreError::Faulted(_))), "{tried:?}");
         wait_for("the set to begin", async || in_and_out(&locks, "begun").await.ok()).await;
         assert!(REJOIN <= begun.elapsed());
         for node in 0..3 {

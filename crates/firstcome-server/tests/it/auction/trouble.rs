@@ -94,7 +94,7 @@ impl AuctionStore for Deaf {
     }
 
     async fn listing(&self, _: &ListingName) -> AuctionAnswer<ListingView> {
-        let full = StoreError::Overloaded { retry_after: Duration::from_millis(1) };
+        let full = StoreError::busy(Duration::from_millis(1));
         if self.takes_puts { Err(full) } else { pending().await }
     }
 

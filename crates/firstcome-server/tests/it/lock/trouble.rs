@@ -40,7 +40,7 @@ impl Moody {
             Mood::Refuses => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 let fault = Fault { kind: FaultKind::Io, detail: FAULT_DETAIL.to_owned() };
-                Err(StoreError::Unavailable(Arc::new(fault)))
+                Err(StoreError::Faulted(Arc::new(fault)))
             }
             Mood::Forgets => {
                 answer.await?;

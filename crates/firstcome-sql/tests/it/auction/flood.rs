@@ -38,7 +38,7 @@ async fn a_full_queue_is_told_at_once() {
             match in_time(task).await.unwrap() {
                 Ok(Ok(_)) => told.0 += 1,
                 Ok(Err(Rejection::AlreadyHighestBidder)) => told.1 += 1,
-                Err(StoreError::Overloaded { .. }) => told.2 += 1,
+                Err(StoreError::Busy { .. }) => told.2 += 1,
                 other => panic!("{other:?}"),
             }
         }
@@ -65,7 +65,7 @@ async fn a_writer_who_finds_all_connections_in_use_is_told_overloaded_and_a_read
         });
         wait_for_waiting(&base, 2).await;
         let moved = in_time(super::try_charge(&auctions, "ann", 5)).await;
-        assert!(matches!(moved, Err(StoreError::Overloaded { .. })), "{moved:?}");
+        assert!(matches!(moved, Err(StoreError::Busy { .. })), "{moved:?}");
         let read = {
             let auctions = Arc::clone(&auctions);
             tokio::spawn(async move { auctions.balance(&super::member("ann")).await })
@@ -77,7 +77,7 @@ async fn a_writer_who_finds_all_connections_in_use_is_told_overloaded_and_a_read
         in_time(read).await.unwrap().expect("a connection was free again");
         base.server.kill();
         let gone = async || match super::try_charge(&auctions, "ann", 5).await {
-            Err(StoreError::Unavailable(fault)) => Some(fault.kind),
+            Err(StoreError::Faulted(fault)) => Some(fault.kind),
             _ => None,
         };
         assert_eq!(wait_for("the server to be missed", gone).await, FaultKind::Unreachable);

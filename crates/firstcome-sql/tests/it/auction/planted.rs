@@ -40,7 +40,7 @@ async fn closings_of_five(nodes: &[SqlAuctions; 2], round: u32) -> u64 {
     match try_closings_of_five(nodes, round).await {
         Ok(closed) => closed,
         // One has written over what was acknowledged to the other, which sees that before anything else.
-        Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::WentBack => 6,
+        Err(StoreError::Faulted(fault)) if fault.kind == FaultKind::WentBack => 6,
         Err(error) => panic!("{error:?}"),
     }
 }

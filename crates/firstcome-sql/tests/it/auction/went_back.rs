@@ -14,7 +14,7 @@ fn faults(auctions: &SqlAuctions) -> Vec<(String, FaultKind)> {
 #[track_caller]
 #[expect(clippy::needless_pass_by_value, reason = "an answer as it comes")]
 fn is_refused<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
-    let Err(StoreError::Unavailable(fault)) = &answer else { panic!("{answer:?}") };
+    let Err(StoreError::Faulted(fault)) = &answer else { panic!("{answer:?}") };
     assert_eq!(fault.kind, FaultKind::WentBack, "{fault}");
 }
 
@@ -26,8 +26,8 @@ fn with_key(number: u128) -> MovePoints {
 /// Asks until the server can be reached again.
 async fn answered<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
     wait_for(what, async || match ask().await {
-        Err(StoreError::Unavailable(fault)) if fault.kind == FaultKind::Unreachable => None,
-        Err(StoreError::Unknown | StoreError::Overloaded { .. }) => None,
+        Err(StoreError::Faulted(fault)) if fault.kind == FaultKind::Unreachable => None,
+        Err(StoreError::Unknown | StoreError::Busy { .. }) => None,
         answer => Some(answer),
     })
     .await

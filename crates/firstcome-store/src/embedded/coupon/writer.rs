@@ -77,7 +77,7 @@ impl CouponWriter {
                 continue;
             }
             if let Some(fault) = &fault {
-                reply.send(Err(StoreError::Unavailable(Arc::clone(fault))));
+                reply.send(Err(StoreError::Faulted(Arc::clone(fault))));
                 continue;
             }
             let answer = coupon.claim(&claim, now.wall);

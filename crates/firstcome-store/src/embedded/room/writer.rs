@@ -109,7 +109,7 @@ impl RoomWriter {
                 continue;
             }
             if let Some(fault) = &fault {
-                order.refuse(StoreError::Unavailable(Arc::clone(fault)));
+                order.refuse(StoreError::Faulted(Arc::clone(fault)));
                 continue;
             }
             let told = judge(cell, &mut kept.room, order, now, &mut changes);
