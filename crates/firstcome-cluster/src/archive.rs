@@ -68,6 +68,8 @@ pub struct ClusterImporter {
     import: Box<Import>,
 }
 
+firstcome_core::debug_by_name!(ClusterImporter);
+
 impl Cluster {
     /// Begins an import. The tables of all parts must be there, and of this version.
     pub async fn import(&self) -> Result<ClusterImporter, TransferError> {

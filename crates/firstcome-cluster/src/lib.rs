@@ -23,6 +23,8 @@
 //! # Not promised
 //! - That no caller is told `outcome_unknown` when Redis is lost with claims under way: the same request again tells.
 
+#![warn(missing_debug_implementations)]
+
 mod archive;
 mod back;
 mod coupon;
@@ -77,6 +79,8 @@ pub struct Cluster {
     /// Hears what other nodes have written; ends with the last clone.
     _listener: Arc<EventListener>,
 }
+
+firstcome_core::debug_by_name!(Cluster);
 
 impl Cluster {
     /// Connects to both, makes sure that they keep what they acknowledge, brings the tables to this version or refuses others

@@ -247,6 +247,8 @@ pub struct Coupon {
     redemption_keys: Keys,
 }
 
+crate::debug_by_name!(Coupon);
+
 impl Coupon {
     /// Makes a coupon without claims. `hasher` carries the seed that protects the index against chosen collisions.
     pub fn new(settings: CouponSettings, hasher: RandomState) -> Self {

@@ -11,6 +11,21 @@
 //! ids ([`id`]), instants ([`time`]), every limit with what it protects ([`limits`]), and settings that replace others
 //! ([`revision`]).
 
+#![warn(missing_debug_implementations)]
+
+/// Implements `Debug` by the name of the type alone, for types whose fields are handles, secrets or large tables.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_by_name {
+    ($([$($generic:tt),*])? $type:ident $(<$($argument:tt),*>)?) => {
+        impl$(<$($generic),*>)? ::core::fmt::Debug for $type$(<$($argument),*>)? {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.debug_struct(stringify!($type)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod auction;
 pub mod coupon;
 pub mod id;

@@ -79,6 +79,8 @@ pub struct Room {
     ends: Vec<u32>,
 }
 
+crate::debug_by_name!(Room);
+
 impl Room {
     /// Makes a room without tickets. `hasher` carries the seed that protects the index against chosen collisions.
     pub fn new(settings: RoomSettings, hasher: RandomState, now: Now) -> Self {

@@ -30,6 +30,8 @@
 //!
 //! Connections are without TLS.
 
+#![warn(missing_debug_implementations)]
+
 mod address;
 mod claim;
 mod error;

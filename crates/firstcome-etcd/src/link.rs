@@ -46,6 +46,8 @@ pub struct EtcdLink {
     shared: Arc<Shared>,
 }
 
+firstcome_core::debug_by_name!(EtcdLink);
+
 struct Shared {
     servers: Vec<(Host, Endpoint)>,
     login: Option<Login>,

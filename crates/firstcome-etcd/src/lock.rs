@@ -26,6 +26,8 @@ pub struct EtcdLocks {
     shared: Arc<Shared>,
 }
 
+firstcome_core::debug_by_name!(EtcdLocks);
+
 struct Shared {
     link: EtcdLink,
     options: EtcdOptions,

@@ -125,6 +125,8 @@ pub struct Listener {
     hearing: watch::Receiver<ChannelState>,
 }
 
+firstcome_core::debug_by_name!(Listener);
+
 impl Notifications for Listener {
     async fn freed(&mut self) {
         // If the other branch wins, the message goes to the next listener.

@@ -40,6 +40,8 @@
 //!   node, or while one of several keys does not exist. A script that touches an absent key that was not passed to it,
 //!   or a key that it has deleted, is [refused](LinkError::Refused) half way.
 
+#![warn(missing_debug_implementations)]
+
 mod acknowledge;
 mod address;
 mod channels;

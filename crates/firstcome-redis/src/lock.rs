@@ -69,6 +69,8 @@ pub struct RedisLocks {
     watch: Arc<Watch>,
 }
 
+firstcome_core::debug_by_name!(RedisLocks);
+
 /// How many grants may wait for their confirmation. The next heartbeat shows any others again.
 const WITHHELD: usize = 4_096;
 

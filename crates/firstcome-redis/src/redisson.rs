@@ -92,6 +92,8 @@ pub struct Redisson {
     watch: Watch,
 }
 
+firstcome_core::debug_by_name!(Redisson);
+
 /// The places where this client listens.
 enum ChannelListeners {
     /// One connection for all channels.

@@ -13,6 +13,8 @@ pub struct Script {
     known: OnceLock<redis::Script>,
 }
 
+firstcome_core::debug_by_name!(Script);
+
 impl Script {
     /// Makes a script with this source.
     pub const fn new(source: &'static str) -> Self {
@@ -49,6 +51,8 @@ pub struct Invocation {
     pub(crate) script: &'static Script,
     pub(crate) command: Cmd,
 }
+
+firstcome_core::debug_by_name!(Invocation);
 
 impl Invocation {
     /// Adds a key or an argument.

@@ -35,6 +35,8 @@ pub struct SingleKey {
     watch: Watch,
 }
 
+firstcome_core::debug_by_name!(SingleKey);
+
 impl SingleKey {
     /// Connects, and checks that the server is fit for locks.
     pub async fn open(url: &str, options: LinkOptions) -> Result<Self, OpenError> {

@@ -65,6 +65,8 @@ pub struct SqlAuctions {
     tasks: [JoinHandle<()>; 2],
 }
 
+firstcome_core::debug_by_name!(SqlAuctions);
+
 impl SqlAuctions {
     /// Opens auctions of a database with the default options: see [`Self::open_with`].
     pub fn open(url: &str) -> impl Future<Output = Result<Self, SqlError>> + Send {

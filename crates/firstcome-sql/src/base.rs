@@ -31,6 +31,8 @@ pub struct Base {
     in_use: Arc<AtomicUsize>,
 }
 
+firstcome_core::debug_by_name!(Base);
+
 /// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable everything that was shown
 /// before it began. Those who wait at the same time share one.
 #[derive(Default)]
@@ -40,6 +42,8 @@ pub struct Flushes {
     /// The number of the last one that went well. A caller that has it locked may begin another.
     ended: Mutex<u64>,
 }
+
+firstcome_core::debug_by_name!(Flushes);
 
 /// A connection while something is done over it. One that was left in the middle of a transaction is closed.
 pub struct Session {
@@ -52,6 +56,8 @@ pub struct Session {
     pub looks: u64,
     in_use: Arc<AtomicUsize>,
 }
+
+firstcome_core::debug_by_name!(Session);
 
 impl Drop for Session {
     fn drop(&mut self) {
@@ -135,6 +141,7 @@ fn conflict_or(error: &sqlx::Error) -> SqlError {
 }
 
 /// A pause before something is done again, longer each time.
+#[derive(Debug)]
 pub struct Pause(Duration);
 
 impl Default for Pause {

@@ -8,6 +8,8 @@
 //! decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over plain TCP is not
 //! built in.
 
+#![warn(missing_debug_implementations)]
+
 pub mod auction;
 pub mod base;
 pub mod boxed;

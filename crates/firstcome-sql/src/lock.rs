@@ -55,6 +55,8 @@ pub struct PostgresLocks {
     listens: JoinHandle<()>,
 }
 
+firstcome_core::debug_by_name!(PostgresLocks);
+
 impl PostgresLocks {
     /// Connects, and makes the tables if they are absent: `firstcome_lock_…`, in the first schema of the search path. Call
     /// within a Tokio runtime, which then carries the steps and listens.

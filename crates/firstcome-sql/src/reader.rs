@@ -21,6 +21,8 @@ pub struct Reader<'a> {
     at: usize,
 }
 
+firstcome_core::debug_by_name!(['a] Reader<'a>);
+
 impl<'a> Reader<'a> {
     /// Begins at a column.
     pub const fn at(row: &'a Row, at: usize) -> Self {

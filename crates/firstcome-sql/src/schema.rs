@@ -64,6 +64,8 @@ pub struct Part {
     pub written: &'static [(&'static str, &'static str)],
 }
 
+firstcome_core::debug_by_name!(Part);
+
 impl Part {
     const fn version(&self) -> i64 {
         self.steps.len() as i64

@@ -64,6 +64,8 @@ pub struct SessionLocks {
     shared: Arc<Shared>,
 }
 
+firstcome_core::debug_by_name!(SessionLocks);
+
 struct Shared {
     address: Address,
     options: SqlOptions,

@@ -18,6 +18,8 @@ pub struct Reading {
     connection: Connection,
 }
 
+firstcome_core::debug_by_name!(Reading);
+
 impl Reading {
     /// Reads over this connection. Each question sees a state of its own until [`Self::begin`].
     pub const fn new(connection: Connection) -> Self {

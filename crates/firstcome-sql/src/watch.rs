@@ -107,6 +107,8 @@ pub struct Watch {
     pub faults: Faults,
 }
 
+firstcome_core::debug_by_name!(Watch);
+
 #[derive(Clone, Default)]
 struct Memory {
     /// Raised by an operator who accepts a loss. `None`: nothing is watched yet.

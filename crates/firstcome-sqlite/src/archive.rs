@@ -23,6 +23,8 @@ pub struct Archive {
     pub(super) connection: Connection,
 }
 
+firstcome_core::debug_by_name!(Archive);
+
 impl Archive {
     /// Opens the directory for reading.
     pub fn open(directory: &Path) -> Result<Self, Fault> {
@@ -104,6 +106,8 @@ pub struct Importer {
     intake: Intake,
     _lock: File,
 }
+
+firstcome_core::debug_by_name!(Importer);
 
 impl Importer {
     /// Opens the directory for writing; no service may have it open. `now` is the time of the import.

@@ -15,6 +15,8 @@
 //! No protection against a disk that lies about its sync, or against a user who edits the file. [`mod@verify`] and every
 //! start check the invariants again.
 
+#![warn(missing_debug_implementations)]
+
 mod archive;
 mod archive_auction;
 mod archive_room;

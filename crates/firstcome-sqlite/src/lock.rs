@@ -70,6 +70,8 @@ pub struct SqliteLocks {
     secret: [u8; 32],
 }
 
+firstcome_core::debug_by_name!(SqliteLocks);
+
 impl SqliteLocks {
     /// Opens the locks of a directory. Creates the directory if it is absent. Blocks: a few syncs for a new file.
     ///

@@ -35,6 +35,8 @@ pub struct Authority {
     pub hosts: Vec<Host>,
 }
 
+firstcome_core::debug_by_name!(Authority);
+
 impl Authority {
     /// Parses an authority; `port` is the default port. The error text contains no user and no password.
     pub fn read(text: &str, port: u16) -> Result<Self, &'static str> {

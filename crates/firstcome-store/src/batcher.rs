@@ -24,6 +24,8 @@ pub struct Batcher<T> {
     servers_max: u32,
 }
 
+firstcome_core::debug_by_name!([T] Batcher<T>);
+
 struct Queue<T> {
     waiting: VecDeque<T>,
     servers: u32,
@@ -43,6 +45,8 @@ pub struct Serving<'a, T> {
     batcher: &'a Batcher<T>,
     is_done: bool,
 }
+
+firstcome_core::debug_by_name!(['a, T] Serving<'a, T>);
 
 impl<T> Batcher<T> {
     /// Makes a batcher: at most `waiting_max` items wait, a batch has at most `batch_max` items, and at most

@@ -29,6 +29,8 @@ pub struct SystemClock {
     started: Instant,
 }
 
+firstcome_core::debug_by_name!(SystemClock);
+
 impl Default for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the edge where the steady clock comes in")]
     fn default() -> Self {
@@ -58,6 +60,8 @@ pub struct SharedClock {
     own: SystemClock,
 }
 
+firstcome_core::debug_by_name!(SharedClock);
+
 impl Clock for SharedClock {
     fn now(&self) -> Timestamp {
         #[expect(clippy::disallowed_methods, reason = "this is the edge where the wall clock comes in")]
@@ -76,6 +80,8 @@ pub struct ManualClock {
     /// By how much the steady clock is behind the wall clock, which a test may have set.
     stepped_us: AtomicI64,
 }
+
+firstcome_core::debug_by_name!(ManualClock);
 
 impl ManualClock {
     /// Makes a clock that shows this instant.
@@ -127,7 +133,7 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
 }
 
 /// Measures how long something takes. For statistics only: no rule depends on it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -62,6 +62,8 @@ pub struct StoredCoupon {
     pub coupon: Coupon,
 }
 
+firstcome_core::debug_by_name!(StoredCoupon);
+
 /// A room that is loaded from where it was stored.
 pub struct StoredRoom {
     /// The store's number for it.
@@ -73,6 +75,8 @@ pub struct StoredRoom {
     /// Settings, tickets and slots.
     pub room: Room,
 }
+
+firstcome_core::debug_by_name!(StoredRoom);
 
 /// What an embedded store reads from and writes to.
 pub struct Backing {
@@ -96,6 +100,8 @@ pub struct Backing {
     /// The seed of the indexes. Must be secret.
     pub hasher: RandomState,
 }
+
+firstcome_core::debug_by_name!(Backing);
 
 impl Backing {
     /// A backing without stored data, which keeps nothing beyond the process.
@@ -302,6 +308,8 @@ impl<T, R> Reply<T, R> {
 pub struct Embedded {
     inner: Arc<Inner>,
 }
+
+firstcome_core::debug_by_name!(Embedded);
 
 struct Inner {
     shared: Arc<Shared>,

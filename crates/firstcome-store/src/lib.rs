@@ -7,6 +7,8 @@
 //!
 //! The suite in `conformance` (feature of that name) states what every adapter promises, and tests it.
 
+#![warn(missing_debug_implementations)]
+
 pub mod address;
 pub mod archive;
 mod auction;

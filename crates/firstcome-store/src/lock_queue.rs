@@ -30,11 +30,15 @@ pub struct LockQueue {
     newcomers: Arc<Semaphore>,
 }
 
+firstcome_core::debug_by_name!(LockQueue);
+
 /// The writer's end of the queue.
 pub struct LockJobs {
     queue: Receiver<Queued>,
     taken: Vec<Queued>,
 }
+
+firstcome_core::debug_by_name!(LockJobs);
 
 /// A job in the queue.
 struct Queued {
@@ -51,6 +55,8 @@ pub enum LockJob {
     View(LockName, oneshot::Sender<Result<TimedLockView, StoreError>>),
 }
 
+firstcome_core::debug_by_name!(LockJob);
+
 /// What a job came to.
 pub enum LockOutcome {
     /// Of [`LockJob::Take`].
@@ -58,6 +64,8 @@ pub enum LockOutcome {
     /// Of [`LockJob::View`].
     Viewed(TimedLockView),
 }
+
+firstcome_core::debug_by_name!(LockOutcome);
 
 /// An empty queue, by its two ends.
 pub fn lock_queue() -> (LockQueue, LockJobs) {

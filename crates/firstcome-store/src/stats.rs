@@ -10,6 +10,8 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
+firstcome_core::debug_by_name!(Histogram);
+
 impl Histogram {
     /// Makes a histogram with these inclusive upper bounds, and one bucket above.
     pub fn new(bounds: &'static [u64]) -> Self {
@@ -67,6 +69,8 @@ pub struct WriterStats {
     /// Tickets that ended because their time was over.
     pub expired: AtomicU64,
 }
+
+firstcome_core::debug_by_name!(WriterStats);
 
 impl WriterStats {
     pub(crate) fn count(&self, change: &Change) {

@@ -7,6 +7,7 @@ use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::Amount;
 use firstcome_store::{AuctionStore, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
+use std::fmt;
 use std::sync::Arc;
 
 /// One listing of a store: a thing that is sold once, to the highest bidder or to the first buyer at a fixed price.
@@ -67,6 +68,12 @@ use std::sync::Arc;
 pub struct ListingHandle<S = Embedded> {
     pub(crate) store: Arc<S>,
     pub(crate) name: ListingName,
+}
+
+impl<S> fmt::Debug for ListingHandle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ListingHandle({})", self.name)
+    }
 }
 
 impl<S> Clone for ListingHandle<S> {
@@ -137,6 +144,8 @@ pub struct BidRequest<'a, S = Embedded> {
     key: Option<String>,
 }
 
+firstcome_store::core::debug_by_name!(['a, S] BidRequest<'a, S>);
+
 impl<S: AuctionStore> BidRequest<'_, S> {
     /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply, even if another
     /// member has bid more since. The same key with another bidder or price is refused as `idempotency_key_reused`.
@@ -167,6 +176,8 @@ pub struct PurchaseRequest<'a, S = Embedded> {
     buyer: MemberName,
     key: Option<String>,
 }
+
+firstcome_store::core::debug_by_name!(['a, S] PurchaseRequest<'a, S>);
 
 impl<S: AuctionStore> PurchaseRequest<'_, S> {
     /// Makes a repeat of this request recognisable for ever. The repeat returns the original reply. The same key with

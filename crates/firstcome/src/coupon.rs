@@ -5,6 +5,7 @@ use crate::request::{checked_key, request_id};
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, RequestId, UserId};
 use firstcome_store::{ClaimRecord, Claimed, CouponStore, CouponView, Embedded, Page, Put, RedeemRequest, Refused};
+use std::fmt;
 use std::sync::Arc;
 
 /// What a user has after a claim that was not refused.
@@ -30,6 +31,12 @@ impl Outcome {
 pub struct CouponHandle<S = Embedded> {
     pub(crate) store: Arc<S>,
     pub(crate) name: CouponName,
+}
+
+impl<S> fmt::Debug for CouponHandle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CouponHandle({})", self.name)
+    }
 }
 
 impl<S> Clone for CouponHandle<S> {
@@ -96,6 +103,8 @@ pub struct ClaimRequest<'a, S = Embedded> {
     claim: Claim,
     key: Option<String>,
 }
+
+firstcome_store::core::debug_by_name!(['a, S] ClaimRequest<'a, S>);
 
 impl<S: CouponStore> ClaimRequest<'_, S> {
     /// Attaches JSON to the claim, at most 1 KiB. The store keeps it unchanged, and checks nothing but its length.

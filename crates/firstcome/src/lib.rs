@@ -64,6 +64,8 @@
 //!
 //! [`Store::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
 
+#![warn(missing_debug_implementations)]
+
 mod auction;
 mod coupon;
 mod error;

@@ -102,6 +102,8 @@ pub struct Locks {
     backing: Backing,
 }
 
+firstcome_store::core::debug_by_name!(Locks);
+
 /// Who keeps the lines and the holds.
 #[derive(Clone)]
 enum Backing {

@@ -7,6 +7,7 @@ use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::MemberName;
 use firstcome_store::core::points::{Amount, Balance, Record};
 use firstcome_store::{AuctionStore, Embedded, MovePoints, Numbered, Transfer};
+use std::fmt;
 use std::sync::Arc;
 
 /// One member of a store, with the points that back bids and pay for things. Cheap to clone.
@@ -44,6 +45,12 @@ use std::sync::Arc;
 pub struct MemberHandle<S = Embedded> {
     pub(crate) store: Arc<S>,
     pub(crate) name: MemberName,
+}
+
+impl<S> fmt::Debug for MemberHandle<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemberHandle({})", self.name)
+    }
 }
 
 impl<S> Clone for MemberHandle<S> {
@@ -95,6 +102,8 @@ pub struct MovementRequest<'a, S = Embedded> {
     amount: Amount,
     key: Option<String>,
 }
+
+firstcome_store::core::debug_by_name!(['a, S] MovementRequest<'a, S>);
 
 impl<S: AuctionStore> MovementRequest<'_, S> {
     /// Makes a repeat of this request recognisable for 30 days. The repeat returns the balance after the original

@@ -5,6 +5,7 @@ use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use std::fmt;
 use std::sync::Arc;
 
 /// One waiting room of a store: it admits in the order of arrival. Cheap to clone.
@@ -60,6 +61,12 @@ use std::sync::Arc;
 pub struct WaitingRoom<S = Embedded> {
     pub(crate) store: Arc<S>,
     pub(crate) name: RoomName,
+}
+
+impl<S> fmt::Debug for WaitingRoom<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WaitingRoom({})", self.name)
+    }
 }
 
 impl<S> Clone for WaitingRoom<S> {
@@ -163,6 +170,8 @@ pub struct JoinRequest<'a, S = Embedded> {
     user: Option<UserId>,
     key: Option<String>,
 }
+
+firstcome_store::core::debug_by_name!(['a, S] JoinRequest<'a, S>);
 
 impl<S: RoomStore> JoinRequest<'_, S> {
     /// Makes a repeat of this request recognisable as long as its ticket lives. The repeat returns the same place. The

@@ -29,6 +29,8 @@ pub struct ClusterArchive {
     export: Box<Export>,
 }
 
+firstcome_core::debug_by_name!(ClusterArchive);
+
 impl Cluster {
     /// Begins to read one state of everything.
     pub async fn archive(&self) -> Result<ClusterArchive, TransferError> {

@@ -21,10 +21,10 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let Some(world) = World::start(kind).await else { return };
     let place = world.place().await;
     let open = || Cluster::open(&place.redis, &place.sql, secret(), careful());
-    let stored = open().await.err().expect("there are no tables").to_string();
+    let stored = open().await.expect_err("there are no tables").to_string();
     assert!(stored.contains("version 0") && stored.contains("firstcome migrate"), "{stored}");
     let auctions = || SqlAuctions::open_with(&place.sql, careful().database);
-    let stored = auctions().await.err().expect("there are no tables").to_string();
+    let stored = auctions().await.expect_err("there are no tables").to_string();
     assert!(stored.contains("firstcome migrate"), "{stored}");
     for before in [0, 2] {
         let migrated = migrate(&place.sql, options().database).await.expect("they are made");
@@ -34,7 +34,7 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     drop(open().await.expect("the tables are there"));
     drop(auctions().await.expect("the tables are there"));
     Foreign::at(&place.sql).await.say("UPDATE firstcome_schema SET version=9").await;
-    let stored = open().await.err().expect("they are of a later version").to_string();
+    let stored = open().await.expect_err("they are of a later version").to_string();
     assert!(stored.contains("version 9"), "{stored}");
 }
 
@@ -76,7 +76,7 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     for text in ADDED {
         foreign.say(text).await;
     }
-    let stored = Cluster::open(&place.redis, &place.sql, secret(), careful()).await.err().expect("the tables are old");
+    let stored = Cluster::open(&place.redis, &place.sql, secret(), careful()).await.expect_err("the tables are old");
     assert!(stored.to_string().contains("version 1") && stored.to_string().contains("firstcome migrate"), "{stored}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
@@ -148,7 +148,7 @@ async fn of_nodes_that_keep_something_at_once_one_wins(kind: Kind) {
     assert_eq!(second.secret("drawn").await.expect("it is there"), drawn);
     assert_ne!(second.secret("other").await.expect("it is drawn"), drawn);
     let other = DeploymentSecret::new(&SECRET.replace('a', "b")).expect("it is long enough");
-    let refused = Cluster::open(&place.redis, &place.sql, other, options()).await.err().expect("it is another secret");
+    let refused = Cluster::open(&place.redis, &place.sql, other, options()).await.expect_err("it is another secret");
     assert!(refused.to_string().contains("FIRSTCOME_SECRET"), "{refused}");
 }
 
@@ -174,19 +174,19 @@ async fn a_user_who_may_not_write_is_refused() {
     let open = || Cluster::open(&place.redis, &sql, secret(), careful());
     for grant in ["SELECT 1", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO poor"] {
         owner.say(grant).await;
-        let stored = open().await.err().expect("it may not write").to_string();
+        let stored = open().await.expect_err("it may not write").to_string();
         assert!(stored.contains("permission denied") && stored.contains("SELECT, INSERT, UPDATE"), "{grant}: {stored}");
     }
     owner.say("GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO poor").await;
     // One table is enough.
     for table in ["firstcome_claim", "firstcome_dead_letter"] {
         owner.say(&format!("REVOKE INSERT ON {table} FROM poor")).await;
-        let stored = open().await.err().expect("it may not write").to_string();
+        let stored = open().await.expect_err("it may not write").to_string();
         assert!(stored.contains(table), "{stored}");
         owner.say(&format!("GRANT INSERT ON {table} TO poor")).await;
     }
     owner.say("REVOKE DELETE ON firstcome_ticket FROM poor").await;
-    let stored = open().await.err().expect("it may not write").to_string();
+    let stored = open().await.expect_err("it may not write").to_string();
     assert!(stored.contains("firstcome_ticket"), "{stored}");
     owner.say("GRANT DELETE ON firstcome_ticket TO poor").await;
     let fleet = open().await.expect("it may do what it needs");
@@ -211,7 +211,7 @@ async fn servers_that_answer_no_more_are_noticed() {
     redis::cmd("SET").arg("fc:deployment").arg("7").exec_async(&mut redis).await.expect("it is done");
     let stored = format!("{:?}", fleet.answers().await.expect_err("the keys are another's"));
     assert!(stored.contains("another deployment"), "{stored}");
-    let refused = place.try_node().await.err().expect("the keys are another's");
+    let refused = place.try_node().await.expect_err("the keys are another's");
     assert!(matches!(refused, ClusterError::OtherDeployment), "{refused}");
     world.sql.kill();
     assert!(fleet.answers().await.is_err(), "the database is gone");

@@ -43,7 +43,7 @@ async fn another_secret_opens_nothing() {
         let place = world.place().await;
         place.node().await;
         let secret = DeploymentSecret::new("another secret that is long enough as well").expect("it is long enough");
-        let error = Cluster::open(&place.redis, &place.sql, secret, options()).await.err().expect("it does not open");
+        let error = Cluster::open(&place.redis, &place.sql, secret, options()).await.expect_err("it does not open");
         assert!(matches!(error, ClusterError::Sql(SqlError::Broken { .. })), "{error:?}");
         says(&error, "give this node the one that the others have");
     }

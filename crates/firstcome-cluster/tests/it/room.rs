@@ -63,7 +63,7 @@ pub(crate) const fn position(answer: &TicketAnswer) -> Option<u32> {
 }
 
 async fn three_nodes(place: &TestDeployment) -> [Cluster; 3] {
-    place.nodes(3).await.try_into().ok().expect("three")
+    place.nodes(3).await.try_into().expect("three")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,6 +28,8 @@ pub struct Party {
     told: VecDeque<(u64, LockReply)>,
 }
 
+crate::debug_by_name!(Party);
+
 struct Batch {
     ask: Ask,
     waiting: VecDeque<u64>,

@@ -67,6 +67,8 @@ pub struct MemoryLockTable<S> {
     voids_max: usize,
 }
 
+crate::debug_by_name!([S] MemoryLockTable<S>);
+
 #[derive(Default)]
 struct WaitingLine {
     waiters: BTreeMap<u64, Waiter>,

@@ -106,6 +106,8 @@ pub struct Replica {
     unsettled: HashMap<u32, u64, RandomState>,
 }
 
+crate::debug_by_name!(Replica);
+
 impl Replica {
     /// Makes the first copy of a room, at a position up to which everything is durable. `ceiling` is the highest number that may
     /// be drawn. `now` is an instant before all entries. Copies that begin this way must get the same values; later ones begin

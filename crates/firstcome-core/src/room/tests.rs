@@ -79,12 +79,6 @@ fn paused(settings: RoomSettings) -> RoomSettings {
     RoomSettings { paused: true, ..settings }
 }
 
-impl std::fmt::Debug for Room {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a room of {}", self.drawn())
-    }
-}
-
 impl Play {
     fn new(settings: RoomSettings) -> Self {
         assert_eq!(settings.check(), Ok(()));

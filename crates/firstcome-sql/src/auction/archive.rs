@@ -107,6 +107,8 @@ pub struct Keyed {
     pub at: Timestamp,
 }
 
+firstcome_core::debug_by_name!(Keyed);
+
 /// Writes requests.
 pub fn write_requests(dialect: Dialect, requests: &[Keyed]) -> String {
     let rows = list(requests, |text, keyed| {

@@ -15,6 +15,8 @@ pub enum Pool {
     MySql(sqlx::Pool<MySql>),
 }
 
+firstcome_core::debug_by_name!(Pool);
+
 impl Pool {
     /// The dialect of its server.
     pub const fn dialect(&self) -> Dialect {
@@ -52,6 +54,8 @@ pub enum Connection {
     /// To MySQL or MariaDB.
     MySql(Box<MySqlConnection>),
 }
+
+firstcome_core::debug_by_name!(Connection);
 
 impl Connection {
     /// Opens one connection, in time or not at all. Without one nothing was sent.
@@ -108,6 +112,8 @@ pub enum LentConnection<'a> {
     MySql(&'a mut MySqlConnection),
 }
 
+firstcome_core::debug_by_name!(['a] LentConnection<'a>);
+
 impl LentConnection<'_> {
     /// Runs a text, and gives all rows of all its statements.
     pub async fn ask(&mut self, text: String) -> Result<Vec<Row>, sqlx::Error> {
@@ -137,6 +143,8 @@ pub enum Row {
     /// Of MySQL or MariaDB.
     MySql(MySqlRow),
 }
+
+firstcome_core::debug_by_name!(Row);
 
 impl Row {
     /// A number.

@@ -32,7 +32,7 @@ fn open(directory: &Path) -> SqliteLocks {
 }
 
 fn refused(directory: &Path) -> Fault {
-    SqliteLocks::open(directory, LockDurability::Durable).err().expect("it is refused")
+    SqliteLocks::open(directory, LockDurability::Durable).expect_err("it is refused")
 }
 
 /// A connection beside the store, which may do as it likes.

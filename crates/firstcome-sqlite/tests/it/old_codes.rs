@@ -108,7 +108,7 @@ async fn a_file_that_would_tell_codes_twice_is_refused() {
     let file = rusqlite::Connection::open(directory.path().join(sqlite::DATABASE_FILE)).expect("a file");
     file.execute("UPDATE coupon SET codes_bound_from = 4 WHERE name = 'launch'", ()).expect("an operator edits it");
     drop(file);
-    let fault = sqlite::open(directory.path(), Arc::new(SystemClock::default())).err().expect("it is refused");
+    let fault = sqlite::open(directory.path(), Arc::new(SystemClock::default())).expect_err("it is refused");
     assert!(fault.to_string().contains("launch"), "{fault}");
     let broken = sqlite::verify(directory.path()).expect("it can be read").into_iter().find(|check| 0 < check.breaches);
     assert!(broken.is_some_and(|check| check.invariant.starts_with("a code names one claim")));

@@ -16,6 +16,8 @@ pub struct IncomingAuctionRows {
     listings: HashMap<ListingName, ListingId, RandomState>,
 }
 
+firstcome_core::debug_by_name!(IncomingAuctionRows);
+
 impl IncomingAuctionRows {
     pub(super) fn new(is_there: bool, hasher: &RandomState) -> Self {
         let (members, listings) = (HashMap::with_hasher(hasher.clone()), HashMap::with_hasher(hasher.clone()));

@@ -26,6 +26,8 @@ pub struct Before {
     pub has_auctions: bool,
 }
 
+firstcome_core::debug_by_name!(Before);
+
 /// Takes rows by the rules, and returns the changes that they make. Remembers the names and users of all rows: about 50
 /// bytes for a claim or ticket and 100 for a bid.
 ///
@@ -42,6 +44,8 @@ pub struct Intake {
     secrets: BTreeMap<String, [u8; 32]>,
     changes: Vec<Change>,
 }
+
+firstcome_core::debug_by_name!(Intake);
 
 impl Intake {
     /// Begins an import. The ends of imported slots count by the clocks of `now`.

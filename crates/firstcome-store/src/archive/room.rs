@@ -38,6 +38,8 @@ pub struct RoomsBefore {
     pub lost_wait: bool,
 }
 
+firstcome_core::debug_by_name!(RoomsBefore);
+
 /// The rooms imported so far.
 pub(crate) struct IncomingRooms {
     there: HashSet<RoomName, RandomState>,

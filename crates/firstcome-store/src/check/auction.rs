@@ -90,6 +90,8 @@ pub struct Replay {
     keys: HashSet<(i64, u128)>,
 }
 
+firstcome_core::debug_by_name!(Replay);
+
 impl Default for Replay {
     fn default() -> Self {
         Self::new()

@@ -43,6 +43,8 @@ pub struct StoredMember {
     pub wallet: Wallet,
 }
 
+firstcome_core::debug_by_name!(StoredMember);
+
 /// A listing that is loaded from where it was stored.
 pub struct StoredListing {
     /// The store's number for it.
@@ -54,6 +56,8 @@ pub struct StoredListing {
     /// The request that bought it, if it carried a key.
     pub sale_request: Option<RequestId>,
 }
+
+firstcome_core::debug_by_name!(StoredListing);
 
 /// A charge or a refund whose request carried a key.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,8 @@ pub struct StoredAuctions {
     /// Movements whose keys may still be repeated, the oldest first.
     pub keyed_movements: Vec<KeyedMovement>,
 }
+
+firstcome_core::debug_by_name!(StoredAuctions);
 
 /// The writer's state of one listing.
 struct WriterListing {

@@ -157,6 +157,8 @@ pub struct Stepper {
     batch: Vec<Command>,
 }
 
+firstcome_core::debug_by_name!(Stepper);
+
 impl Stepper {
     /// Runs one batch of at most `commands_max` waiting commands, and returns how many it held. During a temporary
     /// fault it refuses all waiting commands, and tries whether writes succeed again.

@@ -30,6 +30,8 @@ pub struct Engine {
     pending_ticks: Vec<(Reply<Option<Rest>>, Option<Rest>)>,
 }
 
+firstcome_core::debug_by_name!(Engine);
+
 /// Every primitive of the store. A new one is a field here, and a line in each step.
 struct Primitives {
     coupons: CouponWriter,

@@ -18,6 +18,8 @@ pub struct MemoryLocks {
     clock: Arc<dyn Clock>,
 }
 
+firstcome_core::debug_by_name!(MemoryLocks);
+
 impl Default for MemoryLocks {
     fn default() -> Self {
         Self::with_clock(Arc::new(SystemClock::default()))

@@ -11,6 +11,8 @@ pub struct MultiLock {
     requests: Vec<LockRequest>,
 }
 
+firstcome_store::core::debug_by_name!(MultiLock);
+
 /// Several locks that are held. Dropping it releases all of them in the background.
 #[derive(Debug)]
 pub struct MultiGuard {

@@ -70,6 +70,8 @@ pub struct LockRequest {
     passes: u32,
 }
 
+firstcome_store::core::debug_by_name!(LockRequest);
+
 impl LockRequest {
     pub(super) fn new(locks: &Locks, name: &str) -> Self {
         let terms = Terms {
