@@ -51,5 +51,5 @@ fn docs() -> shell::Outcome {
     for (package, example) in [("firstcome-server", "write_docs"), ("firstcome-cli", "write_configuration")] {
         shell::run("cargo", &["run", "--quiet", "-p", package, "--example", example])?;
     }
-    Ok(())
+    tidy::surface::write()
 }

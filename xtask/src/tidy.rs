@@ -2,6 +2,7 @@
 
 mod crates;
 mod documents;
+pub(crate) mod surface;
 mod vocabulary;
 
 use crate::shell::{self, Outcome};
@@ -34,6 +35,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
         ));
     }
     crates::check(&mut findings)?;
+    surface::check(&mut findings)?;
     documents::check(&listed, &mut findings);
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;

@@ -137,6 +137,7 @@ impl<S: AuctionStore> ListingHandle<S> {
 ///
 /// Dropping the future of [`Self::send`] leaves the bid done or not done, never half done. To learn which, send the
 /// same bid with the same idempotency key again.
+#[must_use = "nothing is sent before `send`"]
 pub struct BidRequest<'a, S = Embedded> {
     listing: &'a ListingHandle<S>,
     bidder: MemberName,
@@ -171,6 +172,7 @@ impl<S: AuctionStore> BidRequest<'_, S> {
 /// A purchase, before it is sent.
 ///
 /// Dropping the future of [`Self::send`] leaves the purchase done or not done, never half done.
+#[must_use = "nothing is sent before `send`"]
 pub struct PurchaseRequest<'a, S = Embedded> {
     listing: &'a ListingHandle<S>,
     buyer: MemberName,

@@ -98,6 +98,7 @@ impl<S: CouponStore> CouponHandle<S> {
 ///
 /// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done. Send the same claim again
 /// to learn which.
+#[must_use = "nothing is sent before `send`"]
 pub struct ClaimRequest<'a, S = Embedded> {
     coupon: &'a CouponHandle<S>,
     claim: Claim,

@@ -96,6 +96,7 @@ impl<S: AuctionStore> MemberHandle<S> {
 ///
 /// Dropping the future of [`Self::send`] leaves it done or not done, never half done. To learn which, send the same
 /// request with the same idempotency key again.
+#[must_use = "nothing is sent before `send`"]
 pub struct MovementRequest<'a, S = Embedded> {
     member: &'a MemberHandle<S>,
     transfer: Transfer,

@@ -165,6 +165,7 @@ impl<S: RoomStore> WaitingRoom<S> {
 ///
 /// Dropping the future of [`Self::send`] leaves the join done or not done, never half done. To learn which, send the
 /// same join with the same user or idempotency key again.
+#[must_use = "nothing is sent before `send`"]
 pub struct JoinRequest<'a, S = Embedded> {
     room: &'a WaitingRoom<S>,
     user: Option<UserId>,
