@@ -179,7 +179,7 @@ pub use firstcome_store::{
     Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, ShownCode,
     StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
-pub use lock::{Fence, Guard, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
+pub use lock::{Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
 pub use points::{MemberHandle, MovementRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom};
 pub use store::Store;

@@ -6,6 +6,7 @@ pub mod attribute_support;
 mod connect;
 mod demands;
 mod driver;
+mod election;
 mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
@@ -28,6 +29,7 @@ mod tests;
 pub use address::{AddressError, Layout, LockAddress};
 pub use attribute_support::{Retry, Transaction};
 pub use connect::{Connect, OpenLocksError};
+pub use election::{Election, Leader};
 pub use error::LockError;
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdError, EtcdOptions};
@@ -339,6 +341,27 @@ impl Locks {
     /// Returns a request for the lock of this name; see [`LockRequest`] for its settings. Sends nothing yet.
     pub fn lock(&self, name: &str) -> LockRequest {
         LockRequest::new(self, name)
+    }
+
+    /// Returns a candidacy for the lead of this name. Sends nothing yet.
+    ///
+    /// At most one process leads, and each leader has a term above all terms before. The lead is a lock of this name:
+    /// it is renewed, lost and given up as a lock, and [`Self::view`] shows the leader with the term as its fence. Fails
+    /// with [`LockError::NotGuaranteed`] on a store without fences, when the candidacy is sent.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::Locks;
+    ///
+    /// let locks = Locks::memory();
+    /// let leader = locks.elect("scheduler").owner("node-1").campaign().await?; // waits until it is our turn
+    /// println!("we lead in term {}", leader.term());
+    /// leader.run(async { /* schedule jobs until another process may lead */ }).await?;
+    /// leader.resign().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn elect(&self, name: &str) -> Election {
+        Election::new(self.lock(name))
     }
 
     /// Shows a lock. One request.

@@ -131,7 +131,7 @@ fn read(item: &Item, lines: &mut Vec<String>) {
                     TraitItem::Fn(inner) => lines.push(format!("{name}::{}", line(&inner.attrs, &inner.sig))),
                     TraitItem::Type(inner) => lines.push(format!("{name}::{}", text(inner).trim_end_matches(';'))),
                     TraitItem::Const(inner) => {
-                        lines.push(format!("{name}::const {}: {}", inner.ident, text(&inner.ty)))
+                        lines.push(format!("{name}::const {}: {}", inner.ident, text(&inner.ty)));
                     }
                     _ => {}
                 }

@@ -147,6 +147,33 @@ async fn everything_that_is_asked_of_a_hold_it_is_the_same_hold() {
     drop(locks.lock("a").try_acquire().await.unwrap());
 }
 
+#[tokio::test]
+async fn one_leads_at_a_time_and_each_term_is_above_the_one_before() {
+    let store = Arc::new(MemoryLocks::default());
+    let [one, other] = [(); 2].map(|()| Locks::ordered_by(Shared::memory(Arc::clone(&store))));
+    let lease = Duration::from_millis(200);
+    let first = one.elect("scheduler").owner("one").campaign().await.unwrap();
+    let refused = other.elect("scheduler").try_campaign().await.unwrap_err();
+    assert!(matches!(&refused, LockError::Contended { holder, .. } if holder == "one"), "{refused}");
+    let waiting = tokio::spawn(other.elect("scheduler").owner("other").lease(lease).campaign());
+    while one.view("scheduler").await.unwrap().view.waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let term = first.term();
+    assert!(!first.is_over() && first.token().unwrap().fence() == term);
+    first.resign().await.unwrap();
+    let second = waiting.await.unwrap().unwrap();
+    let leads = one.view("scheduler").await.unwrap().view.held.map(|(owner, fence, _)| (owner.to_string(), fence));
+    assert_eq!(leads, Some(("other".to_owned(), second.term())));
+    assert!(term < second.term());
+    // It leads past its lease as long as it lives, and its work is its own.
+    assert!(tokio::time::timeout(lease * 3, second.over()).await.is_err() && !second.is_over());
+    assert_eq!(second.run(async { 7 }).await.unwrap(), 7);
+    drop(second);
+    let third = one.elect("scheduler").campaign().await.unwrap();
+    assert!(term < third.term());
+}
+
 /// A clock that checks, at every step of the store, whether all is quiet.
 #[derive(Default)]
 struct Watched {

@@ -82,6 +82,8 @@ async fn a_demand_that_the_store_does_not_meet_is_refused_before_anything_is_sen
     }
     assert_eq!(counts(&locks).requests, before);
     assert!(!locks.guarantees().meets(Demand::Fenced));
+    let leader = locks.elect("a").try_campaign().await.unwrap_err();
+    assert!(matches!(leader, LockError::NotGuaranteed { demand: Demand::Fenced }), "a leader has a term: {leader}");
 }
 
 #[tokio::test]

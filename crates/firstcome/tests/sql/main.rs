@@ -94,6 +94,13 @@ async fn an_address_opens_the_locks_that_it_names() {
             let locks = Locks::connect(address).sql(patient()).await.expect("it will do");
             let guard = locks.lock("a").fenced().acquire().await.expect("it is free");
             guard.release().await.expect("held to the end");
+            let leader = locks.elect("scheduler").campaign().await.expect("no other process leads");
+            let other = locks.elect("scheduler").try_campaign().await.unwrap_err();
+            assert!(matches!(other, LockError::Contended { .. }), "{other}");
+            let term = leader.term();
+            leader.resign().await.expect("led to the end");
+            let next = locks.elect("scheduler").try_campaign().await.expect("the lead is free");
+            assert!(term < next.term() && !next.is_over());
             locks.guarantees()
         };
         assert_eq!(open("memory:").await, Guarantees::MEMORY);
