@@ -26,9 +26,10 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::get;
 use firstcome::StoreError;
+use firstcome::core::coupon::Effect;
 use firstcome::edge::Stopwatch;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,6 +43,15 @@ use utoipa_axum::routes;
 pub(crate) const PASS_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass");
 /// The header that carries the idempotency key of a POST.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header by which a back end names the content of a POST itself: see [`body::request`].
+pub(crate) const IDEMPOTENCY_BODY: HeaderName = HeaderName::from_static("idempotency-body");
+/// The header of an answer to a repeat: what it tells happened at an earlier copy of the same request.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Returns the header that says so if an effect is that of an earlier copy of the request.
+fn replayed<T>(effect: &Effect<T>) -> AppendHeaders<Option<(HeaderName, &'static str)>> {
+    AppendHeaders(matches!(effect, Effect::Again(_)).then_some((REPLAYED, "true")))
+}
 
 #[derive(OpenApi)]
 #[openapi(

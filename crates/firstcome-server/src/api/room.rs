@@ -6,7 +6,7 @@ use super::room_shape::{
     PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody, room_settings,
 };
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured, revision};
+use super::{NO_STORE, answered, measured, replayed, revision};
 use crate::accept::Peer;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
@@ -18,6 +18,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use firstcome::core::coupon::Effect;
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
@@ -36,7 +37,7 @@ pub(super) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
-        Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
+        Rejection::KeyReused(number) => Problem::new(Code::IdempotencyKeyReused).with("number", number.get()),
         Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::Closed => Code::RoomClosed.into(),
         Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
@@ -345,8 +346,12 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         let joined = answered(&app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
         let (joining, answer) = joined.map_err(refused)?;
         let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
+        let replayed = replayed(&match joining {
+            Joining::SameRequest => Effect::Again(()),
+            Joining::New | Joining::SameUser => Effect::New(()),
+        });
         let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
-        Ok((status, NO_STORE, Json(ticket)).into_response())
+        Ok((status, NO_STORE, replayed, Json(ticket)).into_response())
     });
     measured(&app, Route::PostTicket, call).await
 }

@@ -1,0 +1,6 @@
+//! The client against a real service: over real sockets, in the same process.
+
+mod conformance;
+mod faults;
+mod service;
+mod whole;
