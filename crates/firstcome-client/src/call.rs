@@ -38,13 +38,25 @@ pub(crate) enum Repeat {
     Harmful,
 }
 
+/// From whom the idempotency key of a request is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum KeyOf {
+    /// The caller of the port. An earlier call may have used it.
+    Caller,
+    /// This call, if there is one: only its own copies have it.
+    Call,
+}
+
 /// A request, and what may be done with it.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     sent: Sent,
     repeat: Repeat,
+    key_of: KeyOf,
     /// How long the service may take in addition, because the request waits there.
     waits: Duration,
+    /// How long one answer, and all repeats, may take instead of what the options say.
+    limits: Option<(Duration, Duration)>,
 }
 
 impl Call {
@@ -77,6 +89,7 @@ impl Call {
         let mut call = Self::post(path, body);
         match request {
             Some(RequestId { key, body }) => {
+                call.key_of = KeyOf::Caller;
                 call.sent.headers.push((IDEMPOTENCY_KEY, ascii(&format!("{key:032x}"))));
                 // The caller knows what the request means; the service would digest the body instead.
                 call.sent.headers.push((IDEMPOTENCY_BODY, ascii(&format!("{body:016x}"))));
@@ -92,6 +105,17 @@ impl Call {
         self
     }
 
+    /// Sends it under this idempotency key.
+    pub(crate) fn under(self, key: &str) -> Self {
+        self.header(IDEMPOTENCY_KEY, ascii(key))
+    }
+
+    /// Takes at most `answer` for one answer, and repeats for at most `retry_for`.
+    pub(crate) const fn within(mut self, answer: Duration, retry_for: Duration) -> Self {
+        self.limits = Some((answer, retry_for));
+        self
+    }
+
     /// Adds a header.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.sent.headers.push((name, value));
@@ -99,7 +123,7 @@ impl Call {
     }
 
     const fn new(method: Method, path: String, repeat: Repeat) -> Self {
-        Self { sent: Sent { method, path, body: None, headers: Vec::new() }, repeat, waits: Duration::ZERO }
+        Self { sent: Sent { method, path, body: None, headers: Vec::new() }, repeat, key_of: KeyOf::Call, waits: Duration::ZERO, limits: None }
     }
 
     fn with_body(mut self, body: &impl Serialize) -> Self {
@@ -114,7 +138,7 @@ fn ascii(text: &str) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
 }
 
-fn draw_key() -> Result<String, StoreError> {
+pub(crate) fn draw_key() -> Result<String, StoreError> {
     let secret = draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
     Ok(secret[..16].iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -129,6 +153,7 @@ pub(crate) fn unavailable(kind: FaultKind, says: impl Into<String>) -> StoreErro
 pub(crate) struct Told {
     reply: Reply,
     repeat: Repeat,
+    key_of: KeyOf,
     /// Whether an earlier copy of the write may have had its effect.
     perhaps_done: bool,
 }
@@ -147,9 +172,9 @@ impl Told {
         self.reply.headers.get(name)
     }
 
-    /// Whether the answer is that to an earlier copy of the request.
+    /// Whether the effect is that of an earlier call. A copy that this call sent before is none.
     pub(crate) fn is_replayed(&self) -> bool {
-        self.reply.headers.contains_key(REPLAYED)
+        self.key_of == KeyOf::Caller && self.reply.headers.contains_key(REPLAYED)
     }
 
     /// Whether a copy before the answered one may have had its effect.
@@ -214,14 +239,20 @@ impl Service {
     /// Sends a request and its repeats until there is a final answer, or no time.
     pub(crate) async fn call(&self, call: &Call) -> Result<Told, StoreError> {
         let watch = Stopwatch::start();
-        let _turn = if call.waits.is_zero() { Some(self.turn().await?) } else { None };
+        let HttpOptions { answer_timeout, retry_for, .. } = self.options;
+        let (answer_timeout, retry_for) = call.limits.unwrap_or((answer_timeout, retry_for));
+        // Renewals never wait behind other requests: their time is short.
+        let _turn = if call.waits.is_zero() && call.limits.is_none() { Some(self.turn().await?) } else { None };
         let mut perhaps_done = false;
         let mut pause_max = PAUSE_FIRST;
         loop {
-            let within = self.options.answer_timeout + call.waits;
+            let within = answer_timeout + call.waits.saturating_sub(watch.elapsed());
             let exchanged = self.link.exchange(&call.sent, within).await;
             let (error, named) = match self.judge(call, exchanged, &mut perhaps_done) {
-                Next::Told(reply) => return Ok(Told { reply, repeat: call.repeat, perhaps_done }),
+                Next::Told(reply) => {
+                    let Call { repeat, key_of, .. } = *call;
+                    return Ok(Told { reply, repeat, key_of, perhaps_done });
+                },
                 Next::Again(error, named) => (if perhaps_done { StoreError::Unknown } else { error }, named),
             };
             if perhaps_done && call.repeat == Repeat::Harmful {
@@ -232,7 +263,7 @@ impl Service {
                 None => draw_pause(pause_max),
             };
             pause_max = (pause_max * 2).min(PAUSE_MAX);
-            if self.options.retry_for < watch.elapsed() + pause {
+            if retry_for + call.waits < watch.elapsed() + pause {
                 return Err(error);
             }
             tokio::time::sleep(pause).await;

@@ -3,6 +3,8 @@
 //! [`HttpStore`] implements the same ports as the embedded store, so a program moves from the one to the other without
 //! another change.
 //!
+//! [`HttpLocks`] is the wire of the locks; the library's `Locks::http` renews and releases over it.
+//!
 //! # Promises
 //! - Yes, no and unknown are never mixed. A refusal by a rule is the very `Rejection` of the core, with its values.
 //! - A write whose answer is lost is repeated under the same idempotency key until there is an answer, or until
@@ -24,11 +26,13 @@ mod call;
 mod coupon;
 mod instant;
 mod link;
+mod lock;
 
 mod options;
 mod problem;
 
 
+pub use lock::{Acquire, Acquired, Held, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 
 use call::Service;

@@ -151,6 +151,8 @@ pub use firstcome_macros::distributed_lock;
 pub use auction::{BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Error, Outcome};
 pub use fence::FenceToken;
+#[cfg(feature = "http")]
+pub use firstcome_client as http;
 #[cfg(feature = "cluster")]
 pub use firstcome_cluster as cluster;
 #[cfg(feature = "etcd")]

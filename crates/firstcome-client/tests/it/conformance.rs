@@ -22,17 +22,19 @@ use std::sync::Arc;
 struct Remote {
     http: HttpStore,
     behind: Embedded,
+    /// Stops when it is dropped.
+    _service: Service,
 }
 
 impl Remote {
-    async fn new(service: &Service) -> Self {
+    async fn new(service: Service) -> Self {
         // The service refuses a coupon whose room is not there.
         for room in ["blue", "red", "room"] {
             let room = RoomName::parse(room).expect("a name");
             let put = service.store.put_room(&room, RoomSettings::with_slots(1)).await;
             put.expect("it answers").expect("it is put");
         }
-        Self { http: service.client(), behind: service.store.clone() }
+        Self { http: service.client(), behind: service.store.clone(), _service: service }
     }
 }
 
@@ -149,7 +151,7 @@ impl AuctionStore for Remote {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coupons_over_http_keep_every_promise_of_the_port() {
     soon(conformance::coupon(|clock: Arc<ManualClock>| async move {
-        Remote::new(&Service::on_manual(clock).await).await
+        Remote::new(Service::on_manual(clock).await).await
     }))
     .await;
 }
@@ -159,7 +161,7 @@ async fn auctions_and_points_over_http_keep_every_promise_of_the_port() {
     let sizes = AuctionSizes { sequences: 6, ..AuctionSizes::SMALL };
     soon(conformance::auctions(sizes, || async {
         let (clock, pass): (Arc<ManualClock>, LetPass) = conformance::manual_clock();
-        (Remote::new(&Service::on_manual(clock).await).await, pass)
+        (Remote::new(Service::on_manual(clock).await).await, pass)
     }))
     .await;
 }
@@ -167,7 +169,7 @@ async fn auctions_and_points_over_http_keep_every_promise_of_the_port() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn auctions_over_http_follow_the_clock_to_the_microsecond() {
     soon(conformance::auction_by_the_clock(|clock: Arc<ManualClock>| async move {
-        Remote::new(&Service::on_manual(clock).await).await
+        Remote::new(Service::on_manual(clock).await).await
     }))
     .await;
 }

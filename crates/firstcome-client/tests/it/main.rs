@@ -2,5 +2,7 @@
 
 mod conformance;
 mod faults;
+mod lock;
+mod proxy;
+mod scripted;
 mod service;
-mod whole;

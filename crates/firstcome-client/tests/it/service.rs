@@ -19,11 +19,11 @@ pub(crate) const SERVICE: &str = "canary-service-0123456789";
 /// How long a test waits before it counts as hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A running service. Dropping it leaves it running until its runtime ends.
+/// A running service. Dropping it stops it.
 pub(crate) struct Service {
     pub(crate) address: SocketAddr,
     pub(crate) store: Embedded,
-    stop: Option<oneshot::Sender<()>>,
+    stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
 
@@ -50,7 +50,7 @@ impl Service {
         let (address, router) = (listener.local_addr().expect("an address"), api::router(Arc::clone(&app)));
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(async move { serve(listener, app, router, async { drop(stopped.await) }).await });
-        Self { address, store, stop: Some(stop), served }
+        Self { address, store, stop, served }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -62,10 +62,10 @@ impl Service {
     }
 
     /// Stops it, and waits until no client can reach it any more.
-    pub(crate) async fn stop(mut self) -> Embedded {
-        drop(self.stop.take());
-        (&mut self.served).await.expect("it does not panic");
-        self.store.clone()
+    pub(crate) async fn stop(self) -> Embedded {
+        drop(self.stop);
+        self.served.await.expect("it does not panic");
+        self.store
     }
 }
 
