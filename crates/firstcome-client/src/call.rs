@@ -70,6 +70,11 @@ impl Call {
         Self::new(Method::DELETE, path, Repeat::Harmless)
     }
 
+    /// Deletes what is at a path, and may be there again when a second copy comes.
+    pub(crate) const fn delete_once(path: String) -> Self {
+        Self::new(Method::DELETE, path, Repeat::Harmful)
+    }
+
     /// Replaces the settings at a path. A second copy would undo what another operator has put since.
     pub(crate) fn put(path: String, body: &impl Serialize) -> Self {
         Self::new(Method::PUT, path, Repeat::Harmful).with_body(body)
@@ -201,13 +206,13 @@ impl Told {
         unavailable(FaultKind::Unfit, says)
     }
 
-    /// The error of a refusal that is not the decision of a rule: the key, the address or the form of the request.
+    /// The error of a refusal that is not the decision of a rule that this version understands: mostly the key, the
+    /// address or the form of the request.
     pub(crate) fn refused(&self) -> StoreError {
-        let Some(problem) = self.problem() else { return self.strange() };
+        let Some(problem) = self.problem().filter(|problem| !problem.has_values()) else { return self.strange() };
         if self.perhaps_done {
             return StoreError::Unknown;
         }
-        // A refusal by a rule that this version does not know must not be taken for anything else.
         unavailable(FaultKind::Unfit, format!("the service refuses the request: {}: {}", problem.code(), problem.detail()))
     }
 }

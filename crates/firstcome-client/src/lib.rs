@@ -30,6 +30,7 @@ mod lock;
 
 mod options;
 mod problem;
+mod room;
 
 
 pub use lock::{Acquire, Acquired, Held, HttpLocks, LockHandle, LockShown};
@@ -40,7 +41,7 @@ use link::Link;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
 
-/// The coupons, listings and members of a firstcome service.
+/// The coupons, waiting rooms, listings and members of a firstcome service.
 ///
 /// ```no_run
 /// use firstcome_client::HttpStore;
@@ -49,8 +50,9 @@ use std::sync::atomic::AtomicU8;
 /// # Ok::<(), firstcome_client::OpenHttpError>(())
 /// ```
 ///
-/// A service key is enough to claim, redeem, sell, bid, buy and move points. An admin key is needed to put and delete
-/// coupons and to list claims: without it these calls fail as
+/// A service key is enough to claim, redeem, join, poll, check passes, sell, bid, buy and move points. An admin key is
+/// needed to put and end coupons and rooms, to list claims, and to show a room with its settings: without it these
+/// calls fail as
 /// [`StoreError::Unavailable`](firstcome_store::StoreError::Unavailable) of the kind
 /// [`FaultKind::Unfit`](firstcome_store::FaultKind::Unfit), as do all calls with a wrong key.
 ///

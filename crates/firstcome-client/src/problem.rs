@@ -18,6 +18,21 @@ const NOT_YET: [&str; 4] = [
     "nothing was done: what Redis knows of the coupon was rebuilt several times",
     "nothing was done: what Redis knows of the room was rebuilt several times",
 ];
+/// The codes of rules whose refusals carry values. Without its values such a refusal is not understood.
+const WITH_VALUES: [&str; 12] = [
+    "already_issued",
+    "already_redeemed",
+    "already_sold",
+    "auction_not_ended",
+    "bid_too_low",
+    "expired",
+    "idempotency_key_reused",
+    "insufficient_points",
+    "limit_below_issued",
+    "not_open",
+    "room_full",
+    "settlement_expired",
+];
 /// When to try again if the service names no time.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The longest time that the service may name. Protects the sums of times.
@@ -44,6 +59,11 @@ impl Problem {
     /// The stable code.
     pub(crate) fn code(&self) -> &str {
         self.text("code").unwrap_or_default()
+    }
+
+    /// Whether a refusal with this code has values.
+    pub(crate) fn has_values(&self) -> bool {
+        WITH_VALUES.contains(&self.code())
     }
 
     /// What to do, in words.

@@ -8,17 +8,19 @@ use firstcome_store::core::coupon::{Attributes, Claim, CouponSettings, Effect, S
 use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
-use firstcome_store::core::room::RoomSettings;
+use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
 use firstcome_store::edge::ManualClock;
+use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    ListingView, MovePoints, Numbered, Page, PlaceBid, Purchase, Put, RedeemRequest, RoomStore, StoreError,
+    Joining, ListingView, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, RoomAnswer,
+    RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
 /// The store over HTTP. What the HTTP API cannot express goes to the store of the service itself: an end before the
-/// opening, attributes that are no JSON object, and, for auctions, the count of closings and their trigger. All else
-/// goes over the socket.
+/// opening, attributes that are no JSON object, the trigger and the count of what the service does by itself (closings,
+/// admissions), and the secrets of passes. All else goes over the socket.
 struct Remote {
     http: HttpStore,
     behind: Embedded,
@@ -34,6 +36,10 @@ impl Remote {
             let put = service.store.put_room(&room, RoomSettings::with_slots(1)).await;
             put.expect("it answers").expect("it is put");
         }
+        Self::over(service)
+    }
+
+    fn over(service: Service) -> Self {
         Self { http: service.client(), behind: service.store.clone(), _service: service }
     }
 }
@@ -146,6 +152,71 @@ impl AuctionStore for Remote {
         assert_eq!(self.http.closings(), Closings::default(), "as it is documented");
         self.behind.closings()
     }
+}
+
+impl RoomStore for Remote {
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
+        self.http.put_room(room, revision).await
+    }
+
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        self.http.close_room(room).await
+    }
+
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        let mut told = self.http.room(room).await;
+        if let (Ok(Ok(told)), Ok(Ok(kept))) = (&mut told, self.behind.room(room).await) {
+            // The service rounds the rate.
+            let (rounded, exact) = (told.view.rate, kept.view.rate);
+            assert!((rounded - exact).abs() <= 0.000_501, "{rounded} is not {exact}");
+            told.view.rate = exact;
+        }
+        told
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        self.http.join(room, join).await
+    }
+
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        self.http.poll(room, ticket).await
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        self.http.leave(room, ticket).await
+    }
+
+    async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
+        self.http.release(room, number, admission).await
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        self.http.check_pass(room, number, admission).await
+    }
+
+    async fn tick(&self) -> Result<(), StoreError> {
+        self.http.tick().await?;
+        self.behind.tick().await
+    }
+
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        assert_eq!(self.http.pass_secrets(), [], "as it is documented");
+        self.behind.pass_secrets()
+    }
+
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        assert!(self.http.rotate_pass_secret().await.is_err(), "as it is documented");
+        self.behind.rotate_pass_secret().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rooms_over_http_keep_every_promise_of_the_port() {
+    soon(conformance::room(|clock: Arc<ManualClock>| async move {
+        // Without rooms: the suite counts their secrets from the first one.
+        Remote::over(Service::on_manual(clock).await)
+    }))
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -139,7 +139,8 @@ async fn a_service_that_is_down_did_nothing() {
     assert_eq!(kind_of(&error), FaultKind::Unreachable);
     // The same client goes on when the service is back, also within one call.
     let client = HttpStore::new(&format!("http://{address}"), ADMIN).expect("it can be made");
-    let (told, _service) = tokio::join!(client.claim(&launch(), claim("ann", None)), async {
+    let coupon = launch();
+    let (told, _service) = tokio::join!(client.claim(&coupon, claim("ann", None)), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         Service::at(address, store).await
     });

@@ -2,10 +2,11 @@
 
 use crate::service::{ADMIN, hasty, soon};
 use firstcome_client::HttpStore;
-use firstcome_store::core::coupon::{Claim, Effect};
+use firstcome_store::core::coupon::{Claim, Effect, Issued, Serial};
 use firstcome_store::core::id::{CouponName, UserId};
+use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::Stopwatch;
-use firstcome_store::{CouponStore, FaultKind, StoreError};
+use firstcome_store::{CouponStore, FaultKind, StoreError, VoucherKey};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,9 +58,16 @@ fn problem(status: &str, code: &str, detail: &str, more: &str) -> String {
 }
 
 fn issued() -> String {
-    let body = "{\"coupon\":\"launch\",\"user\":\"ann\",\"serial\":1,\"code\":\"22229-HXKQ3-9WBRT-5MZCA\",\
-                \"issued_at\":\"2030-01-01T00:00:00Z\",\"durability\":\"disk\"}";
-    answer("201 Created", "application/json", body)
+    let user = "ann";
+    let issued_at = Timestamp::from_us(1_893_456_000_000_000).expect("2030-01-01");
+    let issued = Issued { serial: Serial::new(1).expect("a serial"), issued_at };
+    let code = VoucherKey::new([7; 32]).code(issued, user);
+    let body = format!(
+        "{{\"coupon\":\"launch\",\"user\":\"{user}\",\"serial\":1,\"code\":\"{}\",\"issued_at\":\"2030-01-01T00:00:00Z\",\
+         \"durability\":\"disk\"}}",
+        code.as_str()
+    );
+    answer("201 Created", "application/json", &body)
 }
 
 async fn claim(answers: Vec<String>) -> (Result<Effect<()>, StoreError>, usize, Duration) {
