@@ -128,7 +128,13 @@ impl Call {
     }
 
     const fn new(method: Method, path: String, repeat: Repeat) -> Self {
-        Self { sent: Sent { method, path, body: None, headers: Vec::new() }, repeat, key_of: KeyOf::Call, waits: Duration::ZERO, limits: None }
+        Self {
+            sent: Sent { method, path, body: None, headers: Vec::new() },
+            repeat,
+            key_of: KeyOf::Call,
+            waits: Duration::ZERO,
+            limits: None,
+        }
     }
 
     fn with_body(mut self, body: &impl Serialize) -> Self {
@@ -213,7 +219,10 @@ impl Told {
         if self.perhaps_done {
             return StoreError::Unknown;
         }
-        unavailable(FaultKind::Unfit, format!("the service refuses the request: {}: {}", problem.code(), problem.detail()))
+        unavailable(
+            FaultKind::Unfit,
+            format!("the service refuses the request: {}: {}", problem.code(), problem.detail()),
+        )
     }
 }
 
@@ -257,7 +266,7 @@ impl Service {
                 Next::Told(reply) => {
                     let Call { repeat, key_of, .. } = *call;
                     return Ok(Told { reply, repeat, key_of, perhaps_done });
-                },
+                }
                 Next::Again(error, named) => (if perhaps_done { StoreError::Unknown } else { error }, named),
             };
             if perhaps_done && call.repeat == Repeat::Harmful {

@@ -278,7 +278,9 @@ impl HttpStore {
                 Ok(Ok(None) | Err(_)) => return Err(StoreError::Unknown),
             }
             if self.service.options().retry_for < watch.elapsed() {
-                return Err(StoreError::not_yet("the claim has its place and is not stored yet: the database is behind"));
+                return Err(StoreError::not_yet(
+                    "the claim has its place and is not stored yet: the database is behind",
+                ));
             }
             tokio::time::sleep(draw_pause(LOOK_AGAIN)).await;
         }
@@ -287,7 +289,10 @@ impl HttpStore {
 
 /// The error of settings without their tag, which only an operator's key is shown.
 pub(crate) fn no_tag() -> StoreError {
-    unavailable(FaultKind::Unfit, "the service shows no tag of the settings: use a key of the scope that may change them")
+    unavailable(
+        FaultKind::Unfit,
+        "the service shows no tag of the settings: use a key of the scope that may change them",
+    )
 }
 
 /// One method is one request, except: [`CouponStore::put_coupon`] of a revision (two), [`CouponStore::claims`] (one for
@@ -296,7 +301,10 @@ impl CouponStore for HttpStore {
     /// What the service told with the last claim that it showed. [`Durability::Memory`], the least, before the first.
     fn durability(&self) -> Durability {
         let told = self.durability.load(Ordering::Relaxed);
-        [Durability::Disk, Durability::Database].into_iter().find(|known| *known as u8 == told).unwrap_or(Durability::Memory)
+        [Durability::Disk, Durability::Database]
+            .into_iter()
+            .find(|known| *known as u8 == told)
+            .unwrap_or(Durability::Memory)
     }
 
     /// Needs an admin key. The service also refuses, as [`StoreError::Unavailable`], an end that is not after the
@@ -349,9 +357,8 @@ impl CouponStore for HttpStore {
     /// other as [`StoreError::Unavailable`].
     async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<ClaimReply>> {
         let attributes = claim.attributes.as_ref().map(|text| serde_json::from_str(text.as_str())).transpose();
-        let attributes: Option<&RawValue> = attributes.map_err(|_| {
-            unavailable(FaultKind::Unfit, "the service keeps only attributes that are a JSON object")
-        })?;
+        let attributes: Option<&RawValue> = attributes
+            .map_err(|_| unavailable(FaultKind::Unfit, "the service keeps only attributes that are a JSON object"))?;
         let body = ClaimBody { user: claim.user.as_str(), attributes };
         let call = Call::post_once(format!("{}/claims", path(coupon)), &body, claim.request)?;
         let told = self.service.call(&call).await?;
@@ -389,7 +396,8 @@ impl CouponStore for HttpStore {
             // A page of no claims still says whether the coupon exists.
             let limit = (count - items.len()).clamp(1, PAGE_ITEMS_MAX);
             let after = next.map_or(0, Serial::get);
-            let told = self.service.call(&Call::get(format!("{}/claims?after={after}&limit={limit}", path(coupon)))).await?;
+            let told =
+                self.service.call(&Call::get(format!("{}/claims?after={after}&limit={limit}", path(coupon)))).await?;
             if !told.is_yes() {
                 return refused(&told, None);
             }

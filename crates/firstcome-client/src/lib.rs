@@ -32,7 +32,6 @@ mod options;
 mod problem;
 mod room;
 
-
 pub use lock::{Acquire, Acquired, Held, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 

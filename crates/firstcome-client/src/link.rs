@@ -77,7 +77,8 @@ impl Link {
         let broken = |says: String| OpenHttpError::Machine(Fault::new(FaultKind::Io, says));
         let builder = if is_https {
             let found = builder.with_provider_and_native_roots(provider);
-            found.map_err(|error| broken(format!("the certificates that this machine trusts cannot be read: {error}")))?
+            found
+                .map_err(|error| broken(format!("the certificates that this machine trusts cannot be read: {error}")))?
         } else {
             // Never used: reading the certificates would take time, and fail on a machine that has none.
             let config = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
@@ -159,7 +160,9 @@ fn authorization_of(key: &str) -> Result<HeaderValue, OpenHttpError> {
         return Err(wrong("it is empty"));
     }
     if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(wrong("it may hold only visible ASCII characters; a file may end with a newline that is no part of it"));
+        return Err(wrong(
+            "it may hold only visible ASCII characters; a file may end with a newline that is no part of it",
+        ));
     }
     let value = HeaderValue::try_from(format!("Bearer {key}"));
     let mut value = value.map_err(|_| wrong("it may hold only visible ASCII characters"))?;

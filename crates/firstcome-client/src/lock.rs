@@ -169,7 +169,7 @@ impl HttpLocks {
             && let Ok(Acquired::Granted { handle, .. }) = acquired(&told)
         {
             // If this fails, the lease ends the hold.
-            drop(self.release(&acquire.name, &handle).await);
+            drop(self.release(&acquire.name, &handle, Duration::ZERO).await);
         }
     }
 
@@ -187,10 +187,11 @@ impl HttpLocks {
         held(&self.service.call(&call).await?)
     }
 
-    /// Releases a hold. Repeats a request that had no answer; if a repeat finds the hold over, the answer is
-    /// [`Held::Perhaps`].
-    pub async fn release(&self, name: &LockName, handle: &LockHandle) -> Result<Held, StoreError> {
-        let told = self.service.call(&Call::post(path(name, "/release"), &ReleaseBody { handle: &handle.0 })).await?;
+    /// Releases a hold. Repeats a request that had no answer for at most `retry_for`; if a repeat finds the hold over,
+    /// the answer is [`Held::Perhaps`].
+    pub async fn release(&self, name: &LockName, handle: &LockHandle, retry_for: Duration) -> Result<Held, StoreError> {
+        let call = Call::post(path(name, "/release"), &ReleaseBody { handle: &handle.0 });
+        let told = self.service.call(&call.within(self.service.options().answer_timeout, retry_for)).await?;
         match held(&told)? {
             Held::No if told.is_perhaps_second() => Ok(Held::Perhaps),
             held => Ok(held),

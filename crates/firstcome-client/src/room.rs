@@ -240,13 +240,22 @@ impl HttpStore {
         }
         let shown = told.read::<RoomShown>()?;
         if shown.settings.is_none() {
-            return Err(unavailable(FaultKind::Unfit, "the service shows the settings of a room to an admin key alone"));
+            return Err(unavailable(
+                FaultKind::Unfit,
+                "the service shows the settings of a room to an admin key alone",
+            ));
         }
         let summary = shown.summary().ok_or_else(|| told.strange())?;
         Ok(Ok((summary, told)))
     }
 
-    async fn slot(&self, room: &RoomName, action: &str, number: TicketNumber, admission: u64) -> Result<Told, StoreError> {
+    async fn slot(
+        &self,
+        room: &RoomName,
+        action: &str,
+        number: TicketNumber,
+        admission: u64,
+    ) -> Result<Told, StoreError> {
         let body = SlotBody { number: number.get(), admission };
         self.service.call(&Call::post(format!("{}/passes/{action}", path(room)), &body)).await
     }

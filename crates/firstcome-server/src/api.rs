@@ -62,7 +62,8 @@ fn replayed<T>(effect: &Effect<T>) -> AppendHeaders<Option<(HeaderName, &'static
             JSON in UTF-8; unknown fields are refused, and whole numbers are written \
             without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
-            one effect.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
+            one effect. An answer to a repeat has `Idempotency-Replayed: true`. With a key of the service, `Idempotency-Body` (16 \
+            digits of 0-9 a-f) names what the request means, and is compared instead of the body.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
             more answers to it, though its calls have their effect.",
     ),
     components(schemas(shape::Problem)),

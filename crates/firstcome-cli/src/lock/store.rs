@@ -65,7 +65,9 @@ fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
             bail!("locks in memory exclude no other process; write a directory, redis://… or etcd://…")
         }
         LockAddress::Http { .. } => {
-            bail!("this program does not lock over http://; write the store of the service: a directory, redis://… or etcd://…")
+            bail!(
+                "this program does not lock over http://; write the store of the service: a directory, redis://… or etcd://…"
+            )
         }
         LockAddress::PostgresSession(_) | LockAddress::MysqlSession(_) => {
             bail!(

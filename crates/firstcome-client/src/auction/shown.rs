@@ -3,9 +3,7 @@
 use crate::coupon::optional_instant;
 use crate::instant;
 use firstcome_store::ListingView;
-use firstcome_store::core::auction::{
-    AuctionTerms, Bid, Extend, ListingStanding, Phase, PlacedBid, Sale, Terms,
-};
+use firstcome_store::core::auction::{AuctionTerms, Bid, Extend, ListingStanding, Phase, PlacedBid, Sale, Terms};
 use firstcome_store::core::id::{ListingName, MemberName};
 use firstcome_store::core::points::{Amount, Balance, Chain, Kind, Record, Reference};
 use firstcome_store::core::time::Timestamp;

@@ -221,9 +221,9 @@ async fn rooms_over_http_keep_every_promise_of_the_port() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn coupons_over_http_keep_every_promise_of_the_port() {
-    soon(conformance::coupon(|clock: Arc<ManualClock>| async move {
-        Remote::new(Service::on_manual(clock).await).await
-    }))
+    soon(conformance::coupon(
+        |clock: Arc<ManualClock>| async move { Remote::new(Service::on_manual(clock).await).await },
+    ))
     .await;
 }
 

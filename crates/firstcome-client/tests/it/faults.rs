@@ -6,9 +6,7 @@ use firstcome_client::{HttpOptions, HttpStore};
 use firstcome_store::core::coupon::{Claim, CouponLimit, CouponSettings, Effect, Rejection};
 use firstcome_store::core::id::{CouponName, MemberName, RequestId, UserId};
 use firstcome_store::core::points::Amount;
-use firstcome_store::{
-    AuctionStore, Claimed, CouponStore, FaultKind, MovePoints, Refused, StoreError, Transfer,
-};
+use firstcome_store::{AuctionStore, Claimed, CouponStore, FaultKind, MovePoints, Refused, StoreError, Transfer};
 use std::sync::Arc;
 use std::time::Duration;
 

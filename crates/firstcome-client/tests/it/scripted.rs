@@ -83,7 +83,8 @@ async fn claim(answers: Vec<String>) -> (Result<Effect<()>, StoreError>, usize, 
 
 #[tokio::test]
 async fn a_service_that_is_busy_is_asked_again_when_it_says() {
-    let busy = |ms: u32| problem("503 Service Unavailable", "overloaded", "later", &format!(",\"retry_after_ms\":{ms}"));
+    let busy =
+        |ms: u32| problem("503 Service Unavailable", "overloaded", "later", &format!(",\"retry_after_ms\":{ms}"));
     let limited = problem("429 Too Many Requests", "rate_limited", "later", ",\"retry_after_ms\":60");
     let (told, asked, took) = claim(vec![busy(100), limited, issued()]).await;
     assert!(matches!(told, Ok(Effect::New(()))), "{told:?}");
@@ -100,7 +101,8 @@ async fn refusals_that_end_by_themselves_keep_their_kind() {
     let late = ",\"retry_after_ms\":9000";
     let (told, ..) = claim(vec![problem("503 Service Unavailable", "overloaded", says, late)]).await;
     assert!(matches!(told, Err(StoreError::NotYet { .. })), "{told:?}");
-    let (told, ..) = claim(vec![problem("503 Service Unavailable", "store_unavailable", "no space is left", late)]).await;
+    let (told, ..) =
+        claim(vec![problem("503 Service Unavailable", "store_unavailable", "no space is left", late)]).await;
     let Err(StoreError::Unavailable(fault)) = told else { panic!("{told:?}") };
     assert!(fault.detail.contains("no space is left"), "{fault:?}");
     let (told, ..) = claim(vec![problem("503 Service Unavailable", "outcome_unknown", "perhaps", late)]).await;

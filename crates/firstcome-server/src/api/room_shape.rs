@@ -278,7 +278,7 @@ impl<'a> Ticket<'a> {
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct PassBody<'a> {
     /// The pass
-    #[serde(borrow)]
+    #[serde(default, borrow, deserialize_with = "read_pass")]
     #[schema(value_type = Option<String>)]
     pass: Option<Cow<'a, str>>,
     /// Instead of a pass: the number of its ticket
@@ -286,6 +286,11 @@ pub(crate) struct PassBody<'a> {
     number: Option<u32>,
     /// Instead of a pass: the number of its admission
     admission: Option<u64>,
+}
+
+/// Reads a pass that is given: null is none.
+fn read_pass<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    String::deserialize(deserializer).map(|pass| Some(Cow::Owned(pass)))
 }
 
 /// What a back end shows of a visit.

@@ -4,10 +4,10 @@ use super::Locks;
 use super::address::{AddressError, LockAddress};
 #[cfg(feature = "etcd")]
 use super::etcd::{EtcdError, EtcdOptions};
-#[cfg(feature = "redis")]
-use super::{LinkOptions, OpenError, QuorumOptions};
 #[cfg(feature = "http")]
 use super::{HttpOptions, OpenHttpError};
+#[cfg(feature = "redis")]
+use super::{LinkOptions, OpenError, QuorumOptions};
 #[cfg(feature = "sql")]
 use super::{SqlError, SqlOptions};
 #[cfg(feature = "sqlite")]

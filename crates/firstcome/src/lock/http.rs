@@ -216,7 +216,7 @@ impl Core {
     async fn give_back(&self) {
         let until = self.deadline() + self.lease() / 50 + REPEAT;
         while let Err(StoreError::Overloaded { .. } | StoreError::Unavailable(_) | StoreError::Unknown) =
-            self.shared.wire.release(&self.name, &self.handle).await
+            self.shared.wire.release(&self.name, &self.handle, Duration::ZERO).await
         {
             if until <= now() {
                 break;
@@ -252,8 +252,10 @@ impl Hold {
     async fn release(mut self) -> Result<(), LockError> {
         self.stop_renewing();
         let was_lost = self.core.is_lost();
-        // Without an answer, or if this future is dropped, the release goes on in the background.
-        let released = self.core.shared.wire.release(&self.core.name, &self.core.handle).await?;
+        // After the lease there is nothing to release. Without an answer, or if this future is dropped, the release goes
+        // on in the background.
+        let left = self.core.deadline().saturating_duration_since(now());
+        let released = self.core.shared.wire.release(&self.core.name, &self.core.handle, left).await?;
         self.over = Over::Yes;
         match released {
             Held::Yes => Ok(()),
