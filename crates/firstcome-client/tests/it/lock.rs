@@ -114,6 +114,18 @@ async fn a_request_that_is_dropped_at_any_point_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn a_grant_that_was_on_its_way_to_a_dropped_request_is_given_back() {
+    let service = Service::start().await;
+    let proxy = Proxy::before(service.address).await;
+    let locks = Locks::http(&proxy.url(), SERVICE).expect("it can be opened");
+    proxy.swallow(1);
+    let told = tokio::time::timeout(ms(300), locks.lock("on-its-way").try_acquire()).await;
+    assert!(told.is_err(), "the answer does not arrive");
+    soon(locks.quiet()).await;
+    assert!(locks.view("on-its-way").await.expect("it is shown").view.held.is_none());
+}
+
+#[tokio::test]
 async fn a_lost_answer_costs_no_lock() {
     let service = Service::start().await;
     let proxy = Proxy::before(service.address).await;

@@ -6,3 +6,4 @@ mod lock;
 mod proxy;
 mod scripted;
 mod service;
+mod whole;

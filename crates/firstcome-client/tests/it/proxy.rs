@@ -10,22 +10,34 @@ use tokio::net::{TcpListener, TcpStream};
 /// The proxy. It hands on everything unless it is told to lose answers.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    loses: Arc<AtomicUsize>,
-    lost: Arc<AtomicUsize>,
+    orders: Arc<Orders>,
+}
+
+/// What becomes of the next answers.
+#[derive(Default)]
+struct Orders {
+    loses: AtomicUsize,
+    lost: AtomicUsize,
+    swallows: AtomicUsize,
+}
+
+/// Counts one down, and tells whether there was one.
+fn takes_one(count: &AtomicUsize) -> bool {
+    count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
 }
 
 impl Proxy {
     pub(crate) async fn before(service: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let (loses, lost) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (losing, counted) = (Arc::clone(&loses), Arc::clone(&lost));
+        let orders = Arc::<Orders>::default();
+        let obeyed = Arc::clone(&orders);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(hand_on(client, service, Arc::clone(&losing), Arc::clone(&counted)));
+                tokio::spawn(hand_on(client, service, Arc::clone(&obeyed)));
             }
         });
-        Self { address, loses, lost }
+        Self { address, orders }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -34,16 +46,21 @@ impl Proxy {
 
     /// Loses the next answers.
     pub(crate) fn lose(&self, answers: usize) {
-        self.loses.store(answers, Ordering::SeqCst);
+        self.orders.loses.store(answers, Ordering::SeqCst);
+    }
+
+    /// Keeps the next answers to itself, and the connections open.
+    pub(crate) fn swallow(&self, answers: usize) {
+        self.orders.swallows.store(answers, Ordering::SeqCst);
     }
 
     /// How many answers were lost so far.
     pub(crate) fn lost(&self) -> usize {
-        self.lost.load(Ordering::SeqCst)
+        self.orders.lost.load(Ordering::SeqCst)
     }
 }
 
-async fn hand_on(mut client: TcpStream, service: SocketAddr, loses: Arc<AtomicUsize>, lost: Arc<AtomicUsize>) {
+async fn hand_on(mut client: TcpStream, service: SocketAddr, orders: Arc<Orders>) {
     let Ok(mut server) = TcpStream::connect(service).await else { return };
     let (mut from_client, mut from_server) = (vec![0; 65_536], vec![0; 65_536]);
     loop {
@@ -54,10 +71,12 @@ async fn hand_on(mut client: TcpStream, service: SocketAddr, loses: Arc<AtomicUs
             },
             read = server.read(&mut from_server) => match read {
                 Ok(count @ 1..) => {
-                    let loses = loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-                    if loses.is_ok() {
-                        lost.fetch_add(1, Ordering::SeqCst);
+                    if takes_one(&orders.loses) {
+                        orders.lost.fetch_add(1, Ordering::SeqCst);
                         return;
+                    }
+                    if takes_one(&orders.swallows) {
+                        continue;
                     }
                     if client.write_all(&from_server[..count]).await.is_err() { return }
                 }
