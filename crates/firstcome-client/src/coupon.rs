@@ -426,3 +426,27 @@ impl CouponStore for HttpStore {
         Ok(Ok(effect(&told, record)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstcome_store::VoucherKey;
+
+    #[test]
+    fn a_code_is_read_only_as_the_service_writes_it() {
+        let issued = Issued { serial: Serial::new(7).expect("a serial"), issued_at: Timestamp::clamped_us(1) };
+        let code = VoucherKey::new([7; 32]).code(issued, "ann");
+        assert_eq!(VoucherCode::parse(code.as_str()), Some(code));
+        let text = code.as_str();
+        let (short, spaced, swapped) = (&text[1..], text.replace('-', " "), format!("{}{}", &text[6..], &text[..6]));
+        for other in ["", short, &spaced, &swapped, &text.to_lowercase(), &text.replace('-', ""), &format!("{text} ")] {
+            assert_eq!(VoucherCode::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_segment_of_a_path_is_escaped() {
+        assert_eq!(segment("A.b_c:d@e-9"), "A.b_c:d@e-9");
+        assert_eq!(segment("pass:'/é ?#%"), "pass:%27%2F%C3%A9%20%3F%23%25");
+    }
+}
