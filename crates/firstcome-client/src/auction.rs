@@ -3,7 +3,7 @@
 mod shown;
 
 use crate::HttpStore;
-use crate::call::{Call, Told};
+use crate::call::{Call, CallReply};
 use crate::coupon::{no_tag, segment};
 use crate::instant;
 use crate::problem::Problem;
@@ -108,7 +108,7 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
 }
 
 /// Hands on a refusal by a rule, and tells any other as an error.
-fn refused<T>(told: &Told) -> AuctionAnswer<T> {
+fn refused<T>(told: &CallReply) -> AuctionAnswer<T> {
     match told.problem().and_then(|problem| rejection(&problem)) {
         Some(rejection) => Ok(Err(rejection)),
         None => Err(told.refused()),
@@ -116,7 +116,7 @@ fn refused<T>(told: &Told) -> AuctionAnswer<T> {
 }
 
 /// Reads the effect of a write.
-fn effect<T: DeserializeOwned, U>(told: &Told, value: impl FnOnce(T) -> Option<U>) -> AuctionAnswer<Effect<U>> {
+fn effect<T: DeserializeOwned, U>(told: &CallReply, value: impl FnOnce(T) -> Option<U>) -> AuctionAnswer<Effect<U>> {
     if !told.is_yes() {
         return refused(told);
     }
@@ -133,7 +133,7 @@ fn member_path(member: &MemberName) -> String {
 }
 
 impl HttpStore {
-    async fn view(&self, listing: &ListingName) -> AuctionAnswer<(ListingView, Told)> {
+    async fn view(&self, listing: &ListingName) -> AuctionAnswer<(ListingView, CallReply)> {
         let told = self.service.call(&Call::get(listing_path(listing))).await?;
         if !told.is_yes() {
             return refused(&told);
@@ -158,7 +158,7 @@ impl HttpStore {
         after: Option<u64>,
         count: usize,
         item: impl Fn(&T) -> Option<U>,
-    ) -> Result<Result<Numbered<U>, Told>, StoreError> {
+    ) -> Result<Result<Numbered<U>, CallReply>, StoreError> {
         let (mut items, mut next) = (Vec::new(), after.map(|after| after.min(NUMBER_MAX)));
         loop {
             // A page of no items still says whether there is a list.

@@ -161,7 +161,7 @@ pub(crate) fn unavailable(kind: FaultKind, says: impl Into<String>) -> StoreErro
 
 /// An answer that is final: a yes, or a refusal of any kind.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallReply {
     reply: Reply,
     repeat: Repeat,
     key_of: KeyOf,
@@ -169,7 +169,7 @@ pub(crate) struct Told {
     perhaps_done: bool,
 }
 
-impl Told {
+impl CallReply {
     /// Whether the service did it.
     pub(crate) fn is_yes(&self) -> bool {
         self.reply.status.is_success()
@@ -236,7 +236,7 @@ pub(crate) struct Service {
 
 /// What one exchange says about the call.
 enum Next {
-    Told(Reply),
+    Done(Reply),
     /// Try again, perhaps after a time that the service named. The error is told if there is no time for that.
     Again(StoreError, Option<Duration>),
 }
@@ -251,7 +251,7 @@ impl Service {
     }
 
     /// Sends a request and its repeats until there is a final answer, or no time.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Told, StoreError> {
+    pub(crate) async fn call(&self, call: &Call) -> Result<CallReply, StoreError> {
         let watch = Stopwatch::start();
         let HttpOptions { answer_timeout, retry_for, .. } = self.options;
         let (answer_timeout, retry_for) = call.limits.unwrap_or((answer_timeout, retry_for));
@@ -263,9 +263,9 @@ impl Service {
             let within = answer_timeout + call.waits.saturating_sub(watch.elapsed());
             let exchanged = self.link.exchange(&call.sent, within).await;
             let (error, named) = match self.judge(call, exchanged, &mut perhaps_done) {
-                Next::Told(reply) => {
+                Next::Done(reply) => {
                     let Call { repeat, key_of, .. } = *call;
-                    return Ok(Told { reply, repeat, key_of, perhaps_done });
+                    return Ok(CallReply { reply, repeat, key_of, perhaps_done });
                 }
                 Next::Again(error, named) => (if perhaps_done { StoreError::Unknown } else { error }, named),
             };
@@ -316,7 +316,7 @@ impl Service {
                     Next::Again(unavailable(FaultKind::Unreachable, format!("{base}: {}", problem.detail())), wait)
                 }
                 Some((error, wait)) => Next::Again(error, wait),
-                None => Next::Told(reply),
+                None => Next::Done(reply),
             },
             // Of a proxy, which may have handed the request on.
             (None, status @ 500..) => {
@@ -324,7 +324,7 @@ impl Service {
                 let says = format!("{base}: an answer with status {status} that is not of the service");
                 Next::Again(unavailable(FaultKind::Unreachable, says), None)
             }
-            (None, _) => Next::Told(reply),
+            (None, _) => Next::Done(reply),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Coupons over HTTP.
 
-use crate::call::{Call, Told, unavailable};
+use crate::call::{Call, CallReply, unavailable};
 use crate::problem::Problem;
 use crate::{HttpStore, instant};
 use firstcome_store::core::coupon::{
@@ -194,14 +194,14 @@ fn refusal(problem: &Problem, code: Option<&str>) -> Option<Refused> {
 }
 
 /// Hands on a refusal by a rule, and tells any other as an error.
-fn refused<T>(told: &Told, code: Option<&str>) -> Answer<T> {
+fn refused<T>(told: &CallReply, code: Option<&str>) -> Answer<T> {
     match told.problem().and_then(|problem| refusal(&problem, code)) {
         Some(refused) => Ok(Err(refused)),
         None => Err(told.refused()),
     }
 }
 
-fn effect<T>(told: &Told, value: T) -> Effect<T> {
+fn effect<T>(told: &CallReply, value: T) -> Effect<T> {
     if told.is_replayed() { Effect::Again(value) } else { Effect::New(value) }
 }
 

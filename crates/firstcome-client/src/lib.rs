@@ -32,7 +32,7 @@ mod options;
 mod problem;
 mod room;
 
-pub use lock::{Acquire, Acquired, Held, HttpLocks, LockHandle, LockShown};
+pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 
 use call::Service;

@@ -1,6 +1,6 @@
 //! The wire of locks: one method is one call of the service. Renewals in the background are the library's.
 
-use crate::call::{Call, Told, draw_key};
+use crate::call::{Call, CallReply, draw_key};
 use crate::coupon::segment;
 use crate::options::{HttpOptions, OpenHttpError};
 use crate::{Link, Service};
@@ -72,7 +72,7 @@ pub enum Acquired {
 
 /// What the service says of a hold that was to be renewed or released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum HoldReply {
     /// The hold stood.
     Yes,
     /// The hold was over.
@@ -181,19 +181,24 @@ impl HttpLocks {
         handle: &LockHandle,
         lease: Duration,
         within: Duration,
-    ) -> Result<Held, StoreError> {
+    ) -> Result<HoldReply, StoreError> {
         let body = RenewBody { handle: &handle.0, lease_ms: millis(lease) };
         let call = Call::post(path(name, "/renew"), &body).within(within, Duration::ZERO);
         held(&self.service.call(&call).await?)
     }
 
     /// Releases a hold. Repeats a request that had no answer for at most `retry_for`; if a repeat finds the hold over,
-    /// the answer is [`Held::Perhaps`].
-    pub async fn release(&self, name: &LockName, handle: &LockHandle, retry_for: Duration) -> Result<Held, StoreError> {
+    /// the answer is [`HoldReply::Perhaps`].
+    pub async fn release(
+        &self,
+        name: &LockName,
+        handle: &LockHandle,
+        retry_for: Duration,
+    ) -> Result<HoldReply, StoreError> {
         let call = Call::post(path(name, "/release"), &ReleaseBody { handle: &handle.0 });
         let told = self.service.call(&call.within(self.service.options().answer_timeout, retry_for)).await?;
         match held(&told)? {
-            Held::No if told.is_perhaps_second() => Ok(Held::Perhaps),
+            HoldReply::No if told.is_perhaps_second() => Ok(HoldReply::Perhaps),
             held => Ok(held),
         }
     }
@@ -225,7 +230,7 @@ impl Acquire {
     }
 }
 
-fn acquired(told: &Told) -> Result<Acquired, StoreError> {
+fn acquired(told: &CallReply) -> Result<Acquired, StoreError> {
     if told.is_yes() {
         let GrantShown { fence, handle } = told.read()?;
         let fence = Fence::new(fence).ok_or_else(|| told.strange())?;
@@ -243,10 +248,10 @@ fn acquired(told: &Told) -> Result<Acquired, StoreError> {
     })
 }
 
-fn held(told: &Told) -> Result<Held, StoreError> {
+fn held(told: &CallReply) -> Result<HoldReply, StoreError> {
     match told.problem() {
-        _ if told.is_yes() => Ok(Held::Yes),
-        Some(problem) if problem.code() == "lock_lost" => Ok(Held::No),
+        _ if told.is_yes() => Ok(HoldReply::Yes),
+        Some(problem) if problem.code() == "lock_lost" => Ok(HoldReply::No),
         _ => Err(told.refused()),
     }
 }

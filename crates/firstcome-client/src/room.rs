@@ -1,7 +1,7 @@
 //! Waiting rooms over HTTP.
 
 use crate::HttpStore;
-use crate::call::{Call, Told, unavailable};
+use crate::call::{Call, CallReply, unavailable};
 use crate::coupon::{no_tag, optional_instant, segment};
 use crate::instant;
 use crate::problem::Problem;
@@ -194,7 +194,7 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
 }
 
 /// Hands on a refusal by a rule, and tells any other as an error.
-fn refused<T>(told: &Told) -> RoomAnswer<T> {
+fn refused<T>(told: &CallReply) -> RoomAnswer<T> {
     match told.problem().and_then(|problem| rejection(&problem)) {
         Some(rejection) => Ok(Err(rejection)),
         None => Err(told.refused()),
@@ -233,7 +233,7 @@ impl HttpStore {
     }
 
     /// Reads a room with its settings, and the answer that told them.
-    async fn summary(&self, room: &RoomName) -> RoomAnswer<(RoomSummary, Told)> {
+    async fn summary(&self, room: &RoomName) -> RoomAnswer<(RoomSummary, CallReply)> {
         let told = self.service.call(&Call::get(path(room))).await?;
         if !told.is_yes() {
             return refused(&told);
@@ -255,7 +255,7 @@ impl HttpStore {
         action: &str,
         number: TicketNumber,
         admission: u64,
-    ) -> Result<Told, StoreError> {
+    ) -> Result<CallReply, StoreError> {
         let body = SlotBody { number: number.get(), admission };
         self.service.call(&Call::post(format!("{}/passes/{action}", path(room)), &body)).await
     }

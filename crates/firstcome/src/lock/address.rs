@@ -31,7 +31,7 @@ pub enum Layout {
 /// | `etcd://…` | on etcd |
 /// | `postgres://…` | in rows with leases; with `?layout=session` the server's advisory locks |
 /// | `mysql://…` | the built-in locks of MySQL or MariaDB |
-/// | `http://…`, `https://…` | of a firstcome service; its key comes by [`Connect::http_key`](super::Connect::http_key) |
+/// | `http://…`, `https://…` | of a firstcome service; its key comes by `Connect::http_key`, never in the address |
 ///
 /// Text without `://`, `memory:` or `sqlite:` is a path. Parsing checks the form, and leaves the rest to the store. The
 /// text that [`Display`](fmt::Display) and [`Debug`] show has no user and no password.

@@ -26,7 +26,7 @@
 use super::kind::{BoxFuture, OtherHold, OtherLocks};
 use super::{LEASE_DEFAULT, LockError, Terms, lease_ms};
 use crate::fence::FenceToken;
-use firstcome_client::{Acquire, Acquired, Held, HttpLocks, HttpOptions, LockHandle, OpenHttpError};
+use firstcome_client::{Acquire, Acquired, HoldReply, HttpLocks, HttpOptions, LockHandle, OpenHttpError};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{ClientId, Fence, LockView, Request, Watch};
 use firstcome_store::edge::draw_id;
@@ -100,7 +100,7 @@ impl ServiceLocks {
         let lease_ms = lease_ms(terms.lease.unwrap_or(LEASE_DEFAULT))?;
         let lease = Duration::from_millis(u64::from(lease_ms));
         let acquire = Acquire::new(name.clone(), owner.clone(), terms.wait, lease)?;
-        let mut asked = Asked { shared: Arc::clone(&self.shared), acquire: Some(acquire.clone()) };
+        let mut asked = Unanswered { shared: Arc::clone(&self.shared), acquire: Some(acquire.clone()) };
         let sent = now();
         let acquired = self.shared.wire.acquire(&acquire).await;
         asked.acquire = None;
@@ -144,12 +144,12 @@ impl ServiceLocks {
 }
 
 /// A request under way. Dropping it before its answer takes back what it may have got.
-struct Asked {
+struct Unanswered {
     shared: Arc<Shared>,
     acquire: Option<Acquire>,
 }
 
-impl Drop for Asked {
+impl Drop for Unanswered {
     fn drop(&mut self) {
         if let Some(acquire) = self.acquire.take() {
             let shared = Arc::clone(&self.shared);
@@ -185,12 +185,12 @@ impl Core {
         let (sent, lease) = (now(), self.lease());
         // A renewal without an answer leaves time for others before the lease ends.
         match self.shared.wire.renew(&self.name, &self.handle, lease, lease / 3).await {
-            Ok(Held::Yes) => {
+            Ok(HoldReply::Yes) => {
                 // The service never shortens a hold.
                 self.deadline.send_modify(|deadline| *deadline = deadline_of(sent, lease).max(*deadline));
                 Ok(())
             }
-            Ok(Held::No | Held::Perhaps) => {
+            Ok(HoldReply::No | HoldReply::Perhaps) => {
                 self.deadline.send_replace(sent);
                 Err(LockError::Lost)
             }
@@ -258,9 +258,9 @@ impl Hold {
         let released = self.core.shared.wire.release(&self.core.name, &self.core.handle, left).await?;
         self.over = Over::Yes;
         match released {
-            Held::Yes => Ok(()),
-            Held::Perhaps if !was_lost => Ok(()),
-            Held::No | Held::Perhaps => Err(LockError::Lost),
+            HoldReply::Yes => Ok(()),
+            HoldReply::Perhaps if !was_lost => Ok(()),
+            HoldReply::No | HoldReply::Perhaps => Err(LockError::Lost),
         }
     }
 }
