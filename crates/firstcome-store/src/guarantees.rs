@@ -157,7 +157,7 @@ impl Guarantees {
         let mut text = "| store | order | fence | kept by | restart | fail-over | partition |\n".to_owned();
         text.push_str("|---|---|---|---|---|---|---|\n");
         for (store, of) in Self::ALL {
-            let store = store.replace(", ", "`, `");
+            let store = store.replace("), ", ")`, `");
             let _ = writeln!(
                 text,
                 "| `{store}` | {} | {} | {} | {} | {} | {} |",
