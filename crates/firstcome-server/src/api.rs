@@ -26,9 +26,10 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::get;
 use firstcome::StoreError;
+use firstcome::core::coupon::Effect;
 use firstcome::edge::Stopwatch;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,6 +43,15 @@ use utoipa_axum::routes;
 pub(crate) const PASS_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass");
 /// The header that carries the idempotency key of a POST.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header by which a back end names the content of a POST itself: see [`body::request`].
+pub(crate) const IDEMPOTENCY_BODY: HeaderName = HeaderName::from_static("idempotency-body");
+/// The header of an answer to a repeat: what it tells happened at an earlier copy of the same request.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Returns the header that says so if an effect is that of an earlier copy of the request.
+fn replayed<T>(effect: &Effect<T>) -> AppendHeaders<Option<(HeaderName, &'static str)>> {
+    AppendHeaders(matches!(effect, Effect::Again(_)).then_some((REPLAYED, "true")))
+}
 
 #[derive(OpenApi)]
 #[openapi(
@@ -52,7 +62,8 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
             JSON in UTF-8; unknown fields are refused, and whole numbers are written \
             without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
             problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
-            one effect.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
+            one effect. An answer to a repeat has `Idempotency-Replayed: true`. With a key of the service, `Idempotency-Body` (16 \
+            digits of 0-9 a-f) names what the request means, and is compared instead of the body.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
             more answers to it, though its calls have their effect.",
     ),
     components(schemas(shape::Problem)),

@@ -126,8 +126,13 @@ impl Guarantees {
         ..Self::MEMORY
     };
 
+    /// Locks of a service over HTTP. A client does not know the store behind the service, so this is what the weakest
+    /// one gives: a service that keeps its locks in memory ends all holds when it restarts, without a word to their
+    /// holders.
+    pub const HTTP: Self = Self::REDIS;
+
     /// All kinds of stores, by the call that opens them.
-    pub const ALL: [(&'static str, Self); 8] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("Locks::memory()", Self::MEMORY),
         ("Locks::open(directory)", Self::DIRECTORY),
         ("Locks::redis(url)", Self::REDIS),
@@ -136,6 +141,7 @@ impl Guarantees {
         ("Locks::etcd(url)", Self::ETCD),
         ("Locks::postgres(url), Locks::mysql(url)", Self::SQL_SESSION),
         ("Locks::postgres_leases(url)", Self::SQL_LEASE),
+        ("Locks::http(url, key)", Self::HTTP),
     ];
 
     /// Returns whether the store promises this.
@@ -151,7 +157,7 @@ impl Guarantees {
         let mut text = "| store | order | fence | kept by | restart | fail-over | partition |\n".to_owned();
         text.push_str("|---|---|---|---|---|---|---|\n");
         for (store, of) in Self::ALL {
-            let store = store.replace(", ", "`, `");
+            let store = store.replace("), ", ")`, `");
             let _ = writeln!(
                 text,
                 "| `{store}` | {} | {} | {} | {} | {} | {} |",

@@ -61,6 +61,17 @@ impl VoucherCode {
         // The characters come from ALPHABET and '-'.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
+
+    /// Reads a code that a store has made, in exactly the form of [`Self::as_str`]. `None` for any other text.
+    ///
+    /// For clients of a remote store: only the store can tell whether the code fits a claim.
+    pub fn parse(text: &str) -> Option<Self> {
+        ShownCode::parse(text)?;
+        let bytes: [u8; CODE_CHARS + CODE_CHARS / GROUP_CHARS - 1] = text.as_bytes().try_into().ok()?;
+        let is_dash = |at: usize| at % (GROUP_CHARS + 1) == GROUP_CHARS;
+        let fits = |(at, byte): (usize, &u8)| if is_dash(at) { *byte == b'-' } else { ALPHABET.contains(byte) };
+        bytes.iter().enumerate().all(fits).then_some(Self(bytes))
+    }
 }
 
 impl fmt::Debug for VoucherCode {

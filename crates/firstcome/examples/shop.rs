@@ -1,5 +1,6 @@
 //! A sale from the line to the lock, the same over every store:
-//! `shop memory`, `shop DIRECTORY`, or `shop REDIS SQL FILE`, where FILE has the secret of the deployment.
+//! `shop memory`, `shop DIRECTORY`, `shop REDIS SQL FILE`, where FILE has the secret of the deployment, or
+//! `shop http URL KEYFILE` with a service, where KEYFILE has an admin key.
 
 use firstcome::cluster::DeploymentSecret;
 use firstcome::core::auction::ListingSettings;
@@ -68,11 +69,15 @@ async fn main() -> Done {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["memory"] => sell(&Store::memory(), &Locks::memory()).await,
         [directory] => sell(&Store::open(directory)?, &Locks::open(directory)?).await,
+        ["http", url, file] => {
+            let key = std::fs::read_to_string(file)?;
+            sell(&Store::http(url, key.trim())?, &Locks::http(url, key.trim())?).await
+        }
         [redis, sql, file] => {
             let secret = DeploymentSecret::new(&std::fs::read_to_string(file)?);
             let store = Store::cluster(redis, sql, secret.ok_or("the secret is too short")?).await?;
             sell(&store, &Locks::redis(redis).await?).await
         }
-        _ => Err("usage: shop memory | shop DIRECTORY | shop REDIS SQL FILE".into()),
+        _ => Err("usage: shop memory | shop DIRECTORY | shop REDIS SQL FILE | shop http URL KEYFILE".into()),
     }
 }

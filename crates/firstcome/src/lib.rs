@@ -156,6 +156,8 @@ pub use auction::{BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Outcome};
 pub use error::{AuctionError, CouponError, Error, InputError, RoomError};
 pub use fence::FenceToken;
+#[cfg(feature = "http")]
+pub use firstcome_client as http;
 #[cfg(feature = "cluster")]
 pub use firstcome_cluster as cluster;
 #[cfg(feature = "etcd")]

@@ -11,6 +11,8 @@ mod error;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod guard;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "redis")]
 mod keyed;
 mod kind;
@@ -33,6 +35,8 @@ pub use election::{Election, Leader};
 pub use error::LockError;
 #[cfg(feature = "etcd")]
 pub use etcd::{EtcdError, EtcdOptions};
+#[cfg(feature = "http")]
+pub use firstcome_client::{HttpOptions, OpenHttpError};
 #[cfg(feature = "redis")]
 pub use firstcome_redis::{Eviction, LinkOptions, OpenError};
 #[cfg(feature = "sql")]
@@ -113,7 +117,7 @@ enum Backing {
     Ordered(Arc<Shared>),
     /// A store with rules of its own.
     #[cfg_attr(
-        not(any(feature = "etcd", feature = "redis", feature = "sql")),
+        not(any(feature = "etcd", feature = "http", feature = "redis", feature = "sql")),
         expect(dead_code, reason = "no such store is compiled in")
     )]
     Other(Arc<dyn OtherLocks>),
@@ -124,7 +128,7 @@ impl Locks {
         Self { backing: Backing::Ordered(shared) }
     }
 
-    #[cfg(any(feature = "etcd", feature = "redis", feature = "sql"))]
+    #[cfg(any(feature = "etcd", feature = "http", feature = "redis", feature = "sql"))]
     fn other(locks: impl OtherLocks) -> Self {
         Self { backing: Backing::Other(Arc::new(locks)) }
     }
@@ -328,6 +332,22 @@ impl Locks {
     #[cfg(feature = "etcd")]
     pub async fn etcd_with(url: &str, options: EtcdOptions) -> Result<Self, EtcdError> {
         Ok(Self::other(etcd::EtcdLocks::open(url, options).await?))
+    }
+
+    /// Opens the locks of a firstcome service: `http://host[:port]` or `https://host[:port]`, with a key of the scope of a
+    /// service. They have the order of arrival and fences as here; see [`http`]. Sends nothing. Call it within a Tokio
+    /// runtime, which then runs renewals.
+    ///
+    /// Fails as [`HttpStore::new`](crate::http::HttpStore::new) does.
+    #[cfg(feature = "http")]
+    pub fn http(url: &str, key: &str) -> Result<Self, OpenHttpError> {
+        Self::http_with(url, key, HttpOptions::default())
+    }
+
+    /// Opens locks as [`Self::http`] does, with custom times. Fails also if one is out of its range.
+    #[cfg(feature = "http")]
+    pub fn http_with(url: &str, key: &str, options: HttpOptions) -> Result<Self, OpenHttpError> {
+        Ok(Self::other(http::ServiceLocks::open(url, key, options)?))
     }
 
     /// What the store promises for these locks. No request.

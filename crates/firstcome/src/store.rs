@@ -94,6 +94,28 @@ impl Store<firstcome_cluster::Cluster, firstcome_sql::SqlAuctions> {
     }
 }
 
+#[cfg(feature = "http")]
+impl Store<firstcome_client::HttpStore> {
+    /// Makes a client of a firstcome service, with the same face as an embedded store. Sends nothing. Its calls need a
+    /// Tokio runtime.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::Store;
+    ///
+    /// let key = std::fs::read_to_string("service.key")?;
+    /// let store = Store::http("https://queue.example.org", key.trim())?;
+    /// let claim = store.coupon("launch")?.claim("ann")?.idempotency_key("order-4711")?.send().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// Fails as [`HttpStore::new`](firstcome_client::HttpStore::new) does. For other times of a client use
+    /// [`HttpStore::with`](firstcome_client::HttpStore::with) and [`Self::over`].
+    pub fn http(url: &str, key: &str) -> Result<Self, firstcome_client::OpenHttpError> {
+        firstcome_client::HttpStore::new(url, key).map(Self::over)
+    }
+}
+
 impl<S> Store<S> {
     /// Makes a root over a custom store. It has what the store has: listings and members only over `sql::SqlAuctions`.
     pub fn over(store: S) -> Self {

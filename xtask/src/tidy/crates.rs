@@ -4,16 +4,17 @@ use crate::shell;
 use std::collections::BTreeMap;
 
 /// The project's own crates that each crate may depend on, apart from tests. The map of ARCHITECTURE.md shows the same.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("firstcome-core", &[]),
     ("firstcome-store", &["core"]),
     ("firstcome-sqlite", &["core", "store"]),
     ("firstcome-redis", &["core", "store"]),
     ("firstcome-sql", &["core", "store"]),
     ("firstcome-etcd", &["core", "store"]),
+    ("firstcome-client", &["core", "store"]),
     ("firstcome-cluster", &["core", "store", "redis", "sql"]),
     ("firstcome-macros", &[]),
-    ("firstcome", &["core", "store", "sqlite", "redis", "sql", "etcd", "cluster", "macros"]),
+    ("firstcome", &["core", "store", "sqlite", "redis", "sql", "etcd", "client", "cluster", "macros"]),
     ("firstcome-server", &["core", "firstcome"]),
     ("firstcome-test-servers", &[]),
     ("firstcome-drill", &["core", "firstcome", "server", "test-servers"]),

@@ -64,6 +64,11 @@ fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
         LockAddress::Memory => {
             bail!("locks in memory exclude no other process; write a directory, redis://… or etcd://…")
         }
+        LockAddress::Http { .. } => {
+            bail!(
+                "this program does not lock over http://; write the store of the service: a directory, redis://… or etcd://…"
+            )
+        }
         LockAddress::PostgresSession(_) | LockAddress::MysqlSession(_) => {
             bail!(
                 "built-in locks of databases have no lease, so the command could outlive its lock; write postgres://… without a layout, redis://… or a directory"

@@ -89,6 +89,10 @@ pub(crate) struct Record {
     total_delta: i64,
     /// The change of the points that can be spent
     available_delta: i64,
+    /// All points of the member after it
+    total: u64,
+    /// The points that can be spent after it
+    available: u64,
     #[schema(format = DateTime)]
     at: String,
     /// The listing, or `listing#bid`, that it is about; null for a charge or a refund
@@ -106,6 +110,8 @@ impl Record {
             kind: record.kind.as_str(),
             total_delta,
             available_delta,
+            total: record.balance.total(),
+            available: record.balance.available(),
             at: instant(record.at),
             r#ref: record.about.as_ref().map(ToString::to_string),
             hash: record.chain.to_string(),
@@ -316,6 +322,19 @@ pub(crate) struct Listing<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "release")]
     on_default: Option<&'static str>,
+    /// How often late bids have put the end off
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extensions: Option<u32>,
+    /// open, ended, sold or unsold: what is recorded, while `state` follows the time
+    #[schema(example = "open")]
+    phase: &'static str,
+    /// When the auction was closed; absent while it is open and once it is sold
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    closed_at: Option<String>,
+    /// The instant of the last change
+    #[schema(format = DateTime)]
+    changed_at: String,
     /// How many bids were accepted
     bids: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -362,6 +381,12 @@ impl<'a> Listing<'a> {
             let ExtendTerms { window_ms, by_ms, max_count } = extend;
             Extend { window_ms, by_ms, max_count }
         };
+        let phase = match &standing.phase {
+            Phase::Open => ("open", None),
+            Phase::Ended(at) => ("ended", Some(*at)),
+            Phase::Sold(_) => ("sold", None),
+            Phase::Unsold(at) => ("unsold", Some(*at)),
+        };
         let purchase = match &standing.phase {
             Phase::Sold(sale) if shows_buyer => Some(Purchase::new(&standing.name, sale)),
             _ => None,
@@ -380,6 +405,10 @@ impl<'a> Listing<'a> {
             settle_within_ms: terms.and_then(|terms| terms.settle_within_ms),
             settles_until: standing.settles_until().map(instant),
             on_default: standing.settles_until().map(|_| "release"),
+            extensions: terms.map(|_| standing.extensions),
+            phase: phase.0,
+            closed_at: phase.1.map(instant),
+            changed_at: instant(standing.last_at),
             bids: standing.bids,
             highest: standing.highest.as_ref().map(Bid::new),
             minimum: takes_bids.then(|| standing.minimum()),

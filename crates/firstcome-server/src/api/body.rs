@@ -1,6 +1,6 @@
 //! Parses and validates requests: bodies, names, idempotency keys, page parameters.
 
-use super::IDEMPOTENCY_KEY;
+use super::{IDEMPOTENCY_BODY, IDEMPOTENCY_KEY};
 use crate::accept::too_slow;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
@@ -166,6 +166,9 @@ fn shortened(text: &str) -> &str {
 }
 
 /// Returns the request's id if it carries an `Idempotency-Key`. `body` is the parsed content, not its spelling.
+///
+/// With a key of a back end, `Idempotency-Body` replaces the digest of the content. So a client that speaks for a port
+/// hands on the very id that its caller made.
 pub(crate) fn request(
     headers: &HeaderMap,
     caller: Caller,
@@ -192,7 +195,19 @@ pub(crate) fn request(
     }
     // Method and path, with the name decoded: its percent-encoding does not matter.
     let scope: [&[u8]; 4] = [&caller.id, Method::POST.as_str().as_bytes(), name.as_bytes(), row.as_bytes()];
-    Ok(Some(request_id(&scope, key, body)))
+    let mut id = request_id(&scope, key, body);
+    if caller.scope != Scope::Public
+        && let Some(digest) = headers.get(IDEMPOTENCY_BODY)
+    {
+        let digest = digest.to_str().ok().filter(|text| text.len() == 16 && text.bytes().all(is_hexadecimal));
+        let digest = digest.and_then(|text| u64::from_str_radix(text, 16).ok());
+        id.body = digest.ok_or_else(|| wrong("Idempotency-Body must be 16 digits of 0-9 a-f"))?;
+    }
+    Ok(Some(id))
+}
+
+const fn is_hexadecimal(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
 /// The requested page of a list: up to `limit` items after `after`.

@@ -6,7 +6,7 @@ use super::shape::{
     Claim, ClaimBody, ClaimPage, Coupon, CouponBody, Problem as ProblemShape, Redemption, RedemptionBody,
     coupon_settings,
 };
-use super::{NO_STORE, PASS_HEADER, answered, measured, revision, room};
+use super::{NO_STORE, PASS_HEADER, answered, measured, replayed, revision, room};
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -16,7 +16,7 @@ use crate::state::App;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Effect, Rejection};
+use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Rejection};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::TicketNumber;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
     match refused.rejection {
         Rejection::UnknownCoupon => Code::UnknownCoupon.into(),
-        Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
+        Rejection::KeyReused(serial) => Problem::new(Code::IdempotencyKeyReused).with("serial", serial.get()),
         Rejection::AlreadyIssued(_) => {
             let problem = Problem::new(Code::AlreadyIssued);
             let claim = refused.claim.as_ref().map(|claim| Claim::new(coupon, user, claim, app.durability().as_str()));
@@ -355,12 +355,13 @@ pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, requ
         let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
         let claim = ClaimCommand { user: user.clone(), attributes, request };
         let given = answered(&app, pin!(app.coupons.claim_early(&coupon, claim))).await?;
-        let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?.into_inner();
+        let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?;
+        let (replayed, given) = (replayed(&given), given.into_inner());
         let claim = match &given {
             ClaimReply::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
             ClaimReply::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
         };
-        Ok((StatusCode::CREATED, NO_STORE, Json(claim)).into_response())
+        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(claim)).into_response())
     });
     measured(&app, Route::PostClaim, call).await
 }
@@ -455,8 +456,9 @@ pub(crate) async fn post_redemption(State(app): State<Arc<App>>, path: PathName,
         let request = body::request(&parts.headers, caller, (coupon.as_str(), "redemptions"), &meaning)?;
         let redeem = RedeemRequest { code: wanted.code, user, request };
         let redeemed = answered(&app, pin!(app.coupons.redeem(&coupon, redeem))).await?;
-        let record = redeemed.map(Effect::into_inner).map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
-        Ok((StatusCode::CREATED, NO_STORE, Json(Redemption::new(&coupon, &record))))
+        let redeemed = redeemed.map_err(|refusal| refused(&app, &coupon, "", &refusal))?;
+        let replayed = replayed(&redeemed);
+        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(Redemption::new(&coupon, &redeemed.into_inner()))))
     });
     measured(&app, Route::PostRedemption, call).await
 }

@@ -6,7 +6,7 @@ use super::auction_shape::{
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured, revision};
+use super::{NO_STORE, answered, measured, replayed, revision};
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -280,8 +280,8 @@ pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, reques
         if matches!(placed, Effect::New(_)) {
             app.metrics.auctions.bid_accepted();
         }
-        let placed = placed.into_inner();
-        Ok((StatusCode::CREATED, NO_STORE, Json(PlacedBid::new(&listing, &placed))).into_response())
+        let (replayed, placed) = (replayed(&placed), placed.into_inner());
+        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(PlacedBid::new(&listing, &placed))).into_response())
     });
     measured(&app, Route::PostBid, call).await
 }
@@ -320,8 +320,8 @@ pub(crate) async fn post_purchase(State(app): State<Arc<App>>, path: PathName, r
         if let Effect::New(sale) = &sold {
             app.metrics.auctions.sold(sale.price.get());
         }
-        let sale = sold.into_inner();
-        Ok((StatusCode::CREATED, NO_STORE, Json(Purchase::new(&listing, &sale))).into_response())
+        let (replayed, sale) = (replayed(&sold), sold.into_inner());
+        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(Purchase::new(&listing, &sale))).into_response())
     });
     measured(&app, Route::PostPurchase, call).await
 }

@@ -4,7 +4,7 @@ use super::auction_shape::{AmountBody, Balance, Record, RecordPage};
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, listing, measured};
+use super::{NO_STORE, answered, listing, measured, replayed};
 use crate::auth::Scope;
 use crate::error::Problem;
 use crate::metrics::{Movement, Route};
@@ -128,5 +128,5 @@ async fn move_points(app: &App, transfer: Transfer, path: PathName, request: Req
     if matches!(moved, Effect::New(_)) {
         app.metrics.auctions.moved(movement, amount.get());
     }
-    Ok((NO_STORE, Json(Balance::new(&member, moved.into_inner()))).into_response())
+    Ok((NO_STORE, replayed(&moved), Json(Balance::new(&member, moved.into_inner()))).into_response())
 }

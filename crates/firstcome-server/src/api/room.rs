@@ -3,10 +3,10 @@
 use super::body::{self, PathName};
 use super::json::Json;
 use super::room_shape::{
-    PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Ticket, TicketBody, room_settings,
+    PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Shown, Ticket, TicketBody, room_settings,
 };
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured, revision};
+use super::{NO_STORE, answered, measured, replayed, revision};
 use crate::accept::Peer;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
@@ -18,6 +18,7 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use firstcome::core::coupon::Effect;
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
@@ -36,7 +37,7 @@ pub(super) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
-        Rejection::KeyReused(_) => Code::IdempotencyKeyReused.into(),
+        Rejection::KeyReused(number) => Problem::new(Code::IdempotencyKeyReused).with("number", number.get()),
         Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::Closed => Code::RoomClosed.into(),
         Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
@@ -345,8 +346,12 @@ pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, req
         let joined = answered(&app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
         let (joining, answer) = joined.map_err(refused)?;
         let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
+        let replayed = replayed(&match joining {
+            Joining::SameRequest => Effect::Again(()),
+            Joining::New | Joining::SameUser => Effect::New(()),
+        });
         let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
-        Ok((status, NO_STORE, Json(ticket)).into_response())
+        Ok((status, NO_STORE, replayed, Json(ticket)).into_response())
     });
     measured(&app, Route::PostTicket, call).await
 }
@@ -379,7 +384,7 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
             _ => Box::pin(poll(&app, &room, &ticket)).await?,
         };
         let pass = if told.until.is_some() { pass_of(&app, &body::room(&room)?, &told)? } else { None };
-        Ok((NO_STORE, Json(Ticket::new(&told, pass))))
+        Ok((NO_STORE, Json(Ticket::new(&told, pass))).into_response())
     });
     measured(&app, Route::GetTicket, call).await
 }
@@ -445,16 +450,22 @@ pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, req
     let call = pin!(async {
         let (room, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
-        let judged = judge_pass(&app, &room, &wanted.pass).await?;
+        let judged = match wanted.shown()? {
+            Shown::Pass(pass) => judge_pass(&app, &room, pass).await?.map(|(grant, check)| (grant.number, check)),
+            Shown::Slot(number, admission) => {
+                let check = answered(&app, pin!(app.rooms.check_pass(&room, number, admission))).await?;
+                check.map_err(refused)?.map(|check| (number.get(), check)).ok_or("over")
+            }
+        };
         if judged.is_err() {
             // A valid pass names a room that exists; any other may not.
             answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(refused)?;
         }
         let verdict = match judged {
-            Ok((grant, check)) => PassVerdict {
+            Ok((number, check)) => PassVerdict {
                 valid: true,
                 reason: None,
-                number: Some(grant.number),
+                number: Some(number),
                 user: check.user.map(Into::into),
                 expires_at: Some(instant(check.until)),
             },
@@ -472,6 +483,17 @@ async fn service_call(app: &App, path: PathName, request: Request) -> Result<(Ro
     let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
     let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
     Ok((room, bytes))
+}
+
+/// Returns the slot that a pass of this room names.
+async fn slot_of(app: &App, room: &RoomName, pass: &str) -> Result<(TicketNumber, u64), Problem> {
+    let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
+    let grant = read_pass(app, pass).await?.map_err(|error| invalid(error.code()))?;
+    if grant.room != *room {
+        return Err(invalid("other_room"));
+    }
+    let number = TicketNumber::new(grant.number).ok_or_else(|| invalid("malformed"))?;
+    Ok((number, grant.slot))
 }
 
 /// Give a slot back
@@ -495,13 +517,11 @@ pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, re
         let (room, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<PassBody<'_>>(&bytes)?;
         answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(refused)?;
-        let invalid = |reason| Problem::new(Code::InvalidPass).with("reason", reason);
-        let grant = read_pass(&app, &wanted.pass).await?.map_err(|error| invalid(error.code()))?;
-        if grant.room != room {
-            return Err(invalid("other_room"));
-        }
-        let number = TicketNumber::new(grant.number).ok_or_else(|| invalid("malformed"))?;
-        answered(&app, pin!(app.rooms.release(&room, number, grant.slot))).await?.map_err(refused)?;
+        let (number, admission) = match wanted.shown()? {
+            Shown::Pass(pass) => slot_of(&app, &room, pass).await?,
+            Shown::Slot(number, admission) => (number, admission),
+        };
+        answered(&app, pin!(app.rooms.release(&room, number, admission))).await?.map_err(refused)?;
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::PostRelease, call).await

@@ -3,7 +3,7 @@
 use super::shape::{read_instant, without_nulls};
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::format as instant;
-use firstcome::core::id::RoomName;
+use firstcome::core::id::{RoomName, TicketNumber};
 use firstcome::core::room::{Admit as AdmitRate, Departure, RoomSettings, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::{RoomSummary, TicketAnswer};
@@ -217,10 +217,20 @@ pub(crate) struct Ticket<'a> {
     /// The instant of this answer
     #[schema(format = DateTime)]
     as_of: String,
+    /// The user of the place, if it has one and lives
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
     /// The instant of the admission
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     admitted_at: Option<String>,
+    /// The number of the admission in the room: with `number` it names the slot, as the pass does
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admission: Option<u64>,
+    /// When the slot ends without a further contact; the pass ends at the whole second before
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    slot_ends_at: Option<String>,
     /// The pass of the slot, once admitted
     #[serde(skip_serializing_if = "Option::is_none")]
     pass: Option<String>,
@@ -231,10 +241,10 @@ pub(crate) struct Ticket<'a> {
 
 impl<'a> Ticket<'a> {
     /// Builds the body of a ticket. `pass` and its end are given for an admitted ticket.
-    pub(crate) fn new(answer: &TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
-        let (state, position, eta_ms, admitted_at) = match answer.state {
+    pub(crate) fn new(answer: &'a TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
+        let (state, position, eta_ms, slot) = match answer.state {
             TicketState::Waiting { position, wait_ms } => ("waiting", position, wait_ms, None),
-            TicketState::Admitted { slot, .. } => ("admitted", 0, Some(0), Some(instant(slot.admitted_at))),
+            TicketState::Admitted { slot, .. } => ("admitted", 0, Some(0), Some(slot)),
             TicketState::Gone(Departure::Left) => ("left", 0, None, None),
             TicketState::Gone(Departure::Expired) => ("expired", 0, None, None),
         };
@@ -248,7 +258,10 @@ impl<'a> Ticket<'a> {
             eta_ms,
             poll_after_ms: answer.poll_after_ms,
             as_of: instant(answer.as_of),
-            admitted_at,
+            user: answer.user.as_deref(),
+            admitted_at: slot.map(|slot| instant(slot.admitted_at)),
+            admission: slot.map(|slot| slot.admission),
+            slot_ends_at: slot.and(answer.until).map(instant),
             pass,
             pass_expires_at,
         }
@@ -260,14 +273,49 @@ impl<'a> Ticket<'a> {
     }
 }
 
-/// A pass to check or to release
+/// A pass to check or to release; or the slot of one, by `number` and `admission`
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct PassBody<'a> {
     /// The pass
-    #[serde(borrow)]
-    #[schema(value_type = String)]
-    pub(crate) pass: Cow<'a, str>,
+    #[serde(default, borrow, deserialize_with = "read_pass")]
+    #[schema(value_type = Option<String>)]
+    pass: Option<Cow<'a, str>>,
+    /// Instead of a pass: the number of its ticket
+    #[schema(minimum = 1)]
+    number: Option<u32>,
+    /// Instead of a pass: the number of its admission
+    admission: Option<u64>,
+}
+
+/// Reads a pass that is given: null is none.
+fn read_pass<'de, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Cow<'a, str>>, D::Error> {
+    String::deserialize(deserializer).map(|pass| Some(Cow::Owned(pass)))
+}
+
+/// What a back end shows of a visit.
+pub(crate) enum Shown<'a> {
+    /// The pass of the visitor.
+    Pass(&'a str),
+    /// The slot, from a back end that polled for the visitor.
+    Slot(TicketNumber, u64),
+}
+
+impl PassBody<'_> {
+    pub(crate) fn shown(&self) -> Result<Shown<'_>, Refusal> {
+        let wrong = |field, detail: &str| Err(Refusal::field(Code::InvalidField, field, detail));
+        match (&self.pass, self.number, self.admission) {
+            (Some(pass), None, None) => Ok(Shown::Pass(pass)),
+            (None, Some(number), Some(admission)) => match TicketNumber::new(number) {
+                Some(number) => Ok(Shown::Slot(number, admission)),
+                None => wrong("number", "number must be that of a ticket"),
+            },
+            (None, Some(_), None) => wrong("admission", "admission must come with number"),
+            (None, None, Some(_)) => wrong("number", "number must come with admission"),
+            (None, None, None) => wrong("pass", "missing field `pass`"),
+            (Some(_), ..) => wrong("pass", "pass must come without number and admission"),
+        }
+    }
 }
 
 /// The verdict on a pass

@@ -63,6 +63,10 @@ pub(crate) struct Problem {
     retry_after_ms: Option<u64>,
     /// Which field is wrong
     field: Option<String>,
+    /// The serial of the claim that the Idempotency-Key belongs to
+    serial: Option<u32>,
+    /// The number of the ticket that the Idempotency-Key belongs to
+    number: Option<u32>,
     /// The claim that already exists
     claim: Option<Claim<'static>>,
     /// The holder's name
@@ -383,6 +387,8 @@ pub(crate) struct Redemption {
     serial: u32,
     code: String,
     #[schema(format = DateTime)]
+    issued_at: String,
+    #[schema(format = DateTime)]
     redeemed_at: String,
 }
 
@@ -393,6 +399,7 @@ impl Redemption {
             user: record.user.to_string(),
             serial: record.claimed.issued.serial.get(),
             code: record.claimed.code.as_str().to_owned(),
+            issued_at: instant(record.claimed.issued.issued_at),
             redeemed_at: record.redeemed.map(|redeemed| instant(redeemed.redeemed_at)).unwrap_or_default(),
         }
     }

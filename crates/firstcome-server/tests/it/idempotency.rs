@@ -47,6 +47,31 @@ pub(crate) async fn a_key_with_another_body_is_refused() {
     .await;
 }
 
+pub(crate) async fn a_back_end_may_name_what_a_request_means() {
+    on_each(async |service| {
+        service.make("launch", json!({"limit": 9})).await;
+        let ask = |user: &str, body: &str| claim("launch", user).once("k1").header("idempotency-body", body);
+        let first = service.send(ask("ann", "00000000000000a1")).await.is(201);
+        assert_eq!(first.header("idempotency-replayed"), None);
+        // The same meaning, though the body is another one.
+        for user in ["ann", "bob"] {
+            let again = service.send(ask(user, "00000000000000a1")).await.is(201);
+            assert_eq!(again.header("idempotency-replayed"), Some("true"));
+            assert_eq!(again.json()["serial"], first.json()["serial"]);
+        }
+        let other = service.send(ask("ann", "00000000000000a2")).await.refused(422, "idempotency_key_reused");
+        assert_eq!(other.json()["serial"], 1);
+        for wrong in ["", "a1", "00000000000000A1", "+0000000000000a1", "00000000000000a1f"] {
+            service.send(ask("ann", wrong)).await.refused(400, "invalid_idempotency_key");
+        }
+        // Without a key there is nothing to compare.
+        let ask = claim("launch", "cid").header("idempotency-body", "x");
+        service.send(ask).await.is(201);
+        assert_eq!(service.issued("launch").await, 2);
+    })
+    .await;
+}
+
 pub(crate) async fn a_key_belongs_to_its_credential_and_its_path() {
     on_each(async |service| {
         service.make("launch", json!({"limit": 9})).await;

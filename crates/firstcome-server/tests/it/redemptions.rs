@@ -12,7 +12,7 @@ pub(crate) async fn a_code_is_used_up_once() {
         let redeemed = service.redeem("launch", &code).await.is(201);
         assert_eq!(redeemed.header("cache-control"), Some("no-store"));
         let wanted = json!({"coupon": "launch", "user": "ann", "serial": 1, "code": code,
-            "redeemed_at": "2030-01-01T00:00:07Z"});
+            "issued_at": "2030-01-01T00:00:00Z", "redeemed_at": "2030-01-01T00:00:07Z"});
         assert_eq!(redeemed.json(), wanted);
         service.set_clock(8);
         let again = service.redeem("launch", &code).await.refused(409, "already_redeemed");

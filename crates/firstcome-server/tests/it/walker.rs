@@ -50,7 +50,7 @@ scenarios! {
     redemptions: a_code_is_used_up_once case_blanks_and_dashes_of_a_code_do_not_matter
         a_code_that_is_not_of_this_coupon_is_unknown a_code_is_redeemed_for_its_holder_only
         redeeming_ends_at_its_own_instant;
-    idempotency: a_repeated_claim_is_answered_again_as_it_was a_key_with_another_body_is_refused
+    idempotency: a_back_end_may_name_what_a_request_means a_repeated_claim_is_answered_again_as_it_was a_key_with_another_body_is_refused
         a_key_belongs_to_its_credential_and_its_path a_refusal_is_judged_afresh
         a_repeated_redemption_is_answered_again_as_it_was a_code_spelt_otherwise_is_the_same_redemption
         a_key_that_is_none_is_refused_and_has_no_effect;
@@ -92,7 +92,7 @@ scenarios! {
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
-        bodies_about_passes_are_checked before_the_first_room_there_is_no_pass;
+        bodies_about_passes_are_checked a_slot_is_checked_and_given_back_by_its_numbers before_the_first_room_there_is_no_pass;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
         a_pass_that_is_sent_is_judged_a_visitor_that_sends_it a_repeated_claim_by_a_pass_is_answered_again
         a_coupon_takes_no_pass_of_another_room;

@@ -31,6 +31,7 @@ pub enum Layout {
 /// | `etcd://…` | on etcd |
 /// | `postgres://…` | in rows with leases; with `?layout=session` the server's advisory locks |
 /// | `mysql://…` | the built-in locks of MySQL or MariaDB |
+/// | `http://…`, `https://…` | of a firstcome service; its key comes by `Connect::http_key`, never in the address |
 ///
 /// Text without `://`, `memory:` or `sqlite:` is a path. Parsing checks the form, and leaves the rest to the store. The
 /// text that [`Display`](fmt::Display) and [`Debug`] show has no user and no password.
@@ -67,6 +68,11 @@ pub enum LockAddress {
     PostgresSession(String),
     /// The built-in locks of MySQL or MariaDB.
     MysqlSession(String),
+    /// Of a firstcome service.
+    Http {
+        /// The address, without the key.
+        url: String,
+    },
 }
 
 /// Why a text is no address of a store of locks.
@@ -118,12 +124,13 @@ impl FromStr for LockAddress {
             ("postgres" | "postgresql", None | Some("leases")) => Ok(Self::Postgres(url)),
             ("postgres" | "postgresql", Some("session")) => Ok(Self::PostgresSession(url)),
             ("mysql" | "mariadb", None | Some("session")) => Ok(Self::MysqlSession(url)),
-            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster" | "etcd", Some(_))
+            ("http" | "https", None) => Ok(Self::Http { url }),
+            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster" | "etcd" | "http" | "https", Some(_))
             | ("postgres" | "postgresql" | "mysql" | "mariadb", Some(_)) => Err(AddressError::new(format!(
                 "{scheme}:// has no such layout; write redisson or single-key with redis://, session with postgres://"
             ))),
             _ => Err(AddressError::new(format!(
-                "no locks are reached by {scheme}://; write a directory, redis://…, etcd://…, postgres://… or mysql://…"
+                "no locks are reached by {scheme}://; write a directory, redis://…, etcd://…, postgres://…, mysql://… or https://…"
             ))),
         }
     }
@@ -194,7 +201,9 @@ impl fmt::Display for LockAddress {
                 let shown: Vec<String> = urls.iter().map(|url| without_secrets(url)).collect();
                 f.write_str(&shown.join(" "))
             }
-            Self::Etcd(url) | Self::Postgres(url) | Self::MysqlSession(url) => f.write_str(&without_secrets(url)),
+            Self::Etcd(url) | Self::Postgres(url) | Self::MysqlSession(url) | Self::Http { url } => {
+                f.write_str(&without_secrets(url))
+            }
             Self::PostgresSession(url) => write!(f, "{}?layout=session", without_secrets(url)),
         }
     }
@@ -239,6 +248,8 @@ mod tests {
                 LockAddress::PostgresSession("postgresql://h/shop?sslmode=require&a=b".to_owned()),
             ),
             ("mysql://h/shop?layout=session", LockAddress::MysqlSession("mysql://h/shop".to_owned())),
+            ("http://h:8080", LockAddress::Http { url: "http://h:8080".to_owned() }),
+            ("https://h/shop", LockAddress::Http { url: "https://h/shop".to_owned() }),
         ] {
             assert_eq!(parsed(text), Ok(store), "{text}");
         }
@@ -249,7 +260,8 @@ mod tests {
         for (text, says) in [
             ("", "the store is empty"),
             ("sqlite:", "the store is empty"),
-            ("http://h", "no locks are reached by http://"),
+            ("ftp://h", "no locks are reached by ftp://"),
+            ("https://h?layout=session", "has no such layout"),
             ("redis://h?layout=redison", "has no such layout"),
             ("etcd://h?layout=session", "has no such layout"),
             ("mysql://h?layout=leases", "has no such layout"),
@@ -271,6 +283,7 @@ mod tests {
             // A slash in a password was not escaped.
             ("mysql://ann:s3/cret@h/shop", "mysql://h/shop"),
             ("etcd://ann:s3cret@@h", "etcd://h"),
+            ("https://ann:s3cret@h/?key=s3cret", "https://h/"),
             ("sqlite:/tmp/a", "sqlite:/tmp/a"),
         ] {
             let address = parsed(text).expect(text);

@@ -4,6 +4,8 @@ use super::Locks;
 use super::address::{AddressError, LockAddress};
 #[cfg(feature = "etcd")]
 use super::etcd::{EtcdError, EtcdOptions};
+#[cfg(feature = "http")]
+use super::{HttpOptions, OpenHttpError};
 #[cfg(feature = "redis")]
 use super::{LinkOptions, OpenError, QuorumOptions};
 #[cfg(feature = "sql")]
@@ -43,6 +45,10 @@ pub enum OpenLocksError {
     #[cfg(feature = "sql")]
     #[error(transparent)]
     Sql(#[from] SqlError),
+    /// The client of the service could not be made.
+    #[cfg(feature = "http")]
+    #[error(transparent)]
+    Http(#[from] OpenHttpError),
 }
 
 /// Locks that are about to be opened: await it to get them. See [`Locks::connect`].
@@ -59,6 +65,10 @@ pub struct Connect {
     etcd: EtcdOptions,
     #[cfg(feature = "sql")]
     sql: SqlOptions,
+    #[cfg(feature = "http")]
+    http: HttpOptions,
+    #[cfg(feature = "http")]
+    http_key: String,
 }
 
 impl Connect {
@@ -73,6 +83,10 @@ impl Connect {
             etcd: EtcdOptions::default(),
             #[cfg(feature = "sql")]
             sql: SqlOptions::default(),
+            #[cfg(feature = "http")]
+            http: HttpOptions::default(),
+            #[cfg(feature = "http")]
+            http_key: String::new(),
         }
     }
 
@@ -104,6 +118,20 @@ impl Connect {
         self
     }
 
+    /// Sets the options that count if the locks are those of a service.
+    #[cfg(feature = "http")]
+    pub const fn http(mut self, options: HttpOptions) -> Self {
+        self.http = options;
+        self
+    }
+
+    /// Sets the key that a service asks for. It stands in no address, so that it stands in no log of addresses either.
+    #[cfg(feature = "http")]
+    pub fn http_key(mut self, key: &str) -> Self {
+        key.clone_into(&mut self.http_key);
+        self
+    }
+
     async fn open(self) -> Result<Locks, OpenLocksError> {
         match self.address? {
             LockAddress::Memory => Ok(Locks::memory()),
@@ -121,6 +149,10 @@ impl Connect {
             LockAddress::PostgresSession(url) => Ok(Locks::postgres_with(&url, self.sql).await?),
             #[cfg(feature = "sql")]
             LockAddress::MysqlSession(url) => Ok(Locks::mysql_with(&url, self.sql).await?),
+            #[cfg(feature = "http")]
+            LockAddress::Http { url } => Ok(Locks::http_with(&url, &self.http_key, self.http)?),
+            #[cfg(not(feature = "http"))]
+            LockAddress::Http { .. } => Err(OpenLocksError::Missing { feature: "http" }),
             #[cfg(not(feature = "sqlite"))]
             LockAddress::Directory(_) => Err(OpenLocksError::Missing { feature: "sqlite" }),
             #[cfg(not(feature = "redis"))]

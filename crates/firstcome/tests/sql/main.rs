@@ -113,7 +113,7 @@ async fn an_address_opens_the_locks_that_it_names() {
         if let Some(server) = mariadb_with(&[]).await {
             assert_eq!(open(server.url()).await, Guarantees::SQL_SESSION);
         }
-        let refused = Locks::connect("http://h").await.map(drop).unwrap_err();
+        let refused = Locks::connect("ftp://h").await.map(drop).unwrap_err();
         assert!(matches!(refused, OpenLocksError::Address(_)), "{refused}");
     })
     .await;

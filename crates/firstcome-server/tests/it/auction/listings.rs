@@ -15,8 +15,8 @@ pub(crate) async fn a_listing_is_created_shown_and_replaced() {
         let shown = json!({"listing": "lamp", "owner": "eve", "kind": "auction", "price": 100, "state": "scheduled",
             "starts_at": instant(10), "ends_at": instant(20), "effective_ends_at": instant(20), "min_increment": 5,
             "extend": {"window_ms": 2_000, "by_ms": 3_000, "max_count": 2}, "settle_within_ms": 4_000,
-            "settles_until": instant(24), "on_default": "release", "bids": 0, "minimum": 100, "version": 1,
-            "as_of": instant(0)});
+            "settles_until": instant(24), "on_default": "release", "extensions": 0, "phase": "open", "bids": 0, "minimum": 100,
+            "version": 1, "changed_at": instant(0), "as_of": instant(0)});
         assert_eq!(made, shown);
         assert_eq!(service.listing("lamp").await, shown);
         // The same again is nothing new.
@@ -25,7 +25,7 @@ pub(crate) async fn a_listing_is_created_shown_and_replaced() {
         let other = json!({"owner": "bob", "kind": "fixed_price", "price": 7, "starts_at": instant(30)});
         let replaced = service.send(put("lamp", &other)).await.is(200).shown();
         let shown = json!({"listing": "lamp", "owner": "bob", "kind": "fixed_price", "price": 7, "state": "scheduled",
-            "starts_at": instant(30), "bids": 0, "version": 2, "as_of": instant(0)});
+            "starts_at": instant(30), "phase": "open", "bids": 0, "version": 2, "changed_at": instant(0), "as_of": instant(0)});
         assert_eq!(replaced, shown);
         let without = json!({"owner": "bob", "kind": "auction", "price": 7, "starts_at": null, "ends_at": instant(9),
             "min_increment": null, "extend": null, "settle_within_ms": null, "on_default": null});

@@ -28,7 +28,8 @@ pub(crate) async fn the_first_poll_after_the_admission_brings_the_pass_and_later
             "number": 1, "state": "admitted", "position": 0, "eta_ms": 0, "poll_after_ms": inside["poll_after_ms"],
             "as_of": "2030-01-01T00:00:01.4Z", "admitted_at": inside["admitted_at"], "pass": pass,
             // The slot ends 60 s after it was taken; a pass on the whole second before that.
-            "pass_expires_at": "2030-01-01T00:01:01Z"
+            "pass_expires_at": "2030-01-01T00:01:01Z", "slot_ends_at": "2030-01-01T00:01:01.4Z",
+            "admission": inside["admission"]
         });
         assert_eq!(inside, whole);
         assert!(

@@ -18,10 +18,13 @@ pub(crate) async fn numbers_are_drawn_in_the_order_of_arrival() {
             assert_eq!(joined.header("cache-control"), Some("no-store"));
             let json = joined.json();
             let ticket = json["ticket"].as_str().expect("a ticket").to_owned();
-            let whole = json!({
+            let mut whole = json!({
                 "room": "sale", "ticket": ticket, "number": number, "state": "waiting", "position": number - 1,
                 "eta_ms": null, "poll_after_ms": json["poll_after_ms"], "as_of": "2030-01-01T00:00:00Z"
             });
+            if number % 2 == 0 {
+                whole["user"] = json!(format!("user{number}"));
+            }
             assert_eq!(json, whole);
             assert!((2_000..=90_000).contains(&json["poll_after_ms"].as_u64().expect("a time")), "{json}");
             let shown = service.standing("sale", &ticket).await;

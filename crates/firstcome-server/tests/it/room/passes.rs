@@ -171,6 +171,30 @@ pub(crate) async fn a_released_slot_goes_to_the_next_and_not_back() {
     .await;
 }
 
+pub(crate) async fn a_slot_is_checked_and_given_back_by_its_numbers() {
+    on_each(async |service| {
+        service.make_room("sale", json!({"max_active": 1})).await;
+        let ticket = service.ticket("sale").await;
+        service.admitted("sale", &ticket).await;
+        let place = service.standing("sale", &ticket).await;
+        let (number, admission) = (place["number"].as_u64().expect("one"), place["admission"].as_u64().expect("one"));
+        let ask = |room: &str, action: &str, admission: u64| {
+            let slot = json!({"number": number, "admission": admission});
+            Ask::post(&format!("/v1/rooms/{room}/passes/{action}")).by(crate::service::SERVICE).json(&slot)
+        };
+        let verdict = service.send(ask("sale", "verify", admission)).await.is(200).json();
+        assert_eq!(verdict, json!({"valid": true, "number": number, "expires_at": place["slot_ends_at"]}));
+        let other = service.send(ask("sale", "verify", admission + 1)).await.is(200).json();
+        assert_eq!(other, json!({"valid": false, "reason": "over"}));
+        service.send(ask("nowhere", "verify", admission)).await.refused(404, "unknown_room");
+        service.send(ask("sale", "release", admission + 1)).await.is(204);
+        assert_eq!(service.state("sale", &ticket).await, "admitted");
+        service.send(ask("sale", "release", admission)).await.is(204);
+        assert_eq!(service.state("sale", &ticket).await, "left");
+    })
+    .await;
+}
+
 pub(crate) async fn bodies_about_passes_are_checked() {
     let service = Service::memory();
     service.make_room("sale", json!({"max_active": 1})).await;
@@ -181,7 +205,11 @@ pub(crate) async fn bodies_about_passes_are_checked() {
             (json!({}), "pass", "missing field `pass`"),
             (json!({"pass": 7}), "pass", "pass must be a string"),
             (json!({"pass": null}), "pass", "pass must be a string"),
-            (json!({"pass": pass, "x": 1}), "x", "unknown field `x`, expected `pass`"),
+            (json!({"pass": pass, "x": 1}), "x", "unknown field `x`, expected one of `pass`, `number`, `admission`"),
+            (json!({"number": 1}), "admission", "admission must come with number"),
+            (json!({"admission": 1}), "number", "number must come with admission"),
+            (json!({"number": 0, "admission": 1}), "number", "number must be that of a ticket"),
+            (json!({"pass": pass, "number": 1, "admission": 1}), "pass", "pass must come without number and admission"),
         ] {
             let ask = Ask::post(&path).by(crate::service::SERVICE).json(&body);
             service.send(ask).await.refused(400, "invalid_field").about(field, detail);

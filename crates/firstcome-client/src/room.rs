@@ -1,0 +1,365 @@
+//! Waiting rooms over HTTP.
+
+use crate::HttpStore;
+use crate::call::{Call, CallReply, unavailable};
+use crate::coupon::{no_tag, optional_instant, segment};
+use crate::instant;
+use crate::problem::Problem;
+use firstcome_store::core::id::{RoomName, UserId};
+use firstcome_store::core::revision::Revision;
+use firstcome_store::core::room::{
+    Admit, Departure, Hold, Join, Rejection, RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
+};
+use firstcome_store::core::time::Steady;
+use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::{
+    FaultKind, Joining, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+};
+use http::StatusCode;
+use http::header::{ETAG, IF_MATCH};
+use serde::{Deserialize, Serialize};
+
+/// The most characters of a text that can be a ticket. The longest names make fewer than half of it.
+const TICKET_CHARS_MAX: usize = 512;
+
+#[derive(Serialize, Deserialize)]
+struct AdmitShown {
+    count: u32,
+    every_ms: u64,
+}
+
+/// The settings of a room: the body of a PUT, and what the service shows.
+#[derive(Serialize, Deserialize)]
+struct SettingsShown {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admit: Option<AdmitShown>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_active: Option<u32>,
+    max_waiting: u32,
+    waiting_ttl_ms: u64,
+    active_ttl_ms: u64,
+    claim_window_ms: u64,
+    /// Zero for none.
+    idle_ttl_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opens_at: Option<String>,
+    paused: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_url: Option<Box<str>>,
+}
+
+impl SettingsShown {
+    fn new(settings: &RoomSettings) -> Self {
+        Self {
+            admit: settings.admit.map(|Admit { count, every_ms }| AdmitShown { count, every_ms }),
+            max_active: settings.max_active,
+            max_waiting: settings.max_waiting,
+            waiting_ttl_ms: settings.waiting_ttl_ms,
+            active_ttl_ms: settings.active_ttl_ms,
+            claim_window_ms: settings.claim_window_ms,
+            idle_ttl_ms: settings.idle_ttl_ms.unwrap_or(0),
+            opens_at: settings.opens_at.map(instant::format),
+            paused: settings.paused,
+            message: settings.message.clone(),
+            target_url: settings.target_url.clone(),
+        }
+    }
+
+    fn settings(&self) -> Option<RoomSettings> {
+        Some(RoomSettings {
+            admit: self.admit.as_ref().map(|admit| Admit { count: admit.count, every_ms: admit.every_ms }),
+            max_active: self.max_active,
+            max_waiting: self.max_waiting,
+            waiting_ttl_ms: self.waiting_ttl_ms,
+            active_ttl_ms: self.active_ttl_ms,
+            claim_window_ms: self.claim_window_ms,
+            idle_ttl_ms: (self.idle_ttl_ms != 0).then_some(self.idle_ttl_ms),
+            opens_at: optional_instant(self.opens_at.as_deref())?,
+            paused: self.paused,
+            message: self.message.clone(),
+            target_url: self.target_url.clone(),
+        })
+    }
+}
+
+/// A room as the service shows it.
+#[derive(Deserialize)]
+struct RoomShown {
+    waiting: u32,
+    active: u32,
+    serving: u32,
+    rate: f64,
+    eta_ms_at_tail: Option<u64>,
+    state: String,
+    as_of: String,
+    settings: Option<SettingsShown>,
+}
+
+impl RoomShown {
+    fn summary(&self) -> Option<RoomSummary> {
+        let states = [RoomState::Open, RoomState::Paused, RoomState::Scheduled, RoomState::Closed];
+        let view = RoomView {
+            state: states.into_iter().find(|state| state.as_str() == self.state)?,
+            waiting: self.waiting,
+            active: self.active,
+            serving: self.serving,
+            rate: self.rate,
+            wait_at_tail_ms: self.eta_ms_at_tail,
+        };
+        Some(RoomSummary { settings: self.settings.as_ref()?.settings()?, view, as_of: instant::parse(&self.as_of)? })
+    }
+}
+
+/// A ticket as the service shows it. The secret itself comes with the join only.
+#[derive(Deserialize)]
+struct TicketShown {
+    ticket: Option<Box<str>>,
+    number: u32,
+    state: String,
+    position: u32,
+    eta_ms: Option<u64>,
+    poll_after_ms: u32,
+    as_of: String,
+    user: Option<Box<str>>,
+    admitted_at: Option<String>,
+    admission: Option<u64>,
+    slot_ends_at: Option<String>,
+}
+
+impl TicketShown {
+    fn answer(&self, ticket: &str) -> Option<TicketAnswer> {
+        let as_of = instant::parse(&self.as_of)?;
+        let until = optional_instant(self.slot_ends_at.as_deref())?;
+        let state = match self.state.as_str() {
+            "waiting" => TicketState::Waiting { position: self.position, wait_ms: self.eta_ms },
+            "admitted" => {
+                // The steady clock of the service is not shown: this one begins with the answer.
+                let until = Steady::from_us(until?.as_us() - as_of.as_us());
+                let admitted_at = instant::parse(self.admitted_at.as_deref()?)?;
+                let slot = Slot { admission: self.admission?, admitted_at, hold: Hold::Taken { until } };
+                TicketState::Admitted { slot, until }
+            }
+            "left" => TicketState::Gone(Departure::Left),
+            "expired" => TicketState::Gone(Departure::Expired),
+            _ => return None,
+        };
+        Some(TicketAnswer {
+            ticket: ticket.into(),
+            number: TicketNumber::new(self.number)?,
+            user: self.user.clone(),
+            state,
+            until,
+            poll_after_ms: self.poll_after_ms,
+            as_of,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct TicketBody<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+}
+
+/// A slot, by which a back end shows a pass without the pass.
+#[derive(Serialize)]
+struct SlotBody {
+    number: u32,
+    admission: u64,
+}
+
+#[derive(Deserialize)]
+struct VerdictShown {
+    valid: bool,
+    user: Option<Box<str>>,
+    expires_at: Option<String>,
+}
+
+/// Reads a refusal by a rule; `None` if it is none, or not understood.
+fn rejection(problem: &Problem) -> Option<Rejection> {
+    Some(match problem.code() {
+        "unknown_room" => Rejection::UnknownRoom,
+        "unknown_ticket" => Rejection::UnknownTicket,
+        "idempotency_key_reused" => {
+            let number = u32::try_from(problem.number("number")?).ok()?;
+            Rejection::KeyReused(TicketNumber::new(number)?)
+        }
+        "settings_changed" => Rejection::SettingsChanged,
+        "room_closed" => Rejection::Closed,
+        "room_full" => Rejection::Full { retry_after_ms: problem.number("retry_after_ms")? },
+        _ => return None,
+    })
+}
+
+/// Hands on a refusal by a rule, and tells any other as an error.
+fn refused<T>(told: &CallReply) -> RoomAnswer<T> {
+    match told.problem().and_then(|problem| rejection(&problem)) {
+        Some(rejection) => Ok(Err(rejection)),
+        None => Err(told.refused()),
+    }
+}
+
+fn path(room: &RoomName) -> String {
+    format!("/v1/rooms/{}", segment(room.as_str()))
+}
+
+/// Whether a text has the form of a ticket. The service reads no other from a path.
+fn may_be_ticket(text: &str) -> bool {
+    let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=TICKET_CHARS_MAX).contains(&text.len()) && text.bytes().all(base64url)
+}
+
+impl HttpStore {
+    /// Tells whether a room is there; any key may ask.
+    async fn has_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        let told = self.service.call(&Call::get(path(room))).await?;
+        if told.is_yes() { Ok(Ok(())) } else { refused(&told) }
+    }
+
+    /// The refusal of a text that cannot be a ticket.
+    async fn no_ticket<T>(&self, room: &RoomName) -> RoomAnswer<T> {
+        Ok(Err(self.has_room(room).await?.err().unwrap_or(Rejection::UnknownTicket)))
+    }
+
+    async fn put_room_settings(&self, call: Call) -> RoomAnswer<Put> {
+        let told = self.service.call(&call).await?;
+        match told.status() {
+            StatusCode::CREATED => Ok(Ok(Put::Created)),
+            StatusCode::OK => Ok(Ok(Put::Replaced)),
+            _ => refused(&told),
+        }
+    }
+
+    /// Reads a room with its settings, and the answer that told them.
+    async fn summary(&self, room: &RoomName) -> RoomAnswer<(RoomSummary, CallReply)> {
+        let told = self.service.call(&Call::get(path(room))).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let shown = told.read::<RoomShown>()?;
+        if shown.settings.is_none() {
+            return Err(unavailable(
+                FaultKind::Unfit,
+                "the service shows the settings of a room to an admin key alone",
+            ));
+        }
+        let summary = shown.summary().ok_or_else(|| told.strange())?;
+        Ok(Ok((summary, told)))
+    }
+
+    async fn slot(
+        &self,
+        room: &RoomName,
+        action: &str,
+        number: TicketNumber,
+        admission: u64,
+    ) -> Result<CallReply, StoreError> {
+        let body = SlotBody { number: number.get(), admission };
+        self.service.call(&Call::post(format!("{}/passes/{action}", path(room)), &body)).await
+    }
+}
+
+/// One method is one request, except: [`RoomStore::put_room`] of a revision (two).
+impl RoomStore for HttpStore {
+    /// Needs an admin key. A lost answer is [`StoreError::Unknown`] and not repeated, since a second copy could undo what
+    /// another operator has put.
+    async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
+        let Revision { settings, replaces } = revision.into();
+        let call = Call::put(path(room), &SettingsShown::new(&settings));
+        let Some(replaces) = replaces else { return self.put_room_settings(call).await };
+        let (summary, told) = match self.summary(room).await? {
+            Ok(seen) => seen,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        if summary.settings != replaces {
+            return Ok(Err(Rejection::SettingsChanged));
+        }
+        let tag = told.header(&ETAG).cloned().ok_or_else(no_tag)?;
+        self.put_room_settings(call.header(IF_MATCH, tag)).await
+    }
+
+    /// Needs an admin key. A lost answer is [`StoreError::Unknown`] and not repeated, since a second copy could close a
+    /// room that another operator has opened again.
+    async fn close_room(&self, room: &RoomName) -> RoomAnswer<()> {
+        let told = self.service.call(&Call::delete_once(path(room))).await?;
+        if told.is_yes() { Ok(Ok(())) } else { refused(&told) }
+    }
+
+    /// Needs an admin key, since a summary has the settings. The rate is rounded to thousandths.
+    async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
+        Ok(self.summary(room).await?.map(|(summary, _)| summary))
+    }
+
+    async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
+        let Join { user, request } = join;
+        let body = TicketBody { user: user.as_ref().map(UserId::as_str) };
+        let told = self.service.call(&Call::post_once(format!("{}/tickets", path(room)), &body, request)?).await?;
+        let joining = match told.status() {
+            StatusCode::CREATED if told.is_replayed() => Joining::SameRequest,
+            StatusCode::CREATED => Joining::New,
+            StatusCode::OK => Joining::SameUser,
+            _ => return refused(&told),
+        };
+        let shown = told.read::<TicketShown>()?;
+        let answer = shown.ticket.as_deref().and_then(|ticket| shown.answer(ticket));
+        Ok(Ok((joining, answer.ok_or_else(|| told.strange())?)))
+    }
+
+    /// In the answer for an admitted ticket the steady clock begins with the answer: only [`TicketAnswer::until`] is an
+    /// instant of the service.
+    async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
+        if !may_be_ticket(ticket) {
+            return self.no_ticket(room).await;
+        }
+        let told = self.service.call(&Call::get(format!("{}/tickets/{ticket}", path(room)))).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let answer = told.read::<TicketShown>()?.answer(ticket);
+        Ok(Ok(answer.ok_or_else(|| told.strange())?))
+    }
+
+    async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
+        if !may_be_ticket(ticket) {
+            return self.no_ticket(room).await;
+        }
+        let told = self.service.call(&Call::delete(format!("{}/tickets/{ticket}", path(room)))).await?;
+        if told.is_yes() { Ok(Ok(())) } else { refused(&told) }
+    }
+
+    async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {
+        let told = self.slot(room, "release", number, admission).await?;
+        if told.is_yes() { Ok(Ok(())) } else { refused(&told) }
+    }
+
+    async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
+        let told = self.slot(room, "verify", number, admission).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let VerdictShown { valid, user, expires_at } = told.read()?;
+        if !valid {
+            return Ok(Ok(None));
+        }
+        let until = expires_at.as_deref().and_then(instant::parse).ok_or_else(|| told.strange())?;
+        Ok(Ok(Some(PassCheck { until, user })))
+    }
+
+    /// Has no effect: the service admits by itself, some twenty times a second. No request.
+    async fn tick(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Always empty: the secrets never leave the service, which mints and reads passes itself.
+    fn pass_secrets(&self) -> Vec<PassSecret> {
+        Vec::new()
+    }
+
+    /// Always fails, without a request: a new secret would have to be returned, and secrets never leave the service.
+    async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
+        let says = "the service keeps the secrets of passes to itself: rotate them there, with POST /v1/pass-keys";
+        Err(unavailable(FaultKind::Unfit, says))
+    }
+}

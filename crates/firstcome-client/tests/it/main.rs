@@ -1,0 +1,9 @@
+//! The client against a real service: over real sockets, in the same process.
+
+mod conformance;
+mod faults;
+mod lock;
+mod proxy;
+mod scripted;
+mod service;
+mod whole;

@@ -1,0 +1,76 @@
+//! The handles of the library over HTTP, as over any other store.
+
+use crate::service::{ADMIN, SERVICE, Service, soon};
+use firstcome::core::auction::ListingSettings;
+use firstcome::core::id::MemberName;
+use firstcome::core::points::Amount;
+use firstcome::core::room::{RoomSettings, TicketState};
+use firstcome::edge::{Clock, SystemClock};
+use firstcome::{Admission, Durability, Outcome, Store, StoreError};
+use firstcome_store::RoomStore;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_sale_is_the_same_over_http() {
+    let service = Service::start().await;
+    let admin = Store::http(&service.url(), ADMIN).expect("it can be made");
+    let shop = Store::http(&service.url(), SERVICE).expect("it can be made");
+    assert!(!format!("{shop:?} {:?}", shop.store()).contains("canary"));
+
+    soon(admin.room("door").unwrap().put(RoomSettings::with_slots(1))).await.unwrap().unwrap();
+    let door = shop.room("door").unwrap();
+    let (_, ann) = soon(door.join_user("ann").unwrap().send()).await.unwrap().unwrap();
+    let (_, bob) = soon(door.join().idempotency_key("order-7").unwrap().send()).await.unwrap().unwrap();
+    let inside = async |ticket: &str| loop {
+        let place = soon(door.poll(ticket)).await.unwrap().unwrap();
+        match place.state {
+            TicketState::Admitted { .. } => return Admission::of(&place).unwrap(),
+            TicketState::Waiting { .. } => tokio::time::sleep(Duration::from_millis(20)).await,
+            TicketState::Gone(how) => panic!("{how:?}"),
+        }
+    };
+    let slot = inside(&ann.ticket).await;
+    let check = soon(door.check(slot)).await.unwrap().unwrap();
+    assert_eq!(check.and_then(|check| check.user).as_deref(), Some("ann"));
+    soon(door.release(slot)).await.unwrap().unwrap();
+    assert!(soon(door.check(slot)).await.unwrap().unwrap().is_none());
+    inside(&bob.ticket).await;
+
+    assert_eq!(shop.durability(), Durability::Memory);
+    soon(admin.coupon("launch").unwrap().put_limit(1)).await.unwrap().unwrap();
+    let launch = shop.coupon("launch").unwrap();
+    for (user, serial) in [("ann", Some(1)), ("ann", Some(1)), ("bob", None)] {
+        let told = soon(launch.claim(user).unwrap().idempotency_key(user).unwrap().send()).await.unwrap();
+        let issued = match told {
+            Outcome::Issued(claim) | Outcome::AlreadyIssued(claim) => Some(claim.issued.serial.get()),
+            Outcome::Refused(why) => {
+                assert_eq!(why.code(), "sold_out");
+                None
+            }
+        };
+        assert_eq!(issued, serial, "{user}");
+    }
+
+    let lamp = shop.listing("lamp").unwrap();
+    let ends_at = SystemClock::default().now().plus_ms(60_000);
+    let settings = ListingSettings::auction(MemberName::parse("eve").unwrap(), Amount::new(100).unwrap(), ends_at);
+    soon(lamp.put(settings)).await.unwrap().unwrap();
+    let ann = shop.member("ann").unwrap();
+    for _ in 0..2 {
+        let charge = ann.charge(200).unwrap().idempotency_key("first").unwrap();
+        assert_eq!(soon(charge.send()).await.unwrap().unwrap().total(), 200);
+    }
+    let bid = soon(lamp.bid("ann", 150).unwrap().send()).await.unwrap().unwrap();
+    assert_eq!(bid.bid.number, 1);
+    soon(shop.close_due()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_secrets_of_passes_stay_in_the_service() {
+    let service = Service::start().await;
+    let store = service.client();
+    assert!(store.pass_secrets().is_empty());
+    let told = soon(store.rotate_pass_secret()).await;
+    let Err(StoreError::Unavailable(fault)) = told else { panic!("{told:?}") };
+    assert!(fault.detail.contains("POST /v1/pass-keys"), "{fault:?}");
+}
