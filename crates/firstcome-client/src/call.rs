@@ -150,13 +150,13 @@ fn ascii(text: &str) -> HeaderValue {
 }
 
 pub(crate) fn draw_key() -> Result<String, StoreError> {
-    let secret = draw_secret().map_err(|fault| StoreError::Unavailable(Arc::new(fault)))?;
+    let secret = draw_secret().map_err(|fault| StoreError::Faulted(Arc::new(fault)))?;
     Ok(secret[..16].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Makes the error of a service that did nothing.
 pub(crate) fn unavailable(kind: FaultKind, says: impl Into<String>) -> StoreError {
-    StoreError::Unavailable(Arc::new(Fault::new(kind, says)))
+    StoreError::Faulted(Arc::new(Fault::new(kind, says)))
 }
 
 /// An answer that is final: a yes, or a refusal of any kind.
@@ -290,7 +290,7 @@ impl Service {
         match tokio::time::timeout(patience, self.turns.acquire()).await {
             Ok(Ok(turn)) => Ok(turn),
             // The semaphore is never closed.
-            Ok(Err(_)) | Err(_) => Err(StoreError::Overloaded { retry_after: patience }),
+            Ok(Err(_)) | Err(_) => Err(StoreError::busy(patience)),
         }
     }
 

@@ -272,15 +272,14 @@ impl HttpStore {
         loop {
             match self.claim_of(coupon, user.as_str()).await {
                 Ok(Ok(Some(record))) => return Ok(record.claimed),
-                Err(StoreError::NotYet { .. }) => {}
+                Err(waits @ StoreError::NotStoredYet { .. }) => {
+                    if self.service.options().retry_for < watch.elapsed() {
+                        return Err(waits);
+                    }
+                }
                 Err(error) => return Err(error),
                 // The place was lost with Redis, or its coupon.
                 Ok(Ok(None) | Err(_)) => return Err(StoreError::Unknown),
-            }
-            if self.service.options().retry_for < watch.elapsed() {
-                return Err(StoreError::not_yet(
-                    "the claim has its place and is not stored yet: the database is behind",
-                ));
             }
             tokio::time::sleep(draw_pause(LOOK_AGAIN)).await;
         }
@@ -307,7 +306,7 @@ impl CouponStore for HttpStore {
             .unwrap_or(Durability::Memory)
     }
 
-    /// Needs an admin key. The service also refuses, as [`StoreError::Unavailable`], an end that is not after the
+    /// Needs an admin key. The service also refuses, as [`StoreError::Faulted`], an end that is not after the
     /// opening, and a room that does not exist. A lost answer is [`StoreError::Unknown`] and not repeated, since a
     /// second copy could undo what another operator has put.
     async fn put_coupon(
@@ -354,7 +353,7 @@ impl CouponStore for HttpStore {
     }
 
     /// The service keeps attributes that are a JSON object, without blanks and with its keys in order, and refuses any
-    /// other as [`StoreError::Unavailable`].
+    /// other as [`StoreError::Faulted`].
     async fn claim_early(&self, coupon: &CouponName, claim: Claim) -> Answer<Effect<ClaimReply>> {
         let attributes = claim.attributes.as_ref().map(|text| serde_json::from_str(text.as_str())).transpose();
         let attributes: Option<&RawValue> = attributes

@@ -21,6 +21,8 @@
 //!
 //! All calls need a Tokio runtime with time and IO.
 
+#![warn(missing_debug_implementations)]
+
 mod auction;
 mod call;
 mod coupon;
@@ -52,7 +54,7 @@ use std::sync::atomic::AtomicU8;
 /// A service key is enough to claim, redeem, join, poll, check passes, sell, bid, buy and move points. An admin key is
 /// needed to put and end coupons and rooms, to list claims, and to show a room with its settings: without it these
 /// calls fail as
-/// [`StoreError::Unavailable`](firstcome_store::StoreError::Unavailable) of the kind
+/// [`StoreError::Faulted`](firstcome_store::StoreError::Faulted) of the kind
 /// [`FaultKind::Unfit`](firstcome_store::FaultKind::Unfit), as do all calls with a wrong key.
 ///
 /// Each method of a port says what differs from the embedded store. All others keep the port's promises.

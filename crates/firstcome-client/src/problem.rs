@@ -10,14 +10,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// What the service says when a request must wait for something else. It has the code of an overload, so only its words
-/// tell the two apart.
-const NOT_YET: [&str; 4] = [
-    "the claim has its place and is not stored yet: the database is behind",
-    "nothing was done in the time there was: Redis or the database was slow",
-    "nothing was done: what Redis knows of the coupon was rebuilt several times",
-    "nothing was done: what Redis knows of the room was rebuilt several times",
-];
 /// The codes of rules whose refusals carry values. Without its values such a refusal is not understood.
 const WITH_VALUES: [&str; 12] = [
     "already_issued",
@@ -104,11 +96,8 @@ impl Problem {
     pub(crate) fn passing(&self, base: &str) -> Option<(StoreError, Option<Duration>)> {
         let retry_after = self.retry_after().unwrap_or(RETRY_AFTER);
         let error = match self.code() {
-            "rate_limited" => StoreError::Overloaded { retry_after },
-            "overloaded" => match NOT_YET.into_iter().find(|says| *says == self.detail()) {
-                Some(says) => StoreError::NotYet { says, retry_after },
-                None => StoreError::Overloaded { retry_after },
-            },
+            "rate_limited" | "overloaded" => StoreError::busy(retry_after),
+            "not_stored_yet" => StoreError::NotStoredYet { retry_after },
             "store_unavailable" => unavailable(FaultKind::Unreachable, format!("{base}: {}", self.detail())),
             // The body did not arrive in time, so nothing was done.
             "request_timeout" => unavailable(FaultKind::Unreachable, format!("{base}: {}", self.detail())),

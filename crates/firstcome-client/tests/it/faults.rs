@@ -23,7 +23,7 @@ fn claim(user: &str, request: Option<RequestId>) -> Claim {
 }
 
 fn kind_of(error: &StoreError) -> FaultKind {
-    let StoreError::Unavailable(fault) = error else { panic!("{error:?}") };
+    let StoreError::Faulted(fault) = error else { panic!("{error:?}") };
     fault.kind
 }
 

@@ -149,7 +149,7 @@ async fn a_lost_answer_costs_no_lock() {
 async fn an_address_and_its_key_open_the_same_locks() {
     let service = Service::start().await;
     let address: LockAddress = service.url().parse().expect("an address");
-    let error = Locks::connect_to(address.clone()).await.err().expect("there is no key");
+    let error = Locks::connect_to(address.clone()).await.expect_err("there is no key");
     assert!(error.to_string().contains("it is empty"), "{error}");
     let connect = Locks::connect_to(address).http_key(SERVICE).http(HttpOptions::default());
     assert!(!format!("{connect:?}").contains("canary"));

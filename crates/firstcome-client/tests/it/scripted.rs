@@ -91,19 +91,18 @@ async fn a_service_that_is_busy_is_asked_again_when_it_says() {
     assert_eq!(asked, 3);
     assert!(Duration::from_millis(160) <= took, "it waited as long as it was told: {took:?}");
     let (told, asked, _) = claim(vec![busy(60_000)]).await;
-    let Err(StoreError::Overloaded { retry_after }) = told else { panic!("{told:?}") };
+    let Err(StoreError::Busy { retry_after, .. }) = told else { panic!("{told:?}") };
     assert_eq!((retry_after, asked), (Duration::from_secs(60), 1), "there is no time for another try");
 }
 
 #[tokio::test]
 async fn refusals_that_end_by_themselves_keep_their_kind() {
-    let says = "the claim has its place and is not stored yet: the database is behind";
     let late = ",\"retry_after_ms\":9000";
-    let (told, ..) = claim(vec![problem("503 Service Unavailable", "overloaded", says, late)]).await;
-    assert!(matches!(told, Err(StoreError::NotYet { .. })), "{told:?}");
+    let (told, ..) = claim(vec![problem("503 Service Unavailable", "not_stored_yet", "later", late)]).await;
+    assert!(matches!(told, Err(StoreError::NotStoredYet { .. })), "{told:?}");
     let (told, ..) =
         claim(vec![problem("503 Service Unavailable", "store_unavailable", "no space is left", late)]).await;
-    let Err(StoreError::Unavailable(fault)) = told else { panic!("{told:?}") };
+    let Err(StoreError::Faulted(fault)) = told else { panic!("{told:?}") };
     assert!(fault.detail.contains("no space is left"), "{fault:?}");
     let (told, ..) = claim(vec![problem("503 Service Unavailable", "outcome_unknown", "perhaps", late)]).await;
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
@@ -140,7 +139,7 @@ async fn an_answer_that_is_not_understood_proves_nothing_of_a_write() {
         let (address, _) = server(vec![strange.clone()]).await;
         let client = HttpStore::with(&format!("http://{address}"), ADMIN, hasty()).expect("it can be made");
         let told = soon(client.coupon(&CouponName::parse("launch").expect("a name"))).await;
-        let Err(StoreError::Unavailable(fault)) = told else { panic!("{strange}: {told:?}") };
+        let Err(StoreError::Faulted(fault)) = told else { panic!("{strange}: {told:?}") };
         assert!(matches!(fault.kind, FaultKind::Unfit | FaultKind::Unreachable), "{fault:?}");
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::service::{ADMIN, SERVICE, Service, soon};
 use firstcome::core::auction::ListingSettings;
+use firstcome::core::coupon::Rejection;
 use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::core::room::{RoomSettings, TicketState};
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::{Admission, Durability, Outcome, Store, StoreError};
+use firstcome::{Admission, Durability, Store, StoreError};
 use firstcome_store::RoomStore;
 use std::time::Duration;
 
@@ -17,12 +18,12 @@ async fn a_sale_is_the_same_over_http() {
     let shop = Store::http(&service.url(), SERVICE).expect("it can be made");
     assert!(!format!("{shop:?} {:?}", shop.store()).contains("canary"));
 
-    soon(admin.room("door").unwrap().put(RoomSettings::with_slots(1))).await.unwrap().unwrap();
+    soon(admin.room("door").unwrap().put(RoomSettings::with_slots(1))).await.unwrap();
     let door = shop.room("door").unwrap();
-    let (_, ann) = soon(door.join_user("ann").unwrap().send()).await.unwrap().unwrap();
-    let (_, bob) = soon(door.join().idempotency_key("order-7").unwrap().send()).await.unwrap().unwrap();
+    let (_, ann) = soon(door.join_user("ann").unwrap().send()).await.unwrap();
+    let (_, bob) = soon(door.join().idempotency_key("order-7").unwrap().send()).await.unwrap();
     let inside = async |ticket: &str| loop {
-        let place = soon(door.poll(ticket)).await.unwrap().unwrap();
+        let place = soon(door.poll(ticket)).await.unwrap();
         match place.state {
             TicketState::Admitted { .. } => return Admission::of(&place).unwrap(),
             TicketState::Waiting { .. } => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -30,21 +31,21 @@ async fn a_sale_is_the_same_over_http() {
         }
     };
     let slot = inside(&ann.ticket).await;
-    let check = soon(door.check(slot)).await.unwrap().unwrap();
+    let check = soon(door.check(slot)).await.unwrap();
     assert_eq!(check.and_then(|check| check.user).as_deref(), Some("ann"));
-    soon(door.release(slot)).await.unwrap().unwrap();
-    assert!(soon(door.check(slot)).await.unwrap().unwrap().is_none());
+    soon(door.release(slot)).await.unwrap();
+    assert!(soon(door.check(slot)).await.unwrap().is_none());
     inside(&bob.ticket).await;
 
     assert_eq!(shop.durability(), Durability::Memory);
-    soon(admin.coupon("launch").unwrap().put_limit(1)).await.unwrap().unwrap();
+    soon(admin.coupon("launch").unwrap().put_limit(1)).await.unwrap();
     let launch = shop.coupon("launch").unwrap();
     for (user, serial) in [("ann", Some(1)), ("ann", Some(1)), ("bob", None)] {
-        let told = soon(launch.claim(user).unwrap().idempotency_key(user).unwrap().send()).await.unwrap();
+        let told = soon(launch.claim(user).unwrap().idempotency_key(user).unwrap().send()).await;
         let issued = match told {
-            Outcome::Issued(claim) | Outcome::AlreadyIssued(claim) => Some(claim.issued.serial.get()),
-            Outcome::Refused(why) => {
-                assert_eq!(why.code(), "sold_out");
+            Ok(outcome) => Some(outcome.claim().issued.serial.get()),
+            Err(error) => {
+                assert_eq!(error.rejection().map(Rejection::code), Some("sold_out"));
                 None
             }
         };
@@ -54,13 +55,13 @@ async fn a_sale_is_the_same_over_http() {
     let lamp = shop.listing("lamp").unwrap();
     let ends_at = SystemClock::default().now().plus_ms(60_000);
     let settings = ListingSettings::auction(MemberName::parse("eve").unwrap(), Amount::new(100).unwrap(), ends_at);
-    soon(lamp.put(settings)).await.unwrap().unwrap();
+    soon(lamp.put(settings)).await.unwrap();
     let ann = shop.member("ann").unwrap();
     for _ in 0..2 {
         let charge = ann.charge(200).unwrap().idempotency_key("first").unwrap();
-        assert_eq!(soon(charge.send()).await.unwrap().unwrap().total(), 200);
+        assert_eq!(soon(charge.send()).await.unwrap().total(), 200);
     }
-    let bid = soon(lamp.bid("ann", 150).unwrap().send()).await.unwrap().unwrap();
+    let bid = soon(lamp.bid("ann", 150).unwrap().send()).await.unwrap();
     assert_eq!(bid.bid.number, 1);
     soon(shop.close_due()).await.unwrap();
 }
@@ -71,6 +72,6 @@ async fn the_secrets_of_passes_stay_in_the_service() {
     let store = service.client();
     assert!(store.pass_secrets().is_empty());
     let told = soon(store.rotate_pass_secret()).await;
-    let Err(StoreError::Unavailable(fault)) = told else { panic!("{told:?}") };
+    let Err(StoreError::Faulted(fault)) = told else { panic!("{told:?}") };
     assert!(fault.detail.contains("POST /v1/pass-keys"), "{fault:?}");
 }

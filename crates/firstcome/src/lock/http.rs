@@ -215,7 +215,7 @@ impl Core {
     /// Releases the hold, repeatedly until there is an answer or the lease is over.
     async fn give_back(&self) {
         let until = self.deadline() + self.lease() / 50 + REPEAT;
-        while let Err(StoreError::Overloaded { .. } | StoreError::Unavailable(_) | StoreError::Unknown) =
+        while let Err(StoreError::Busy { .. } | StoreError::Faulted(_) | StoreError::Unknown) =
             self.shared.wire.release(&self.name, &self.handle, Duration::ZERO).await
         {
             if until <= now() {
