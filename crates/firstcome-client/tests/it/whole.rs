@@ -75,3 +75,24 @@ async fn the_secrets_of_passes_stay_in_the_service() {
     let Err(StoreError::Faulted(fault)) = told else { panic!("{told:?}") };
     assert!(fault.detail.contains("POST /v1/pass-keys"), "{fault:?}");
 }
+
+/// The example of a sale, which `cargo test` of the workspace builds: over HTTP it prints what it prints in memory.
+#[tokio::test]
+async fn the_example_of_a_sale_says_over_http_what_it_says_in_memory() {
+    let service = Service::start().await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let key = directory.path().join("key");
+    std::fs::write(&key, ADMIN).expect("the directory takes a file");
+    let tests = std::env::current_exe().expect("a test is a file");
+    let example = tests.ancestors().nth(2).expect("it lies in deps").join("examples/shop");
+    let play = async |arguments: &[&str]| {
+        let played = soon(tokio::process::Command::new(&example).args(arguments).output()).await;
+        let played = played.expect("cargo build -p firstcome --features cluster,http --examples");
+        assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
+        String::from_utf8_lossy(&played.stdout).into_owned()
+    };
+    let [key, url] = [key.display().to_string(), service.url()];
+    let told = play(&["http", &url, &key]).await;
+    assert_eq!(told, play(&["memory"]).await);
+    assert!(told.contains("ann has coupon 1") && told.contains("cid has no coupon: sold_out"), "{told}");
+}
