@@ -138,10 +138,11 @@ async fn a_service_that_is_down_did_nothing() {
     // The same client goes on when the service is back, also within one call.
     let client = HttpStore::new(&format!("http://{address}"), ADMIN).expect("it can be made");
     let coupon = launch();
-    let (told, _service) = tokio::join!(client.claim(&coupon, claim("ann", None)), async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        Service::at(address, store).await
-    });
+    let mut claimed = std::pin::pin!(client.claim(&coupon, claim("ann", None)));
+    let told = tokio::time::timeout(Duration::from_millis(100), claimed.as_mut()).await;
+    assert!(told.is_err(), "it goes on trying: {told:?}");
+    let _service = Service::at(address, store).await;
+    let told = soon(claimed).await;
     assert!(matches!(told, Ok(Ok(Effect::New(_)))), "{told:?}");
 }
 

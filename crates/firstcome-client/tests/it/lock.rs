@@ -40,12 +40,12 @@ async fn a_hold_is_renewed_past_its_lease_as_long_as_its_guard_lives() {
     let service = Service::start().await;
     let locks = Locks::http(&service.url(), SERVICE).expect("it can be opened");
     let guard = soon(locks.lock("long").lease(LEASE).try_acquire()).await.expect("it is free");
-    let watch = Stopwatch::start();
+    let (watch, mut ticks) = (Stopwatch::start(), tokio::time::interval(ms(20)));
     while watch.elapsed() < LEASE * 3 {
+        ticks.tick().await;
         assert!(!guard.is_lost(), "after {:?}", watch.elapsed());
         let told = soon(locks.lock("long").try_acquire()).await;
         assert!(matches!(told, Err(LockError::Contended { .. })), "{told:?}");
-        tokio::time::sleep(ms(20)).await;
     }
     soon(guard.release()).await.expect("it was held all the time");
     // A fixed hold ends with its lease.
@@ -60,8 +60,9 @@ async fn a_grant_after_a_wait_longer_than_its_lease_is_held() {
     let service = Service::start().await;
     let locks = Locks::http(&service.url(), SERVICE).expect("it can be opened");
     let first = soon(locks.lock("slow").try_acquire()).await.expect("it is free");
-    let waiting = tokio::spawn(locks.lock("slow").wait(ms(20_000)).lease(LEASE).acquire());
-    tokio::time::sleep(LEASE * 2).await;
+    let mut waiting = tokio::spawn(locks.lock("slow").wait(ms(20_000)).lease(LEASE).acquire());
+    let early = tokio::time::timeout(LEASE * 2, &mut waiting).await;
+    assert!(early.is_err(), "the lock is held: {early:?}");
     soon(first.release()).await.expect("it was held");
     let second = soon(waiting).await.expect("no panic").expect("it is handed over");
     assert!(!second.is_lost());
@@ -137,8 +138,8 @@ async fn a_lost_answer_costs_no_lock() {
     // A renewal is repeated before the lease ends.
     proxy.lose(1);
     until(async || proxy.lost() == 2).await;
-    tokio::time::sleep(LEASE).await;
-    assert!(!guard.is_lost());
+    let lost = tokio::time::timeout(LEASE, guard.lost()).await;
+    assert!(lost.is_err() && !guard.is_lost());
     // A release whose answer is lost is a release.
     proxy.lose(1);
     soon(guard.release()).await.expect("it was held until the release");

@@ -1,5 +1,6 @@
 //! The handles of the library over HTTP, as over any other store.
 
+use crate::proxy::until;
 use crate::service::{ADMIN, SERVICE, Service, soon};
 use firstcome::core::auction::ListingSettings;
 use firstcome::core::coupon::Rejection;
@@ -9,7 +10,6 @@ use firstcome::core::room::{RoomSettings, TicketState};
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::{Admission, Durability, Store, StoreError};
 use firstcome_store::RoomStore;
-use std::time::Duration;
 
 #[tokio::test]
 async fn a_sale_is_the_same_over_http() {
@@ -22,13 +22,16 @@ async fn a_sale_is_the_same_over_http() {
     let door = shop.room("door").unwrap();
     let (_, ann) = soon(door.join_user("ann").unwrap().send()).await.unwrap();
     let (_, bob) = soon(door.join().idempotency_key("order-7").unwrap().send()).await.unwrap();
-    let inside = async |ticket: &str| loop {
-        let place = soon(door.poll(ticket)).await.unwrap();
-        match place.state {
-            TicketState::Admitted { .. } => return Admission::of(&place).unwrap(),
-            TicketState::Waiting { .. } => tokio::time::sleep(Duration::from_millis(20)).await,
-            TicketState::Gone(how) => panic!("{how:?}"),
-        }
+    let inside = async |ticket: &str| {
+        let mut slot = None;
+        until(async || {
+            let place = soon(door.poll(ticket)).await.unwrap();
+            assert!(!matches!(place.state, TicketState::Gone(_)), "{place:?}");
+            slot = Admission::of(&place);
+            slot.is_some()
+        })
+        .await;
+        slot.expect("it is inside")
     };
     let slot = inside(&ann.ticket).await;
     let check = soon(door.check(slot)).await.unwrap();
