@@ -29,6 +29,7 @@ pub struct Acquire {
     owner: OwnerName,
     wait: Duration,
     lease: Duration,
+    permits: Option<u32>,
     key: String,
 }
 
@@ -38,7 +39,12 @@ impl Acquire {
     /// `wait` is at most an hour, and zero for one try. `lease` is 100 ms to 24 hours. Both count in whole milliseconds.
     /// Fails if the operating system gives no random bytes.
     pub fn new(name: LockName, owner: OwnerName, wait: Duration, lease: Duration) -> Result<Self, StoreError> {
-        Ok(Self { name, owner, wait, lease, key: draw_key()? })
+        Ok(Self { name, owner, wait, lease, permits: None, key: draw_key()? })
+    }
+
+    /// Asks for a hold that up to `permits` requests may have together, 1 to 1000.
+    pub fn sharing(self, permits: u32) -> Self {
+        Self { permits: Some(permits), ..self }
     }
 
     /// The name of the lock.
@@ -86,6 +92,8 @@ pub enum HoldReply {
 pub struct LockShown {
     /// The holder's name, its fence, and how long it lasts unless it is renewed.
     pub held: Option<(OwnerName, Fence, Duration)>,
+    /// How many requests hold it: above 1 only if they share it.
+    pub holders: u32,
     /// How many requests wait.
     pub waiters: u32,
 }
@@ -95,6 +103,8 @@ struct AcquireBody<'a> {
     owner: &'a str,
     wait_ms: u64,
     lease_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    permits: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +129,7 @@ struct LockBody {
     holder: Option<String>,
     fence: Option<u64>,
     ttl_ms: Option<u64>,
+    holders: u32,
     waiters: u32,
 }
 
@@ -209,7 +220,7 @@ impl HttpLocks {
         if !told.is_yes() {
             return Err(told.refused());
         }
-        let LockBody { holder, fence, ttl_ms, waiters } = told.read()?;
+        let LockBody { holder, fence, ttl_ms, holders, waiters } = told.read()?;
         let held = match (holder, fence, ttl_ms) {
             (Some(holder), Some(fence), Some(ttl_ms)) => {
                 let (owner, fence) = (OwnerName::parse(&holder).ok(), Fence::new(fence));
@@ -218,14 +229,15 @@ impl HttpLocks {
             }
             _ => None,
         };
-        Ok(LockShown { held, waiters })
+        Ok(LockShown { held, holders, waiters })
     }
 }
 
 impl Acquire {
     fn call(&self) -> Call {
-        let Self { name, owner, wait, lease, key } = self;
-        let body = AcquireBody { owner: owner.as_str(), wait_ms: millis(*wait), lease_ms: millis(*lease) };
+        let Self { name, owner, wait, lease, permits, key } = self;
+        let (wait_ms, lease_ms) = (millis(*wait), millis(*lease));
+        let body = AcquireBody { owner: owner.as_str(), wait_ms, lease_ms, permits: *permits };
         Call::post(path(name, "/acquire"), &body).under(key).waiting(*wait)
     }
 }

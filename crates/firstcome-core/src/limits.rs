@@ -65,6 +65,9 @@ pub const QUORUM_NODES_MAX: usize = 9;
 /// Longest wait for a lock.
 pub const WAIT_MS_MAX: u32 = 3_600_000;
 
+/// Requests that may share one lock at most. Bounds the work and the bytes of one step.
+pub const PERMITS_MAX: u32 = 1_000;
+
 /// How long a waiter has to confirm a grant, and how long a process may be silent before it counts as dead. After this time
 /// the lock goes to the next waiter. Any number of dead processes delay the waiters behind them by this time once.
 pub const CLAIM_WINDOW_MS: u32 = 2_000;

@@ -47,6 +47,8 @@ pub enum Bug {
     FenceStands,
     /// A lock is granted to a waiter whose process counts as dead.
     DeadServed,
+    /// More requests share a lock than it has permits.
+    TooManyShare,
     /// A waiter never notices a grant whose push is lost.
     WakeUpLost,
     /// A lock is still renewed after its release.
@@ -87,7 +89,7 @@ pub enum Bug {
 
 impl Bug {
     /// The bugs that the simulator must find, with a name for tables.
-    pub const ALL: [(Self, &'static str); 28] = [
+    pub const ALL: [(Self, &'static str); 29] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
@@ -107,6 +109,7 @@ impl Bug {
         (Self::AnybodyReleases, "released by anybody"),
         (Self::FenceStands, "fence not raised"),
         (Self::DeadServed, "granted to the skipped dead"),
+        (Self::TooManyShare, "more holders than permits"),
         (Self::WakeUpLost, "wake-up lost"),
         (Self::RenewedAfterRelease, "renewed after release"),
         (Self::DeadlineFromArrival, "deadline from arrival"),

@@ -9,6 +9,7 @@
 //! | `fc:{lXX}:n` | the highest number drawn in bucket XX (hexadecimal) |
 //! | `fc:{lXX}:c` | when each waiting process last sent a heartbeat |
 //! | `fc:{lXX}:h:NAME` | the holder of the lock; absent while it is free |
+//! | `fc:{lXX}:o:NAME` | the other holders of a lock that requests share; absent while there are none |
 //! | `fc:{lXX}:q:NAME`, `fc:{lXX}:w:NAME` | the waiters, in order; absent while there are none |
 //! | `fc:{lXX}:x` | requests that were given up before they arrived; gone after a minute |
 //! | `fc:inbox:PROCESS` | the channel of a process |
@@ -96,8 +97,8 @@ impl RedisLocks {
     /// grant when replicas have it.
     fn withhold(&self, step: &Step, said: &mut LockAnswer) {
         if let (Step::Beat { names, .. }, LockAnswer::Beaten { looked, .. }) = (step, said) {
-            for (name, (grant, _)) in names.iter().zip(looked) {
-                if let Some(grant) = grant.take() {
+            for (name, (grants, _)) in names.iter().zip(looked) {
+                for grant in grants.drain(..) {
                     // It fails if the queue is full or the listening task has ended. The next heartbeat shows the grant
                     // again.
                     let _ = self.withheld.try_send(Push { name: name.clone(), grant });
@@ -197,7 +198,7 @@ async fn confirmed(link: Link, push: Push) -> Option<Push> {
     let beat = Step::Beat { bucket, client, names: vec![name.clone()] };
     let value = link.invoke_acknowledged(&run_of(&beat), |_| true).await.ok()?;
     let LockAnswer::Beaten { looked, .. } = answer(&beat, value)?.said else { return None };
-    let stands = looked.into_iter().next()?.0.filter(|stands| stands.request == grant.request)?;
+    let stands = looked.into_iter().next()?.0.into_iter().find(|stands| stands.request == grant.request)?;
     Some(Push { name, grant: stands })
 }
 
@@ -258,18 +259,18 @@ fn written(request: Request) -> impl fmt::Display {
 /// Returns the script of a step with its keys and arguments. The script derives the other keys of the bucket.
 fn run_of(step: &Step) -> Invocation {
     match step {
-        Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, passes }, wait } => {
+        Step::Acquire { name, waiter: Waiter { request, owner, lease_ms, mode }, wait } => {
             let mut run = ACQUIRE.with_keys(2);
             run.add(counter(bucket_of(name))).add(hold(name));
-            run.add(format_args!("{} {lease_ms} {passes} {owner}", written(*request)));
+            run.add(format_args!("{} {lease_ms} {} {owner}", written(*request), mode.stored()));
             run.add(u64::from(*lease_ms) + HOLD_MS);
             match wait {
                 Wait::No => run.add(0),
                 Wait::Yes => run.add(1),
                 Wait::Again(place) => run.add(place),
             };
-            if 1 < *passes {
-                run.add(passes);
+            if 1 < mode.passes() {
+                run.add(mode.passes());
             }
             run
         }
@@ -411,27 +412,28 @@ fn acquired(request: Request, items: &mut Items) -> Option<Acquired> {
     })
 }
 
-/// Reads what a heartbeat says about one lock: nothing, the state of the lock, or the state and a grant.
-fn waiter_view_of(mut items: Items) -> Option<(Option<Grant>, Option<WaiterView>)> {
+/// Reads what a heartbeat says about one lock: nothing, or the state of the lock and grants.
+fn waiter_view_of(mut items: Items) -> Option<(Vec<Grant>, Option<WaiterView>)> {
     if items.0.len() == 0 {
-        return Some((None, None));
+        return Some((Vec::new(), None));
     }
     let seen = items.seen()?;
-    if items.0.len() == 0 {
-        return Some((None, Some(seen)));
+    let mut grants = Vec::new();
+    while 0 < items.0.len() {
+        let (request, fence, taken) = (read(&items.text()?)?, items.fence()?, items.taken()?);
+        grants.push(Grant { request, fence, expires_us: items.number()?, taken });
     }
-    let (request, fence, taken) = (read(&items.text()?)?, items.fence()?, items.taken()?);
-    Some((Some(Grant { request, fence, expires_us: seen.expires_us, taken }), Some(seen)))
+    Some((grants, Some(seen)))
 }
 
 fn view_of(value: Value) -> Option<TimedLockView> {
     let mut items = Items::of(value)?;
     let (now_us, waiters) = (items.number()?, items.small()?);
-    let held = match items.text() {
-        Some(owner) => Some((OwnerName::parse(&owner).ok()?, items.fence()?, items.number()?)),
-        None => None,
+    let (held, holders) = match items.text() {
+        Some(owner) => (Some((OwnerName::parse(&owner).ok()?, items.fence()?, items.number()?)), items.small()?),
+        None => (None, 0),
     };
-    Some(TimedLockView { view: LockView { held, waiters }, now_us })
+    Some(TimedLockView { view: LockView { held, holders, waiters }, now_us })
 }
 
 /// Reads a push: `NAME REQUEST FENCE FROM_US LEASE_MS`.

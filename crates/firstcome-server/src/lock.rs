@@ -15,7 +15,7 @@ use firstcome::core::id::{LockName, OwnerName, RequestId};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::lock::Request;
-use firstcome::{Fence, HandleKey, LockError, Locks, TimedLockView};
+use firstcome::{Fence, HandleKey, LockError, LockRequest, Locks, TimedLockView};
 use ledger::{Body, End, Found, Kept, Ledger};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,6 +52,8 @@ pub(crate) struct Wanted {
     pub(crate) owner: OwnerName,
     pub(crate) wait: Duration,
     pub(crate) lease: Duration,
+    /// How many requests may share the lock; `None` for an exclusive hold.
+    pub(crate) permits: Option<u32>,
 }
 
 /// Why an acquire got no lock.
@@ -308,6 +310,9 @@ impl LockService {
 
     /// Answers a repeat with the earlier grant, if the store confirms that the hold goes on.
     async fn replay(&self, wanted: &Wanted, kept: &Kept, expires_at: Timestamp) -> Result<Option<Grant>, Refusal> {
+        if wanted.permits.is_some() {
+            return self.replay_shared(wanted, kept).await;
+        }
         let TimedLockView { view, now_us } = self.view(&wanted.name).await.map_err(Refusal::Store)?;
         let Some((owner, _, ends_us)) = view.held.filter(|(_, fence, _)| *fence == kept.fence) else { return Ok(None) };
         let left = Duration::from_micros(ends_us.saturating_sub(now_us));
@@ -319,6 +324,22 @@ impl LockService {
             handle: self.handle_key.handle(&wanted.name, kept.request, kept.fence),
             offer: None,
         }))
+    }
+
+    /// Answers a repeat of a request that shares the lock. The store shows only the first of these holds, so a renewal asks for
+    /// this one.
+    async fn replay_shared(&self, wanted: &Wanted, kept: &Kept) -> Result<Option<Grant>, Refusal> {
+        match self.renew_hold(&wanted.name, kept.request, wanted.lease).await {
+            Ok(expires_at) => Ok(Some(Grant {
+                owner: wanted.owner.clone(),
+                fence: kept.fence,
+                expires_at,
+                handle: self.handle_key.handle(&wanted.name, kept.request, kept.fence),
+                offer: None,
+            })),
+            Err(LockError::Lost) => Ok(None),
+            Err(error) => Err(Refusal::Store(error)),
+        }
     }
 
     /// Waits for a lock, and turns the grant into an offer that the handle renews and releases.
@@ -347,6 +368,7 @@ impl LockService {
 
     async fn ask(&self, wanted: &Wanted, wait: Duration) -> Result<(Request, Fence, Duration), Refusal> {
         let request = self.locks.lock(wanted.name.as_str()).owner(wanted.owner.as_str()).lease(wanted.lease).fixed();
+        let request = wanted.permits.into_iter().fold(request, LockRequest::permits);
         let acquired = match wait {
             Duration::ZERO => request.try_acquire().await.map_err(|error| contended(error, None)),
             _ => match request.clone().wait(wait).acquire().await {
@@ -390,11 +412,15 @@ impl LockService {
         lease: Duration,
     ) -> Result<(Fence, Timestamp), LockError> {
         let (request, fence) = self.handle_key.read(name, handle).ok_or(LockError::Lost)?;
+        Ok((fence, self.renew_hold(name, request, lease).await?))
+    }
+
+    async fn renew_hold(&self, name: &LockName, request: Request, lease: Duration) -> Result<Timestamp, LockError> {
         let renewed = self.in_time(self.locks.renew_lease(name.as_str(), request, lease)).await;
-        let renewed = renewed.map(|remaining| (fence, self.later(remaining)));
+        let renewed = renewed.map(|remaining| self.later(remaining));
         let mut ledger = self.ledger.lock();
         match &renewed {
-            Ok((_, expires_at)) => ledger.renew(request, lease, Some(*expires_at)),
+            Ok(expires_at) => ledger.renew(request, lease, Some(*expires_at)),
             // The renewal may have happened. Forgotten too early, a repeated acquire would wait behind its own hold.
             Err(LockError::Unknown) => ledger.renew(request, lease, None),
             Err(LockError::Lost) => ledger.end(request, End::Lost),

@@ -38,7 +38,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
         Bug::RoomNotTakenBack | Bug::PassOutlivesSlot => "acknowledged_rooms",
         Bug::DepartedCounted => "position_falls",
-        Bug::AnybodyReleases => "fenced_exclusion",
+        Bug::AnybodyReleases | Bug::TooManyShare => "fenced_exclusion",
         Bug::FenceStands => "fences_grow",
         Bug::DeadServed => "fifo_grants",
         Bug::WakeUpLost => "no_lost_wake_up",

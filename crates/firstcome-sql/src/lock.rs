@@ -37,11 +37,11 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use writer::Writer;
 
-/// Makes the tables.
-const SCHEMA: &str = include_str!("lock/0001_locks.sql");
+/// Makes the tables: step N leads from version N to version N + 1.
+const STEPS: [&str; 2] = [include_str!("lock/0001_locks.sql"), include_str!("lock/0002_shared.sql")];
 
 /// The version of the tables that this program writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = STEPS.len() as i64;
 
 /// Serialises those who make the tables: among all advisory locks of two numbers, this one.
 const MAKING: &str = "pg_advisory_xact_lock(1179861840, 1)";
@@ -105,33 +105,35 @@ impl Drop for PostgresLocks {
     }
 }
 
-/// Makes the tables if they are absent, in one transaction.
+/// Makes the tables if they are absent, and brings older ones to this version, in one transaction.
 async fn prepare(connection: &mut PgConnection) -> Result<(), SqlError> {
     let failed = |error: sqlx::Error| SqlError::in_transaction(&error);
-    if version(connection).await.map_err(failed)?.is_none() {
+    let is_older = |found: i64| (0..VERSION).contains(&found);
+    if is_older(version(connection).await.map_err(failed)?) {
         let mut making = connection.begin().await.map_err(failed)?;
         raw_sql(AssertSqlSafe(format!("SELECT {MAKING}"))).execute(&mut *making).await.map_err(failed)?;
-        // Once more: another process may have made them meanwhile.
-        if version(&mut making).await.map_err(failed)?.is_none() {
-            raw_sql(SCHEMA).execute(&mut *making).await.map_err(failed)?;
+        // Once more: another process may have done it meanwhile.
+        let found = version(&mut making).await.map_err(failed)?;
+        for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(STEPS.len())) {
+            raw_sql(*step).execute(&mut *making).await.map_err(failed)?;
         }
-        // If that is not answered they are there or not: a process that opens next sees which.
+        // If that is not answered it is done or not: a process that opens next sees which.
         making.commit().await.map_err(failed)?;
     }
     match version(connection).await.map_err(failed)? {
-        Some(VERSION) => Ok(()),
+        VERSION => Ok(()),
         found => {
-            let found = found.unwrap_or_default();
             Err(SqlError::broken(format!("the tables of locks have version {found}, this program knows {VERSION}")))
         }
     }
 }
 
-async fn version(connection: &mut PgConnection) -> sqlx::Result<Option<i64>> {
+/// The version of the tables; 0 if there are none.
+async fn version(connection: &mut PgConnection) -> sqlx::Result<i64> {
     // Through a table: by itself the function may answer from before others have made it.
     const THERE: &str = "SELECT FROM pg_class WHERE oid = to_regclass('firstcome_lock_version')";
     if raw_sql(THERE).fetch_optional(&mut *connection).await?.is_none() {
-        return Ok(None);
+        return Ok(0);
     }
     raw_sql("SELECT max(version) FROM firstcome_lock_version").fetch_one(connection).await?.try_get(0)
 }

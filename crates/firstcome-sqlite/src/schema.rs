@@ -23,7 +23,10 @@ pub(super) const STORE: Schema = Schema {
 };
 
 /// The file of locks: "FCLK".
-pub(super) const LOCKS: Schema = Schema { application_id: 0x4643_4c4b, steps: &[include_str!("lock/0001_locks.sql")] };
+pub(super) const LOCKS: Schema = Schema {
+    application_id: 0x4643_4c4b,
+    steps: &[include_str!("lock/0001_locks.sql"), include_str!("lock/0002_shared.sql")],
+};
 
 type Checked<T> = rusqlite::Result<Result<T, Fault>>;
 

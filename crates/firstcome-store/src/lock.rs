@@ -42,6 +42,8 @@ pub struct HeldLockView {
     pub fence: Fence,
     /// How long the hold lasts unless it is renewed.
     pub left: Duration,
+    /// How many requests hold the lock. Above 1 only if they share it; then the others here are of the first one.
+    pub holders: u32,
     /// How many requests are in line.
     pub waiters: u32,
 }

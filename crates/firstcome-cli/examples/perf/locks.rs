@@ -4,7 +4,7 @@ use crate::COUNT_MAX;
 use crate::world::START_US;
 use firstcome::MemoryLocks;
 use firstcome::core::id::{LockName, OwnerName};
-use firstcome::core::lock::{Acquired, ClientId, Copies, LockAnswer, Released, Request, Step, Wait, Waiter};
+use firstcome::core::lock::{Acquired, ClientId, Copies, LockAnswer, Mode, Released, Request, Step, Wait, Waiter};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::redis::RedisLocks;
@@ -21,7 +21,8 @@ fn name() -> LockName {
 
 fn acquires() -> Vec<Step> {
     let owner = OwnerName::parse("worker-7").expect("an owner");
-    let waiter = |number| Waiter { request: request(number), owner: owner.clone(), lease_ms: 30_000, passes: 1 };
+    let waiter =
+        |number| Waiter { request: request(number), owner: owner.clone(), lease_ms: 30_000, mode: Mode::ALONE };
     (0..COUNT_MAX).map(|number| Step::Acquire { name: name(), waiter: waiter(number), wait: Wait::Yes }).collect()
 }
 

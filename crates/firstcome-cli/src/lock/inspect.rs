@@ -173,8 +173,8 @@ async fn status(args: &NamedArgs) -> Outcome {
     let standing = InspectedStore::open(&args.place).await?.standing(&name).await?;
     if !wants_table(args.place.json) {
         // The same members as in the answer of the HTTP service.
-        let free =
-            json!({"lock": name.as_str(), "held": false, "holder": null, "fence": null, "ttl_ms": null, "waiters": 0});
+        let free = json!({"lock": name.as_str(), "held": false, "holder": null, "fence": null, "ttl_ms": null,
+            "holders": 0, "waiters": 0});
         return print(&standing.as_ref().map_or(free, shown));
     }
     match standing {
@@ -218,7 +218,7 @@ async fn release(args: &ReleaseArgs) -> Outcome {
 fn shown(lock: &HeldLockView) -> Value {
     json!({
         "lock": lock.name.as_str(), "held": true, "holder": lock.owner.as_str(), "fence": lock.fence.get(),
-        "ttl_ms": lock.left.as_millis(), "waiters": lock.waiters,
+        "ttl_ms": lock.left.as_millis(), "holders": lock.holders, "waiters": lock.waiters,
     })
 }
 
@@ -230,8 +230,11 @@ fn print_table(locks: &[HeldLockView]) -> Outcome {
     let mut table = table(&["Lock", "Holder", ">Fence", ">Lasts", ">Waiting"]);
     for lock in locks {
         let lasts = format!("{:.1} s", lock.left.as_secs_f64());
-        let cells =
-            [lock.name.to_string(), lock.owner.to_string(), lock.fence.to_string(), lasts, lock.waiters.to_string()];
+        let holder = match lock.holders {
+            0 | 1 => lock.owner.to_string(),
+            holders => format!("{} and {} more", lock.owner, holders - 1),
+        };
+        let cells = [lock.name.to_string(), holder, lock.fence.to_string(), lasts, lock.waiters.to_string()];
         table.add_row(cells.map(Cell::new));
     }
     Ok(write_out(format!("{table}\n").as_bytes())?)

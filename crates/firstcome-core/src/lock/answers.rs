@@ -60,8 +60,56 @@ pub struct Waiter {
     /// How long a grant lasts without a renewal, within [`crate::limits::LEASE_MS_MIN`] and
     /// [`crate::limits::LEASE_MS_MAX`].
     pub lease_ms: u32,
-    /// How many holders in a row the process serves with one grant, each with its own fence; at least 1.
-    pub passes: u32,
+    /// Whether the hold excludes every other one.
+    pub mode: Mode,
+}
+
+/// Whether a hold excludes every other hold of its lock, or shares the lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// No other request holds the lock meanwhile.
+    Exclusive {
+        /// How many holders in a row the process serves with one grant, each with its own fence; at least 1.
+        passes: u32,
+    },
+    /// Other shared requests may hold the lock meanwhile, and no exclusive one.
+    Shared {
+        /// How many requests may hold the lock together, this one among them, within 1 and
+        /// [`crate::limits::PERMITS_MAX`].
+        permits: u32,
+    },
+}
+
+impl Mode {
+    /// A hold of one holder that excludes every other.
+    pub const ALONE: Self = Self::Exclusive { passes: 1 };
+
+    /// Returns whether other requests may hold the lock meanwhile.
+    pub const fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
+    /// How many holders in a row one grant serves.
+    pub const fn passes(self) -> u32 {
+        match self {
+            Self::Exclusive { passes: 0 } | Self::Shared { .. } => 1,
+            Self::Exclusive { passes } => passes,
+        }
+    }
+
+    /// Returns the number with which stores keep it: the passes, or the permits with a minus.
+    pub const fn stored(self) -> i64 {
+        match self {
+            Self::Exclusive { passes } => passes as i64,
+            Self::Shared { permits } => -(permits as i64),
+        }
+    }
+
+    /// Reads the number with which stores keep it; `None` if it is out of range.
+    pub fn from_stored(number: i64) -> Option<Self> {
+        let magnitude = u32::try_from(number.unsigned_abs()).ok()?;
+        Some(if number < 0 { Self::Shared { permits: magnitude } } else { Self::Exclusive { passes: magnitude } })
+    }
 }
 
 /// Whether to wait for a lock that is held.
@@ -95,6 +143,20 @@ pub struct Hold {
     pub expires_us: u64,
     /// Whether the holder confirmed the grant. Until then the hold lasts no longer than a claim window.
     pub taken: Taken,
+    /// The other requests that share the lock, in the order of their grants; empty in an exclusive hold. All have the
+    /// same fence.
+    pub others: Vec<Sharer>,
+}
+
+/// One more request that shares a lock.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Sharer {
+    /// The request that shares the lock.
+    pub waiter: Waiter,
+    /// See [`Hold::expires_us`].
+    pub expires_us: u64,
+    /// See [`Hold::taken`].
+    pub taken: Taken,
 }
 
 /// Whether the process of a waiter confirmed the grant of a lock.
@@ -120,7 +182,7 @@ pub struct Grant {
 }
 
 impl Hold {
-    /// Returns the grant as its holder receives it.
+    /// Returns the grant as its holder receives it; of those who share a lock, the first.
     pub const fn grant(&self) -> Grant {
         Grant { request: self.waiter.request, fence: self.fence, expires_us: self.expires_us, taken: self.taken }
     }
@@ -201,8 +263,10 @@ pub enum Released {
 /// A lock as every client may see it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LockView {
-    /// Who has it: owner, fence, and when the hold ends, in µs of the store's clock.
+    /// Who has it: owner, fence, and when the hold ends, in µs of the store's clock. Of several who share it, the first.
     pub held: Option<(OwnerName, Fence, u64)>,
+    /// How many requests hold it: above 1 only if they share it.
+    pub holders: u32,
     /// How many requests are in line. Those of dead processes count until their turn.
     pub waiters: u32,
 }

@@ -15,7 +15,7 @@
 mod heartbeat;
 mod on_reply;
 
-use super::{Acquired, ClientId, Copies, Fence, Grant, Released, Request, Taken, Wait, Waiter};
+use super::{Acquired, ClientId, Copies, Fence, Grant, Mode, Released, Request, Taken, Wait, Waiter};
 use crate::id::{LockName, OwnerName};
 use crate::limits::CLAIM_WINDOW_MS;
 use crate::time::Steady;
@@ -70,8 +70,8 @@ pub struct Ask {
     pub wait_ms: u32,
     /// See [`Waiter::lease_ms`].
     pub lease_ms: u32,
-    /// See [`Waiter::passes`].
-    pub passes: u32,
+    /// See [`Waiter::mode`].
+    pub mode: Mode,
     /// Whether the client renews the hold.
     pub watch: Watch,
 }
@@ -151,8 +151,9 @@ pub enum LockAnswer {
     Beaten {
         /// The life of the process in this bucket.
         life: u64,
-        /// For each lock, in the order of the names: a grant to this process, and the state of the lock.
-        looked: Vec<(Option<Grant>, Option<super::WaiterView>)>,
+        /// For each lock, in the order of the names: grants to this process that it may have missed, and the state of the
+        /// lock.
+        looked: Vec<(Vec<Grant>, Option<super::WaiterView>)>,
     },
 }
 
@@ -451,8 +452,8 @@ impl Client {
         let Some(entry) = self.entries.get_mut(&number) else { return };
         entry.retry_at = None;
         entry.asks += 1;
-        let Ask { owner, lease_ms, passes, wait_ms, .. } = &entry.ask;
-        let waiter = Waiter { request, owner: owner.clone(), lease_ms: *lease_ms, passes: *passes };
+        let Ask { owner, lease_ms, mode, wait_ms, .. } = &entry.ask;
+        let waiter = Waiter { request, owner: owner.clone(), lease_ms: *lease_ms, mode: *mode };
         let wait = match entry.number {
             Some(place) => Wait::Again(place),
             None if *wait_ms == 0 => Wait::No,

@@ -10,7 +10,7 @@
 //! - A batch without members asks for nothing and holds nothing.
 
 use super::client::{Answer, Ask, Call, Client, Failed, LockReply, Settings};
-use super::{ClientId, Fence, Push, Request, Taken};
+use super::{ClientId, Fence, Mode, Push, Request, Taken};
 use crate::id::LockName;
 use crate::limits::WAIT_MS_MAX;
 use crate::time::Steady;
@@ -74,8 +74,11 @@ impl Party {
 
     /// See [`Client::ask`]. A request that allows more than one pass, and may wait, joins a cohort.
     pub fn ask(&mut self, ask: Ask, now: Steady) -> u64 {
-        if ask.passes <= 1 || ask.wait_ms == 0 {
-            return self.client.ask(Ask { passes: 1, ..ask }, now);
+        if ask.mode.is_shared() {
+            return self.client.ask(ask, now);
+        }
+        if ask.mode.passes() <= 1 || ask.wait_ms == 0 {
+            return self.client.ask(Ask { mode: Mode::ALONE, ..ask }, now);
         }
         let number = self.client.draw();
         let wait_until = now.plus_ms(u64::from(ask.wait_ms));
@@ -90,7 +93,7 @@ impl Party {
         let room = self.last.get(&ask.name).copied().filter(|lead| {
             self.batches.get(lead).is_some_and(|batch| {
                 let in_time = batch.grant.is_none_or(|grant| now < grant.until);
-                batch.joined < batch.ask.passes
+                batch.joined < batch.ask.mode.passes()
                     && (&batch.ask.owner, batch.ask.lease_ms) == (&ask.owner, ask.lease_ms)
                     && in_time
             })

@@ -1,6 +1,6 @@
 //! The state of one bucket of locks, and its form in memory.
 
-use super::{Hold, Request, Waiter};
+use super::{Hold, Mode, Request, Waiter};
 use crate::id::LockName;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasher;
@@ -12,6 +12,44 @@ pub struct Session {
     pub number: u64,
     /// The last heartbeat, in µs of the store's clock.
     pub seen_us: u64,
+}
+
+/// A waiter's place in the line of its lock: lower comes first.
+///
+/// It is the number that was drawn on arrival. That of a shared request is lowered by 2^53, which is more than any number:
+/// so all shared requests come before all exclusive ones, and each kind keeps the order of arrival. Doubles carry it exactly.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Place(i64);
+
+impl Place {
+    /// Below it are the places of shared requests.
+    const EXCLUSIVE: Self = Self(0);
+
+    /// Returns the place of a request that drew this number.
+    pub const fn of(mode: Mode, number: u64) -> Self {
+        let number = number.cast_signed();
+        Self(if mode.is_shared() { number - super::NUMBER_END.cast_signed() } else { number })
+    }
+
+    /// Returns the number that was drawn.
+    pub const fn number(self) -> u64 {
+        (if self.0 < 0 { self.0 + super::NUMBER_END.cast_signed() } else { self.0 }).cast_unsigned()
+    }
+
+    /// Returns whether it is the place of a shared request.
+    pub const fn is_shared(self) -> bool {
+        self.0 < Self::EXCLUSIVE.0
+    }
+
+    /// Returns the number with which stores keep it.
+    pub const fn stored(self) -> i64 {
+        self.0
+    }
+
+    /// Reads the number with which stores keep it; `None` if it is out of range.
+    pub const fn from_stored(number: i64) -> Option<Self> {
+        if number.unsigned_abs() < super::NUMBER_END { Some(Self(number)) } else { None }
+    }
 }
 
 /// The state of one bucket, as the rules read and write it. A step of the rules is one transaction on it.
@@ -26,20 +64,22 @@ pub trait LockTable {
     fn put_hold(&mut self, name: &LockName, hold: Hold);
     /// Removes the hold: the lock is free.
     fn remove_hold(&mut self, name: &LockName);
-    /// Returns the first waiter and its number, the lowest in line.
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)>;
-    /// Returns the number of a request in line.
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64>;
-    /// Returns whether a waiter in line has this number.
-    fn is_taken(&self, name: &LockName, number: u64) -> bool;
-    /// Adds a waiter to the line, with a number that no waiter in it has.
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter);
+    /// Returns the first waiter and its place, the lowest in line.
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)>;
+    /// Returns the first exclusive waiter and its place. The rules ask for it only while requests share the lock.
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)>;
+    /// Returns the place of a request in line.
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place>;
+    /// Returns whether a waiter in line has this place.
+    fn is_taken(&self, name: &LockName, place: Place) -> bool;
+    /// Adds a waiter to the line, at a place that no waiter in it has.
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter);
     /// Removes a waiter from the line.
-    fn remove(&mut self, name: &LockName, number: u64);
+    fn remove(&mut self, name: &LockName, place: Place);
     /// Returns how many waiters are in line.
     fn waiters(&self, name: &LockName) -> u32;
-    /// Returns how many waiters have a lower number.
-    fn ahead(&self, name: &LockName, number: u64) -> u32;
+    /// Returns how many waiters have a lower place.
+    fn ahead(&self, name: &LockName, place: Place) -> u32;
     /// Returns the life of a process; `None` if it never sent a heartbeat, or too long ago to matter.
     fn life(&self, client: super::ClientId) -> Option<Session>;
     /// Stores the life of a process. May forget processes that have been silent for a long time.
@@ -71,8 +111,8 @@ crate::debug_by_name!([S] MemoryLockTable<S>);
 
 #[derive(Default)]
 struct WaitingLine {
-    waiters: BTreeMap<u64, Waiter>,
-    numbers: BTreeMap<Request, u64>,
+    waiters: BTreeMap<Place, Waiter>,
+    places: BTreeMap<Request, Place>,
 }
 
 impl<S: BuildHasher + Clone> MemoryLockTable<S> {
@@ -83,9 +123,10 @@ impl<S: BuildHasher + Clone> MemoryLockTable<S> {
         Self { last: 0, holds, lines, lives, voids, lives_max: OLD_ENTRIES, voids_max: OLD_ENTRIES }
     }
 
-    /// Returns how many locks are held, plus how many requests wait.
+    /// Returns how many requests hold a lock, plus how many wait.
     pub fn len(&self) -> usize {
-        self.holds.len() + self.lines.values().map(|line| line.waiters.len()).sum::<usize>()
+        self.holds.values().map(|hold| 1 + hold.others.len()).sum::<usize>()
+            + self.lines.values().map(|line| line.waiters.len()).sum::<usize>()
     }
 
     /// Returns how many processes and void requests the table remembers.
@@ -121,36 +162,41 @@ impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
         self.holds.remove(name);
     }
 
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)> {
         if self.lines.is_empty() {
             return None;
         }
-        let (number, waiter) = self.lines.get(name)?.waiters.first_key_value()?;
-        Some((*number, waiter.clone()))
+        let (place, waiter) = self.lines.get(name)?.waiters.first_key_value()?;
+        Some((*place, waiter.clone()))
     }
 
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
-        self.lines.get(name)?.numbers.get(&request).copied()
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        let (place, waiter) = self.lines.get(name)?.waiters.range(Place::EXCLUSIVE..).next()?;
+        Some((*place, waiter.clone()))
     }
 
-    fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.lines.get(name).is_some_and(|line| line.waiters.contains_key(&number))
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place> {
+        self.lines.get(name)?.places.get(&request).copied()
     }
 
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
+    fn is_taken(&self, name: &LockName, place: Place) -> bool {
+        self.lines.get(name).is_some_and(|line| line.waiters.contains_key(&place))
+    }
+
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter) {
         if !self.lines.contains_key(name) {
             self.lines.insert(name.clone(), WaitingLine::default());
         }
         if let Some(line) = self.lines.get_mut(name) {
-            line.numbers.insert(waiter.request, number);
-            line.waiters.insert(number, waiter);
+            line.places.insert(waiter.request, place);
+            line.waiters.insert(place, waiter);
         }
     }
 
-    fn remove(&mut self, name: &LockName, number: u64) {
+    fn remove(&mut self, name: &LockName, place: Place) {
         let Some(line) = self.lines.get_mut(name) else { return };
-        if let Some(waiter) = line.waiters.remove(&number) {
-            line.numbers.remove(&waiter.request);
+        if let Some(waiter) = line.waiters.remove(&place) {
+            line.places.remove(&waiter.request);
         }
         if line.waiters.is_empty() {
             self.lines.remove(name);
@@ -162,11 +208,11 @@ impl<S: BuildHasher> LockTable for MemoryLockTable<S> {
     }
 
     // Linear in the place, except for the last one: a request seldom leaves from the middle of a line.
-    fn ahead(&self, name: &LockName, number: u64) -> u32 {
+    fn ahead(&self, name: &LockName, place: Place) -> u32 {
         let Some(line) = self.lines.get(name) else { return 0 };
         match line.waiters.last_key_value() {
-            Some((last, _)) if *last <= number => line.waiters.len() as u32 - u32::from(*last == number),
-            _ => line.waiters.range(..number).count() as u32,
+            Some((last, _)) if *last <= place => line.waiters.len() as u32 - u32::from(*last == place),
+            _ => line.waiters.range(..place).count() as u32,
         }
     }
 

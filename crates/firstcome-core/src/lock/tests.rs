@@ -33,7 +33,7 @@ fn request(client: u64, number: u64) -> Request {
 
 fn waiter(client: u64, number: u64) -> Waiter {
     let owner = OwnerName::parse(&format!("c{client}")).unwrap();
-    Waiter { request: request(client, number), owner, lease_ms: LEASE_MS, passes: 1 }
+    Waiter { request: request(client, number), owner, lease_ms: LEASE_MS, mode: Mode::ALONE }
 }
 
 fn lasting(lease_ms: u32, waiter: Waiter) -> Waiter {
@@ -120,9 +120,10 @@ impl Play {
     }
 
     fn look(&mut self, name: &str, client: u64) -> String {
-        let (grant, seen, push) = advance_lock(&mut self.table, &lock_name(name), ClientId(client), self.now_us);
+        let (grants, seen, push) = advance_lock(&mut self.table, &lock_name(name), ClientId(client), self.now_us);
         self.pushes.extend(push);
-        let grant = grant.map(|grant| self.describe_grant(grant));
+        let grants: Vec<String> = grants.into_iter().map(|grant| self.describe_grant(grant)).collect();
+        let grant = (!grants.is_empty()).then(|| grants.join(" and "));
         let seen = seen.map(|seen| {
             let head = if seen.head == Head::Mine { "mine" } else { "others" };
             format!("{head} in {} ms", self.left_ms(seen.expires_us))

@@ -61,7 +61,7 @@ fn standing_of(name: &LockName, items: &mut Items) -> Option<HeldLockView> {
     let (now_us, waiters) = (items.number()?, items.small()?);
     let request = read(&items.text()?)?;
     let owner = OwnerName::parse(&items.text()?).ok()?;
-    let (fence, expires_us) = (items.fence()?, items.number()?);
+    let (fence, expires_us, holders) = (items.fence()?, items.number()?, items.small()?);
     let left = Duration::from_micros(expires_us.saturating_sub(now_us));
-    Some(HeldLockView { name: name.clone(), request, owner, fence, left, waiters })
+    Some(HeldLockView { name: name.clone(), request, owner, fence, left, holders, waiters })
 }

@@ -14,10 +14,21 @@ for at = 2, #ARGV do
   call('PEXPIRE', keys.rest, LINE_MS)
   if not hold then
     looked[at - 1] = {}
-  elseif string.sub(hold.request, 1, 16) == client then
-    looked[at - 1] = { hold.expires, hold.lease, is_head(keys, client), hold.request, hold.fence, hold.taken }
   else
-    looked[at - 1] = { hold.expires, hold.lease, is_head(keys, client) }
+    looked[at - 1] = { seen(keys, hold, client) }
+    -- Grants that the process may have missed: those that it has not confirmed, else its first one.
+    local open, mine = {}, {}
+    for _, sharer in ipairs(sharers_of(hold)) do
+      if string.sub(sharer.request, 1, 16) == client then
+        mine[1] = mine[1] or sharer
+        open[#open + 1] = sharer.taken == 0 and sharer or nil
+      end
+    end
+    for _, grant in ipairs(#open == 0 and mine or open) do
+      for _, said in ipairs({ grant.request, hold.fence, grant.taken, grant.expires }) do
+        table.insert(looked[at - 1], said)
+      end
+    end
   end
 end
 return finish({ now, life_of(client).number, looked })

@@ -8,6 +8,8 @@ local WINDOW_US, FRESH_US, VOID_MS = 2000000, 500000, 60000
 -- Longer than anybody may wait: keys of a line in which nobody lives go away by themselves, and its hold after it.
 local LINE_MS = 7200000
 local HOLD_MS = LINE_MS + 60000
+-- By so much the places of shared requests are below their numbers.
+local LOWERED = 9007199254740992
 
 -- How long a hold lasts from when it was given or renewed.
 local function lasts_us(lease, taken)

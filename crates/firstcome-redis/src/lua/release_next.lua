@@ -1,7 +1,7 @@
 
 -- Or the next one lives.
 local name = string.sub(KEYS[1], 12)
-if is_ours and now < string.sub(held, -19, -4) + lasts_us(lease, string.sub(held, -2, -2)) then
+if is_ours and not string.find(held, '^%S+ %d+ %-') and now < string.sub(held, -19, -4) + lasts_us(lease, string.sub(held, -2, -2)) then
   popped = call('ZPOPMIN', bucket .. 'q:' .. name)
   local request = popped[1]
   if not request then

@@ -8,14 +8,15 @@ for at = 0, #ARGV / 3 - 1 do
   local request, lease, name = ARGV[1 + 3 * at], tonumber(ARGV[2 + 3 * at]), ARGV[3 + 3 * at]
   local keys = keys_of(name)
   local hold = advance(keys, name)
-  if hold and hold.request == request then
+  local mine = hold and held_by(hold, request)
+  if mine then
     -- Never shorter: a copy of an earlier renewal may arrive after a later one.
-    if hold.expires <= now + lease * 1000 then
-      hold.expires, hold.lease = now + lease * 1000, lease
+    if mine.expires <= now + lease * 1000 then
+      mine.expires, mine.lease = now + lease * 1000, lease
     end
-    hold.taken = 1
-    write(keys.hold, hold)
-    ends[at + 1] = hold.expires
+    mine.taken = 1
+    write(keys, hold)
+    ends[at + 1] = mine.expires
   else
     ends[at + 1] = 0
   end

@@ -1,8 +1,9 @@
 
 -- ARGV: name. Changes nothing.
 local keys = keys_of(ARGV[1])
-local hold, waiters = read(keys.hold), call('ZCARD', keys.line)
-if not hold or hold.expires <= now then
+local hold, waiters = read(keys), call('ZCARD', keys.line)
+local first, holders = living(hold)
+if not first then
   return { now, waiters }
 end
-return { now, waiters, hold.owner, hold.fence, hold.expires }
+return { now, waiters, first.owner, hold.fence, first.expires, holders }

@@ -5,8 +5,8 @@ use super::{in_time, patient, several};
 use firstcome_redis::{RedisLocks, Script};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, Answer, ClientId, Copies, LockAnswer, LockTable, MemoryLockTable, Push, Released, Renewal, Request, Step,
-    Wait, Waiter, bucket_of, take,
+    Acquired, Answer, ClientId, Copies, LockAnswer, LockTable, MemoryLockTable, Mode, Push, Released, Renewal, Request,
+    Step, Wait, Waiter, bucket_of, take,
 };
 use firstcome_store::edge::draw_hasher;
 use firstcome_store::edge::rng::Rng;
@@ -42,7 +42,9 @@ fn kind(said: &LockAnswer) -> &'static str {
         LockAnswer::Released(Released::NotHeld) => "not held",
         LockAnswer::Renewed(ends) if ends.iter().any(Option::is_some) => "renewed",
         LockAnswer::Renewed(_) => "not renewed",
-        LockAnswer::Beaten { looked, .. } if looked.iter().any(|(grant, _)| grant.is_some()) => "beaten with a grant",
+        LockAnswer::Beaten { looked, .. } if looked.iter().any(|(grants, _)| !grants.is_empty()) => {
+            "beaten with a grant"
+        }
         LockAnswer::Beaten { .. } => "beaten",
     }
 }
@@ -131,7 +133,12 @@ fn request(client: u64, number: u64) -> Request {
 
 fn acquire(lock: &str, client: u64, number: u64, lease_ms: u32, wait: Wait) -> Step {
     let owner = OwnerName::parse(&format!("owner-{client}")).unwrap();
-    let waiter = Waiter { request: request(client, number), owner, lease_ms, passes: 1 + (number % 3) as u32 };
+    let waiter = Waiter {
+        request: request(client, number),
+        owner,
+        lease_ms,
+        mode: Mode::Exclusive { passes: 1 + (number % 3) as u32 },
+    };
     Step::Acquire { name: name(lock), waiter, wait }
 }
 
@@ -177,7 +184,11 @@ async fn every_step(url: &str, servers: &[&str]) {
                             (1, Some(place)) => Wait::Again(place),
                             _ => Wait::Yes,
                         };
-                        acquire(lock, client, number, lease_ms, wait)
+                        let mut step = acquire(lock, client, number, lease_ms, wait);
+                        if let (Step::Acquire { waiter, .. }, true) = (&mut step, rng.once_in(2)) {
+                            waiter.mode = Mode::Shared { permits: [1, 2, 2, 1_000][rng.index(4)] };
+                        }
+                        step
                     }
                     3..7 => {
                         let copies = if rng.once_in(8) { Copies::Several } else { Copies::One };

@@ -6,7 +6,7 @@ use firstcome_redis::{RedisLocks, Redisson, SingleKey};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::Copies;
 use firstcome_store::core::lock::{
-    Acquired, ClientId, LockAnswer, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
+    Acquired, ClientId, LockAnswer, Mode, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_store::key::{KeyStore, Tried};
 use firstcome_store::{FaultKind, LockStore, StoreError};
@@ -24,7 +24,7 @@ fn name(lock: &str) -> LockName {
 
 fn acquire(lock: &str, number: u64) -> Step {
     let owner = OwnerName::parse("ann").expect("an owner");
-    let waiter = Waiter { request: request(number), owner, lease_ms: 60_000, passes: 1 };
+    let waiter = Waiter { request: request(number), owner, lease_ms: 60_000, mode: Mode::ALONE };
     Step::Acquire { name: name(lock), waiter, wait: Wait::No }
 }
 

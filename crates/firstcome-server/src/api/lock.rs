@@ -98,7 +98,10 @@ pub(crate) async fn post_acquire(State(app): State<Arc<App>>, path: PathName, re
         let (caller, lock, parts, bytes) = service_call(&app, path, request).await?;
         let wanted = body::parse::<AcquireBody<'_>>(&bytes)?.wanted(lock.clone())?;
         let (wait, lease) = (wanted.wait.as_millis().to_be_bytes(), wanted.lease.as_millis().to_be_bytes());
+        let permits = wanted.permits.map(u32::to_be_bytes);
+        let shared = permits.as_ref().map(<[u8; 4]>::as_slice);
         let meaning = [wanted.owner.as_str().as_bytes(), &wait, &lease];
+        let meaning: Vec<&[u8]> = meaning.into_iter().chain(shared).collect();
         let id = body::request(&parts.headers, caller, (lock.as_str(), "acquire"), &meaning)?;
         let mut grant = app.service.acquire(wanted, id).await.map_err(refused)?;
         let offer = grant.offer.take();

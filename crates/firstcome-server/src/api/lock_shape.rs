@@ -5,7 +5,7 @@ use crate::error::{Code, Problem as Refusal};
 use crate::lock::{Grant, Wanted};
 use crate::rfc3339::format as instant;
 use firstcome::core::id::LockName;
-use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, PERMITS_MAX, WAIT_MS_MAX};
 use firstcome::core::time::Timestamp;
 use firstcome::{Fence, HandleKey, TimedLockView};
 use serde::{Deserialize, Serialize};
@@ -47,13 +47,22 @@ pub(crate) struct AcquireBody<'a> {
     /// How long the lock is held unless it is renewed, in milliseconds
     #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
     pub(crate) lease_ms: u64,
+    /// How many requests may hold the lock together, this one among them; without it the hold is exclusive. 1000 for the
+    /// readers of a read/write lock, N for a semaphore
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 1_000, example = 3)]
+    pub(crate) permits: Option<u32>,
 }
 
 impl AcquireBody<'_> {
     pub(crate) fn wanted(&self, name: LockName) -> Result<Wanted, Refusal> {
         let owner = body::owner(&self.owner)?;
         let wait = within("wait_ms", self.wait_ms, 0, WAIT_MS_MAX)?;
-        Ok(Wanted { name, owner, wait, lease: read_lease(self.lease_ms)? })
+        if self.permits.is_some_and(|permits| !(1..=PERMITS_MAX).contains(&permits)) {
+            let detail = format!("permits must be 1 to {PERMITS_MAX}");
+            return Err(Refusal::field(Code::InvalidField, "permits", detail));
+        }
+        Ok(Wanted { name, owner, wait, lease: read_lease(self.lease_ms)?, permits: self.permits })
     }
 }
 
@@ -159,6 +168,8 @@ pub(crate) struct Lock<'a> {
     fence: Option<u64>,
     /// When the lease ends unless it is renewed, in milliseconds from now
     ttl_ms: Option<u64>,
+    /// How many requests hold the lock: more than 1 only if they share it; then the members above are of the first one
+    holders: u32,
     /// How many requests are in line
     waiters: u32,
 }
@@ -172,6 +183,7 @@ impl<'a> Lock<'a> {
             holder: held.map(|(owner, ..)| owner.to_string()),
             fence: held.map(|(_, fence, _)| fence.get()),
             ttl_ms: held.map(|(.., ends_us)| ends_us.saturating_sub(seen.now_us).div_ceil(1_000)),
+            holders: seen.view.holders,
             waiters: seen.view.waiters,
         }
     }

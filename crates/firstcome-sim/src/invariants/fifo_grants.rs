@@ -1,7 +1,9 @@
 //! Invariant 3: grants follow arrival, in the order in which the store got people in line.
 //!
-//! - The store grants the lock to the first waiter in line. A new waiter stands behind those that are there, and a waiter that
-//!   lost its place comes back at its old one.
+//! - The store grants the lock to the first waiter of its kind in line. A new waiter stands behind those of its kind that are
+//!   there, and a waiter that lost its place comes back at its old one.
+//! - Phases take turns: no request joins a shared hold while an exclusive request of a living process waits, and no exclusive
+//!   hold follows another while a shared request of a living process waits.
 //! - The store passes over only waiters whose process it did not hear of for a claim window. It never grants the lock to a
 //!   waiter that counts as dead, and never passes over a process that runs and whose calls arrive.
 
@@ -67,6 +69,16 @@ mod tests {
         story.assert_found(check, "before");
         let mut story = Story::new();
         story.granted(1, 7).lives(2).in_line(2, 8).lives(3).in_line(3, 9).handed_to(2, 8, 10);
+        story.assert_clean(check);
+    }
+
+    #[test]
+    fn a_reader_that_joins_before_a_waiting_writer_is_found() {
+        let mut story = Story::new();
+        story.shared(&[1], 7).lives(2).in_line(2, 8).shared(&[1, 3], 7);
+        story.assert_found(check, "before");
+        let mut story = Story::new();
+        story.shared(&[1], 7).lives(2).in_line(2, 8).pass_ms(2_001).shared(&[1, 3], 7);
         story.assert_clean(check);
     }
 

@@ -6,7 +6,8 @@ use crate::lock::ledger::Ledger;
 use crate::lock::table::{Logged, TableOperation};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    Ask, ClientId, Copies, Fence, Hold, LockReply, Renewal, Request, Session, Step, Taken, Wait, Waiter, Watch,
+    Ask, ClientId, Copies, Fence, Hold, LockReply, Mode, Place, Renewal, Request, Session, Sharer, Step, Taken, Wait,
+    Waiter, Watch,
 };
 use firstcome_core::time::Steady;
 
@@ -32,7 +33,14 @@ fn request(of: u64) -> Request {
 }
 
 fn waiter(of: u64) -> Waiter {
-    Waiter { request: request(of), owner: owner(), lease_ms: LEASE_MS, passes: 1 }
+    Waiter { request: request(of), owner: owner(), lease_ms: LEASE_MS, mode: Mode::ALONE }
+}
+
+/// Two permits.
+const SHARED: Mode = Mode::Shared { permits: 2 };
+
+fn sharing(of: u64) -> Waiter {
+    Waiter { mode: SHARED, ..waiter(of) }
 }
 
 impl Story {
@@ -47,9 +55,32 @@ impl Story {
     }
 
     fn hold(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {
+        self.hold_as(of, fence, lease_ms, Taken::Yes)
+    }
+
+    fn hold_as(&mut self, of: u64, fence: u64, lease_ms: u64, taken: Taken) -> &mut Self {
         let expires_us = self.history.now as u64 + lease_ms * 1_000;
-        let hold = Hold { waiter: waiter(of), fence: Fence::new(fence).unwrap(), expires_us, taken: Taken::Yes };
+        let fence = Fence::new(fence).unwrap();
+        let hold = Hold { waiter: waiter(of), fence, expires_us, taken, others: Vec::new() };
         self.log(TableOperation::Hold(name(), hold))
+    }
+
+    /// These share the lock.
+    pub(super) fn shared(&mut self, of: &[u64], fence: u64) -> &mut Self {
+        let (expires_us, taken) = (self.history.now as u64 + u64::from(LEASE_MS) * 1_000, Taken::Yes);
+        let mut sharers = of.iter().map(|of| Sharer { waiter: sharing(*of), expires_us, taken });
+        let Sharer { waiter, .. } = sharers.next().unwrap();
+        let hold = Hold { waiter, fence: Fence::new(fence).unwrap(), expires_us, taken, others: sharers.collect() };
+        self.log(TableOperation::Hold(name(), hold))
+    }
+
+    /// Asks for one of two permits.
+    pub(super) fn asks_to_share(&mut self, of: u64) -> &mut Self {
+        self.asks(of);
+        if let Some(asked) = self.history.asked.get_mut(&request(of)) {
+            asked.ask.mode = SHARED;
+        }
+        self
     }
 
     fn acquire(&mut self, of: u64) -> &mut Self {
@@ -67,7 +98,7 @@ impl Story {
 
     pub(super) fn asks(&mut self, of: u64) -> &mut Self {
         let (wait_ms, lease_ms) = (120_000, LEASE_MS);
-        let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms, passes: 1, watch: Watch::Renew };
+        let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms, mode: Mode::ALONE, watch: Watch::Renew };
         let asked = LockRequest { at: self.history.now - 1, ask, given_up: None, dropped: false, copied: false };
         self.history.asked.insert(request(of), asked);
         self
@@ -87,17 +118,25 @@ impl Story {
     }
 
     pub(super) fn in_line(&mut self, of: u64, number: u64) -> &mut Self {
-        self.acquire(of).log(TableOperation::InLine(name(), number, waiter(of))).lives(of)
+        let place = Place::of(Mode::ALONE, number);
+        self.acquire(of).log(TableOperation::InLine(name(), place, waiter(of))).lives(of)
     }
 
     /// The holder gives up, and this one has the lock.
     pub(super) fn handed_to(&mut self, of: u64, number: u64, fence: u64) -> &mut Self {
-        self.release(1).log(TableOperation::OutOfLine(name(), number)).hold(of, fence, u64::from(LEASE_MS))
+        let place = Place::of(Mode::ALONE, number);
+        self.release(1).log(TableOperation::OutOfLine(name(), place)).hold_as(
+            of,
+            fence,
+            u64::from(LEASE_MS),
+            Taken::Open,
+        )
     }
 
     /// The holder gives up, and so no client has the lock.
     pub(super) fn passed_over(&mut self, by: u64, number: u64) -> &mut Self {
-        self.release(by).log(TableOperation::OutOfLine(name(), number)).log(TableOperation::Free(name()))
+        let place = Place::of(Mode::ALONE, number);
+        self.release(by).log(TableOperation::OutOfLine(name(), place)).log(TableOperation::Free(name()))
     }
 
     pub(super) fn renewed(&mut self, of: u64, fence: u64, lease_ms: u64) -> &mut Self {

@@ -3,7 +3,8 @@
 use super::history::History;
 use super::table::{Logged, TableOperation};
 use firstcome_core::id::LockName;
-use firstcome_core::lock::{ClientId, Fence, Hold, Request, Step, Wait, Waiter};
+use firstcome_core::limits::CLAIM_WINDOW_MS;
+use firstcome_core::lock::{ClientId, Fence, Hold, Place, Request, Step, Taken, Wait, Waiter};
 use std::collections::BTreeMap;
 
 /// How a hold ended.
@@ -36,7 +37,7 @@ pub struct HoldStory {
     pub ends: Vec<(i64, i64)>,
     /// When and how it ended.
     pub ended: Option<(i64, End)>,
-    /// A client that was before it in line and was left there.
+    /// A client whose turn it was, and that was left in line.
     pub overtook: Option<Request>,
     /// For how long the store had not heard of the process, in µs of its clock; `None` if it never had.
     pub silence_us: Option<u64>,
@@ -64,8 +65,8 @@ pub struct WaiterStory {
     pub name: LockName,
     /// Whose.
     pub request: Request,
-    /// Its number in the line.
-    pub number: u64,
+    /// Where it stands.
+    pub place: Place,
     /// When it got in line.
     pub at: i64,
     /// Whether a waiter that had come before it stood behind it already.
@@ -82,8 +83,9 @@ pub struct Ledger {
     /// In the order of their arrival.
     pub places: Vec<WaiterStory>,
     rate_ppm: i64,
-    open: BTreeMap<LockName, (usize, u64)>,
-    lines: BTreeMap<LockName, BTreeMap<u64, usize>>,
+    /// The holds of each lock, and when each ends; several only if they share it.
+    open: BTreeMap<LockName, Vec<(usize, u64)>>,
+    lines: BTreeMap<LockName, BTreeMap<Place, usize>>,
     lives: BTreeMap<(u8, ClientId), u64>,
     // Left the line in this step, and when, for a reason that is not known yet.
     leaving: Vec<(usize, i64)>,
@@ -110,11 +112,12 @@ impl Ledger {
             TableOperation::Hold(name, hold) => self.hold(entry, name, hold),
             TableOperation::Free(name) => {
                 self.pass_over();
-                self.end(entry, name);
+                let ended = self.open.remove(name).unwrap_or_default();
+                self.end(entry, ended);
             }
-            TableOperation::InLine(name, number, waiter) => self.in_line(entry, name, *number, waiter),
-            TableOperation::OutOfLine(name, number) => {
-                let Some(place) = self.lines.get_mut(name).and_then(|line| line.remove(number)) else { return };
+            TableOperation::InLine(name, place, waiter) => self.in_line(entry, name, *place, waiter),
+            TableOperation::OutOfLine(name, place) => {
+                let Some(place) = self.lines.get_mut(name).and_then(|line| line.remove(place)) else { return };
                 let silence_us = self.silence_us(entry, self.places[place].request.client);
                 self.places[place].out = Some((entry.at, Out::PassedOver(silence_us)));
                 self.leaving.push((place, entry.at));
@@ -127,39 +130,80 @@ impl Ledger {
     }
 
     fn hold(&mut self, entry: &Logged, name: &LockName, hold: &Hold) {
-        let left_us = hold.expires_us as i64 - entry.store_us as i64;
-        let end = entry.at + left_us - left_us * self.rate_ppm / 1_000_000;
-        let request = hold.waiter.request;
-        if let Some((open, expires_us)) = self.open.get_mut(name)
-            && self.holds[*open].waiter.request == request
-            && self.holds[*open].fence == hold.fence
-        {
-            let story = &mut self.holds[*open];
-            let by_others = match &self.step {
-                Some(Step::Renew { renewals, .. }) => renewals.iter().all(|renewal| renewal.request != request),
-                _ => false,
-            };
-            // A clock that was set back shortens a hold in any step.
-            story.renewed_by_others |= by_others && *expires_us < hold.expires_us;
-            story.ends.push((entry.at, end));
-            *expires_us = hold.expires_us;
-            return;
+        let others = hold.others.iter().map(|other| (&other.waiter, other.taken, other.expires_us));
+        let first = (&hold.waiter, hold.taken, hold.expires_us);
+        let holders: Vec<(&Waiter, Taken, u64)> = std::iter::once(first).chain(others).collect();
+        let before = self.open.remove(name).unwrap_or_default();
+        let (stand, ended): (Vec<_>, Vec<_>) = before.into_iter().partition(|(open, _)| {
+            let HoldStory { waiter, fence, .. } = &self.holds[*open];
+            *fence == hold.fence && holders.iter().any(|(holder, ..)| holder.request == waiter.request)
+        });
+        let goes_on = !stand.is_empty();
+        let was_exclusive = ended.first().is_some_and(|(open, _)| !self.holds[*open].waiter.mode.is_shared());
+        self.end(entry, ended);
+        self.open.insert(name.clone(), stand);
+        for (waiter, taken, expires_us) in holders {
+            let left_us = expires_us as i64 - entry.store_us as i64;
+            let end = entry.at + left_us - left_us * self.rate_ppm / 1_000_000;
+            if !self.goes_on(entry, name, waiter.request, (expires_us, end)) {
+                self.begin(entry, name, (waiter, hold.fence, taken), (expires_us, end), (goes_on, was_exclusive));
+            }
         }
-        let granted = self.leaving.iter().position(|(place, _)| self.places[*place].request == request);
+        self.pass_over();
+    }
+
+    /// Notes that a hold stands, if it stood before. Returns whether it did.
+    fn goes_on(&mut self, entry: &Logged, name: &LockName, request: Request, (expires_us, end): (u64, i64)) -> bool {
+        let open = self.open.get_mut(name).into_iter().flatten();
+        let mut open = open.filter(|(open, _)| self.holds[*open].waiter.request == request);
+        let Some((open, before_us)) = open.next() else { return false };
+        let story = &mut self.holds[*open];
+        let by_others = match &self.step {
+            Some(Step::Renew { renewals, .. }) => renewals.iter().all(|renewal| renewal.request != request),
+            _ => false,
+        };
+        // A clock that was set back shortens a hold in any step.
+        story.renewed_by_others |= by_others && *before_us < expires_us;
+        story.ends.push((entry.at, end));
+        *before_us = expires_us;
+        true
+    }
+
+    /// Notes a grant. `goes_on`: others shared the lock before. `was_exclusive`: it ended an exclusive hold.
+    fn begin(
+        &mut self,
+        entry: &Logged,
+        name: &LockName,
+        (waiter, fence, taken): (&Waiter, Fence, Taken),
+        (expires_us, end): (u64, i64),
+        (goes_on, was_exclusive): (bool, bool),
+    ) {
+        let request = waiter.request;
+        // A request that asks again may be passed over as dead, and granted the lock anew, in one step.
+        let of = |(place, _): &(usize, i64)| taken == Taken::Open && self.places[*place].request == request;
+        let granted = self.leaving.iter().position(of);
         let granted = granted.map(|at| self.leaving.remove(at).0);
         if let Some(place) = granted {
             self.places[place].out = Some((entry.at, Out::Granted));
         }
-        self.pass_over();
-        self.end(entry, name);
-        let first = self.lines.get(name).and_then(|line| line.values().next().copied());
-        let overtook =
-            first.filter(|first| granted.is_none_or(|place| self.places[*first].number < self.places[place].number));
-        self.open.insert(name.clone(), (self.holds.len(), hold.expires_us));
+        let line = self.lines.get(name).into_iter().flatten().map(|(_, place)| *place);
+        let is_shared = waiter.mode.is_shared();
+        let before = line.clone().find(|other| {
+            self.places[*other].place.is_shared() == is_shared
+                && granted.is_none_or(|granted| self.places[*other].place < self.places[granted].place)
+        });
+        let lives = |place: &usize| {
+            let silence_us = self.silence_us(entry, self.places[*place].request.client);
+            silence_us.is_some_and(|silence_us| silence_us <= u64::from(CLAIM_WINDOW_MS) * 1_000)
+        };
+        // The turn of the other kind: of exclusive requests while a phase goes on, of shared ones after an exclusive hold.
+        let turn = line.filter(|other| self.places[*other].place.is_shared() != is_shared).find(lives);
+        let overtook = before.or(turn.filter(|_| if is_shared { goes_on } else { was_exclusive }));
+        self.open.entry(name.clone()).or_default().push((self.holds.len(), expires_us));
         self.holds.push(HoldStory {
             name: name.clone(),
-            waiter: hold.waiter.clone(),
-            fence: hold.fence,
+            waiter: waiter.clone(),
+            fence,
             at: entry.at,
             from_line: granted.is_some(),
             ends: vec![(entry.at, end)],
@@ -170,13 +214,14 @@ impl Ledger {
         });
     }
 
-    fn in_line(&mut self, entry: &Logged, name: &LockName, number: u64, waiter: &Waiter) {
+    fn in_line(&mut self, entry: &Logged, name: &LockName, place: Place, waiter: &Waiter) {
         let line = self.lines.entry(name.clone()).or_default();
         let is_new = matches!(&self.step, Some(Step::Acquire { wait: Wait::Yes, .. }));
-        let jumped = is_new && line.last_key_value().is_some_and(|(last, _)| number < *last);
-        line.insert(number, self.places.len());
+        let mut alike = line.keys().filter(|other| other.is_shared() == place.is_shared());
+        let jumped = is_new && alike.next_back().is_some_and(|last| place < *last);
+        line.insert(place, self.places.len());
         let (name, request) = (name.clone(), waiter.request);
-        self.places.push(WaiterStory { name, request, number, at: entry.at, jumped, out: None });
+        self.places.push(WaiterStory { name, request, place, at: entry.at, jumped, out: None });
     }
 
     fn silence_us(&self, entry: &Logged, client: ClientId) -> Option<u64> {
@@ -193,22 +238,23 @@ impl Ledger {
         }
     }
 
-    fn end(&mut self, entry: &Logged, name: &LockName) {
-        let Some((open, expires_us)) = self.open.remove(name) else { return };
-        let given_up = match &self.step {
-            Some(Step::Release { request, .. }) => *request == self.holds[open].waiter.request,
-            _ => false,
-        };
-        let how = match () {
-            () if expires_us <= entry.store_us => End::Over,
-            () if given_up => End::GivenUp,
-            () => End::TakenAway,
-        };
-        self.holds[open].ended = Some((entry.at, how));
+    fn end(&mut self, entry: &Logged, ended: Vec<(usize, u64)>) {
+        for (open, expires_us) in ended {
+            let given_up = match &self.step {
+                Some(Step::Release { request, .. }) => *request == self.holds[open].waiter.request,
+                _ => false,
+            };
+            let how = match () {
+                () if expires_us <= entry.store_us => End::Over,
+                () if given_up => End::GivenUp,
+                () => End::TakenAway,
+            };
+            self.holds[open].ended = Some((entry.at, how));
+        }
     }
 
     fn flush(&mut self, entry: &Logged) {
-        for (open, _) in std::mem::take(&mut self.open).into_values() {
+        for (open, _) in std::mem::take(&mut self.open).into_values().flatten() {
             self.holds[open].ended = Some((entry.at, End::Forgotten));
         }
         for place in std::mem::take(&mut self.lines).into_values().flat_map(BTreeMap::into_values) {

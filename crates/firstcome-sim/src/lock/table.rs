@@ -1,7 +1,7 @@
 //! The store's memory, with a log of everything that the rules write into it.
 
 use firstcome_core::id::LockName;
-use firstcome_core::lock::{ClientId, Hold, LockTable, MemoryLockTable, Request, Session, Step, Waiter};
+use firstcome_core::lock::{ClientId, Hold, LockTable, MemoryLockTable, Place, Request, Session, Step, Waiter};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 
 /// A hasher that is the same in every run.
@@ -17,9 +17,9 @@ pub enum TableOperation {
     /// No client has it.
     Free(LockName),
     /// A client got in line.
-    InLine(LockName, u64, Waiter),
+    InLine(LockName, Place, Waiter),
     /// A client left the line.
-    OutOfLine(LockName, u64),
+    OutOfLine(LockName, Place),
     /// A process was heard of.
     Life(ClientId, Session),
     /// The store restarted, empty.
@@ -83,34 +83,38 @@ impl LockTable for LoggingLockTable<'_> {
         self.table.remove_hold(name);
     }
 
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)> {
         self.table.first(name)
     }
 
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
-        self.table.number_of(name, request)
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.table.first_exclusive(name)
     }
 
-    fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.table.is_taken(name, number)
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place> {
+        self.table.place_of(name, request)
     }
 
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
-        self.log(TableOperation::InLine(name.clone(), number, waiter.clone()));
-        self.table.push(name, number, waiter);
+    fn is_taken(&self, name: &LockName, place: Place) -> bool {
+        self.table.is_taken(name, place)
     }
 
-    fn remove(&mut self, name: &LockName, number: u64) {
-        self.log(TableOperation::OutOfLine(name.clone(), number));
-        self.table.remove(name, number);
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter) {
+        self.log(TableOperation::InLine(name.clone(), place, waiter.clone()));
+        self.table.push(name, place, waiter);
+    }
+
+    fn remove(&mut self, name: &LockName, place: Place) {
+        self.log(TableOperation::OutOfLine(name.clone(), place));
+        self.table.remove(name, place);
     }
 
     fn waiters(&self, name: &LockName) -> u32 {
         self.table.waiters(name)
     }
 
-    fn ahead(&self, name: &LockName, number: u64) -> u32 {
-        self.table.ahead(name, number)
+    fn ahead(&self, name: &LockName, place: Place) -> u32 {
+        self.table.ahead(name, place)
     }
 
     fn life(&self, client: ClientId) -> Option<Session> {

@@ -84,7 +84,7 @@ impl World {
 
     fn send_write(&mut self, process: usize, request: Request) {
         let Some(belief) = self.history.belief_of(request) else { return };
-        let passes = self.history.asked[&request].ask.passes;
+        let passes = self.history.asked[&request].ask.mode.passes();
         let (name, first) = (belief.name.clone(), belief.fence);
         let fence = first.after(self.rng.below(u64::from(passes)) as u32).get();
         let late_us = if self.rng.chance(60) { self.rng.below(10_000_000) as i64 } else { 0 };

@@ -3,7 +3,7 @@
 use super::network::Weather;
 use crate::rng::Rng;
 use firstcome_core::id::{LockName, OwnerName};
-use firstcome_core::lock::{Ask, Watch, bucket_of};
+use firstcome_core::lock::{Ask, Mode, Watch, bucket_of};
 
 /// The longest lease of a run. After so long a silence nothing is held any more.
 pub const LEASE_MS_LONGEST: u32 = 30_000;
@@ -96,7 +96,10 @@ impl Plan {
             owner: owner.clone(),
             wait_ms,
             lease_ms: self.lease_ms(rng),
-            passes: *rng.pick(&[1, 1, 1, 3]),
+            mode: match rng.below(8) {
+                0..=4 => Mode::Exclusive { passes: *rng.pick(&[1, 1, 1, 3]) },
+                _ => Mode::Shared { permits: *rng.pick(&[1, 2, 2, 1_000]) },
+            },
             watch: if rng.chance(600) { Watch::Renew } else { Watch::Fixed },
         }
     }

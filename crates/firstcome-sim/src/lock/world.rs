@@ -15,8 +15,8 @@ use crate::report::Report;
 use crate::rng::Rng;
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    self, Acquired, Answer, Client, ClientId, Copies, Failed, LockAnswer, LockReply, MemoryLockTable, Push, Released,
-    Request, Settings, Step, Wait, Waiter, bucket_of,
+    self, Acquired, Answer, Client, ClientId, Copies, Failed, LockAnswer, LockReply, MemoryLockTable, Mode, Push,
+    Released, Request, Settings, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_core::time::Steady;
 use std::collections::{BTreeMap, BTreeSet};
@@ -358,7 +358,7 @@ impl World {
             LockAnswer::Released(Released::NotHeld) => ("give up", "not held"),
             LockAnswer::Renewed(ends) if ends.contains(&None) => ("renew", "lost"),
             LockAnswer::Renewed(_) => ("renew", "renewed"),
-            LockAnswer::Beaten { looked, .. } if looked.iter().any(|(grant, _)| grant.is_some()) => {
+            LockAnswer::Beaten { looked, .. } if looked.iter().any(|(grants, _)| !grants.is_empty()) => {
                 ("beat", "has a grant")
             }
             LockAnswer::Beaten { .. } => ("beat", "heard"),
@@ -457,7 +457,7 @@ impl World {
         for name in self.plan.locks.clone() {
             self.queued += 1;
             let request = Request { client: ClientId(1), number: self.queued };
-            let waiter = Waiter { request, owner: self.processes[0].owner.clone(), lease_ms: 1_000, passes: 1 };
+            let waiter = Waiter { request, owner: self.processes[0].owner.clone(), lease_ms: 1_000, mode: Mode::ALONE };
             let acquire = Step::Acquire { name: name.clone(), waiter, wait: Wait::No };
             let (answer, _) = self.take(&acquire);
             if !matches!(answer.said, LockAnswer::Acquired(Acquired::Granted(_))) {

@@ -3,24 +3,31 @@
 //! A search of its own: the state is cloned, changed by one action, and kept if its digest is new. What a library for it
 //! would bring (a web explorer that cannot be left out, threads, a random source) is more than the search itself.
 //!
-//! In every state at most one process believes that it has the lock, and fences grow. From every state in which nothing
-//! more may go wrong, the world goes on without faults, and then everybody gets the lock or a word, and nothing is left.
+//! In every state at most one process believes that it has the lock, or no more than may share it, and fences grow. From every
+//! state in which nothing more may go wrong, the world goes on without faults, and then everybody gets the lock or a word, and nothing is left.
 
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    self, Acquired, Answer, Ask, Call, Client, ClientId, Copies, Failed, Hold, LockAnswer, LockReply, LockTable, Push,
-    Request, Session, Settings, Step, Wait, Waiter, Watch,
+    self, Acquired, Answer, Ask, Call, Client, ClientId, Copies, Failed, Hold, LockAnswer, LockReply, LockTable, Mode,
+    Place, Push, Request, Session, Settings, Step, Wait, Waiter, Watch,
 };
 use firstcome_core::time::Steady;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// How long to wait, and how to hold.
+type Wish = (u32, Mode);
+
+const ALONE: Wish = (9_000, Mode::ALONE);
+const READ: Wish = (9_000, Mode::Shared { permits: 1_000 });
+const PERMIT: Wish = (9_000, Mode::Shared { permits: 2 });
 
 /// The state of a bucket, so small that it can be cloned and digested.
 #[derive(Clone, Default, Hash)]
 struct SmallLockTable {
     last: u64,
     hold: Option<Hold>,
-    line: BTreeMap<u64, Waiter>,
+    line: BTreeMap<Place, Waiter>,
     lives: BTreeMap<ClientId, Session>,
     voids: BTreeSet<Request>,
     granted: u64,
@@ -40,7 +47,13 @@ impl LockTable for SmallLockTable {
     }
 
     fn put_hold(&mut self, _: &LockName, hold: Hold) {
-        if self.hold.as_ref().is_none_or(|before| before.waiter.request != hold.waiter.request) {
+        let holds = |before: &Hold| {
+            // Of those who share the lock, another one may be the first now.
+            let goes_on =
+                |request| request == before.waiter.request || before.others.iter().any(|o| o.waiter.request == request);
+            goes_on(hold.waiter.request) || hold.others.iter().any(|other| goes_on(other.waiter.request))
+        };
+        if !self.hold.as_ref().is_some_and(holds) {
             assert!(self.granted < hold.fence.get(), "the fence does not grow");
             self.granted = hold.fence.get();
         }
@@ -51,32 +64,37 @@ impl LockTable for SmallLockTable {
         self.hold = None;
     }
 
-    fn first(&self, _: &LockName) -> Option<(u64, Waiter)> {
-        self.line.first_key_value().map(|(number, waiter)| (*number, waiter.clone()))
+    fn first(&self, _: &LockName) -> Option<(Place, Waiter)> {
+        self.line.first_key_value().map(|(place, waiter)| (*place, waiter.clone()))
     }
 
-    fn number_of(&self, _: &LockName, request: Request) -> Option<u64> {
-        self.line.iter().find(|(_, waiter)| waiter.request == request).map(|(number, _)| *number)
+    fn first_exclusive(&self, _: &LockName) -> Option<(Place, Waiter)> {
+        let mut exclusive = self.line.iter().filter(|(place, _)| !place.is_shared());
+        exclusive.next().map(|(place, waiter)| (*place, waiter.clone()))
     }
 
-    fn is_taken(&self, _: &LockName, number: u64) -> bool {
-        self.line.contains_key(&number)
+    fn place_of(&self, _: &LockName, request: Request) -> Option<Place> {
+        self.line.iter().find(|(_, waiter)| waiter.request == request).map(|(place, _)| *place)
     }
 
-    fn push(&mut self, _: &LockName, number: u64, waiter: Waiter) {
-        self.line.insert(number, waiter);
+    fn is_taken(&self, _: &LockName, place: Place) -> bool {
+        self.line.contains_key(&place)
     }
 
-    fn remove(&mut self, _: &LockName, number: u64) {
-        self.line.remove(&number);
+    fn push(&mut self, _: &LockName, place: Place, waiter: Waiter) {
+        self.line.insert(place, waiter);
+    }
+
+    fn remove(&mut self, _: &LockName, place: Place) {
+        self.line.remove(&place);
     }
 
     fn waiters(&self, _: &LockName) -> u32 {
         self.line.len() as u32
     }
 
-    fn ahead(&self, _: &LockName, number: u64) -> u32 {
-        self.line.range(..number).count() as u32
+    fn ahead(&self, _: &LockName, place: Place) -> u32 {
+        self.line.range(..place).count() as u32
     }
 
     fn life(&self, client: ClientId) -> Option<Session> {
@@ -106,6 +124,7 @@ enum Message {
 #[derive(Clone, Hash)]
 struct Process {
     client: Client,
+    mode: Mode,
     is_paused: bool,
     is_dead: bool,
     request: u64,
@@ -159,7 +178,7 @@ fn owner() -> OwnerName {
 }
 
 impl World {
-    fn new(waits_ms: &[u32], budget: Budget) -> Self {
+    fn new(wishes: &[Wish], budget: Budget) -> Self {
         let mut world = Self {
             now_us: 1_000_000,
             processes: Vec::new(),
@@ -168,12 +187,12 @@ impl World {
             budget,
             path: Vec::new(),
         };
-        for (at, &wait_ms) in waits_ms.iter().enumerate() {
+        for (at, &(wait_ms, mode)) in wishes.iter().enumerate() {
             let mut client = Client::new(ClientId(at as u64 + 1), Settings::default());
-            let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms: LEASE_MS, passes: 1, watch: Watch::Renew };
+            let ask = Ask { name: name(), owner: owner(), wait_ms, lease_ms: LEASE_MS, mode, watch: Watch::Renew };
             let request = client.ask(ask, world.now());
             let (is_paused, is_dead, has_given_up, is_over) = (false, false, false, false);
-            let process = Process { client, is_paused, is_dead, request, deadline: None, has_given_up, is_over };
+            let process = Process { client, mode, is_paused, is_dead, request, deadline: None, has_given_up, is_over };
             world.processes.push(process);
             world.drain(at);
         }
@@ -207,8 +226,14 @@ impl World {
     }
 
     fn at_most_one_believes(&self) {
-        let believing = self.processes.iter().filter(|process| self.believes(process)).count();
-        assert!(believing <= 1, "two believe that they have the lock: {:?}", self.path);
+        let believing = self.processes.iter().filter(|process| self.believes(process));
+        let modes: Vec<Mode> = believing.map(|process| process.mode).collect();
+        let together = modes.iter().map(|mode| match mode {
+            Mode::Exclusive { .. } => 1,
+            Mode::Shared { permits } => *permits as usize,
+        });
+        let most = if modes.iter().all(|mode| mode.is_shared()) { together.max().unwrap_or(1) } else { 1 };
+        assert!(modes.len() <= most, "too many believe that they have the lock: {:?}", self.path);
     }
 
     fn actions(&self) -> Vec<Action> {
@@ -374,7 +399,7 @@ impl World {
             assert!(process.is_over && process.client.is_empty(), "somebody is stuck: {:?}", self.path);
         }
         let request = Request { client: ClientId(9), number: 1 };
-        let waiter = Waiter { request, owner: owner(), lease_ms: LEASE_MS, passes: 1 };
+        let waiter = Waiter { request, owner: owner(), lease_ms: LEASE_MS, mode: Mode::ALONE };
         let acquire = Step::Acquire { name: name(), waiter, wait: Wait::No };
         let (answer, _) = lock::take(&mut self.table, &acquire, self.now_us as u64);
         assert!(
@@ -396,8 +421,8 @@ fn digest(salt: u8, what: &impl Hash) -> u64 {
 }
 
 /// Plays everything that can happen; returns how many states there are, and how many of them are ends.
-fn explore(waits_ms: &[u32], budget: Budget) -> (usize, usize) {
-    let first = World::new(waits_ms, budget);
+fn explore(wishes: &[Wish], budget: Budget) -> (usize, usize) {
+    let first = World::new(wishes, budget);
     let mut known = HashSet::with_hasher(std::hash::BuildHasherDefault::<DefaultHasher>::default());
     known.insert(first.digest());
     let mut open = vec![first];
@@ -424,15 +449,19 @@ fn explore(waits_ms: &[u32], budget: Budget) -> (usize, usize) {
 fn no_way_of_few_processes_and_one_lock_leads_to_two_holders_or_to_none_for_ever() {
     let calm = Budget { instants: 3, losses: 0, doubles: 0, kills: 0, pauses: 0 };
     let rows = [
-        (&[9_000, 9_000][..], calm),
-        (&[9_000, 9_000], Budget { instants: 2, losses: 1, ..calm }),
-        (&[9_000, 9_000, 9_000], Budget { instants: 1, ..calm }),
-        (&[9_000, 9_000], Budget { instants: 2, doubles: 1, ..calm }),
-        (&[9_000, 9_000], Budget { instants: 2, kills: 1, pauses: 1, ..calm }),
+        (&[ALONE, ALONE][..], calm),
+        (&[ALONE, ALONE], Budget { instants: 2, losses: 1, ..calm }),
+        (&[ALONE, ALONE, ALONE], Budget { instants: 1, ..calm }),
+        (&[ALONE, ALONE], Budget { instants: 2, doubles: 1, ..calm }),
+        (&[ALONE, ALONE], Budget { instants: 2, kills: 1, pauses: 1, ..calm }),
+        (&[ALONE, READ], Budget { instants: 2, losses: 1, ..calm }),
+        (&[READ, ALONE, READ], Budget { instants: 1, ..calm }),
+        (&[READ, ALONE], Budget { instants: 2, kills: 1, pauses: 1, ..calm }),
+        (&[PERMIT, PERMIT, PERMIT], Budget { instants: 1, ..calm }),
     ];
-    for (waits_ms, budget) in rows {
-        let (states, ends) = explore(waits_ms, budget);
-        println!("{waits_ms:?}: {states} states, {ends} ends");
+    for (wishes, budget) in rows {
+        let (states, ends) = explore(wishes, budget);
+        println!("{wishes:?}: {states} states, {ends} ends");
     }
 }
 
@@ -442,9 +471,10 @@ fn the_search_finds_a_bug_that_is_planted() {
     use firstcome_core::planted::{Bug, plant};
     // Who gives up in line takes the lock from its holder: a third one must wait to be given it.
     let budget = Budget { instants: 1, losses: 0, doubles: 0, kills: 0, pauses: 0 };
-    for bug in [Bug::AnybodyReleases, Bug::FenceStands] {
+    let rows = [(Bug::AnybodyReleases, ALONE), (Bug::FenceStands, ALONE), (Bug::TooManyShare, PERMIT)];
+    for (bug, wish) in rows {
         plant(Some(bug));
-        let found = std::panic::catch_unwind(|| explore(&[9_000, 9_000, 9_000], budget)).is_err();
+        let found = std::panic::catch_unwind(|| explore(&[wish; 3], budget)).is_err();
         plant(None);
         assert!(found, "{bug:?} was not found");
     }

@@ -5,7 +5,7 @@
 //! are pure, so nothing of the first attempt remains.
 
 use firstcome_core::id::LockName;
-use firstcome_core::lock::{ClientId, Hold, LockTable, Request, Session, Waiter};
+use firstcome_core::lock::{ClientId, Hold, LockTable, Place, Request, Session, Waiter};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct Wants {
     /// The places of requests.
     pub(super) places: BTreeSet<(LockName, Request)>,
     /// Who has a place, and how many are before it.
-    pub(super) numbers: BTreeSet<(LockName, u64)>,
+    pub(super) taken: BTreeSet<(LockName, Place)>,
     /// Beside those of the holds and the heads.
     pub(super) lives: BTreeSet<(u8, ClientId)>,
     pub(super) voids: BTreeSet<(u8, Request)>,
@@ -42,7 +42,7 @@ impl Wants {
                 }
             }
             Missed::Place(name, request) => drop(self.places.insert((name, request))),
-            Missed::Number(name, number) => drop(self.numbers.insert((name, number))),
+            Missed::Taken(name, place) => drop(self.taken.insert((name, place))),
             Missed::Life(bucket, client) => drop(self.lives.insert((bucket, client))),
             Missed::Void(bucket, request) => drop(self.voids.insert((bucket, request))),
         }
@@ -54,7 +54,7 @@ impl Wants {
 enum Missed {
     Heads(LockName),
     Place(LockName, Request),
-    Number(LockName, u64),
+    Taken(LockName, Place),
     Life(u8, ClientId),
     Void(u8, Request),
 }
@@ -63,91 +63,91 @@ enum Missed {
 #[derive(Clone, Default)]
 pub(super) struct WaitingLine {
     /// The first ones.
-    pub(super) heads: BTreeMap<u64, Waiter>,
+    pub(super) heads: BTreeMap<Place, Waiter>,
     /// Whether these are all.
     pub(super) is_whole: bool,
-    /// How many there are, and the last number; 0 if there is none.
+    /// How many there are, and the last place.
     pub(super) count: u32,
-    pub(super) greatest: u64,
-    /// Places that were looked for.
-    pub(super) places: BTreeMap<Request, Option<u64>>,
-    /// Of numbers that were looked for: whether a process has it, and how many are before it.
-    pub(super) numbers: BTreeMap<u64, (bool, u32)>,
-    pub(super) removed: BTreeSet<u64>,
-    pub(super) pushed: BTreeMap<u64, Waiter>,
+    pub(super) greatest: Option<Place>,
+    /// Places of requests that were looked for.
+    pub(super) places: BTreeMap<Request, Option<Place>>,
+    /// Of places that were looked for: whether a process has it, and how many are before it.
+    pub(super) taken: BTreeMap<Place, (bool, u32)>,
+    pub(super) removed: BTreeSet<Place>,
+    pub(super) pushed: BTreeMap<Place, Waiter>,
 }
 
 /// What is not on the page.
 struct Unknown;
 
 impl WaitingLine {
-    /// Up to here every place is known.
-    fn known_to(&self) -> u64 {
-        if self.is_whole { u64::MAX } else { self.heads.last_key_value().map_or(0, |(number, _)| *number) }
+    /// Whether it is known if a process had this place.
+    fn knows(&self, place: Place) -> bool {
+        self.is_whole || self.heads.last_key_value().is_some_and(|(last, _)| place <= *last)
     }
 
-    fn first(&self) -> Result<Option<(u64, Waiter)>, Unknown> {
-        let head = self.heads.iter().find(|(number, _)| !self.removed.contains(number));
-        let pushed = self.pushed.first_key_value();
-        let known_to = self.known_to();
+    /// The first one whose place is of the kind that is wanted.
+    fn first(&self, wanted: fn(Place) -> bool) -> Result<Option<(Place, Waiter)>, Unknown> {
+        let head = self.heads.iter().find(|(place, _)| wanted(**place) && !self.removed.contains(place));
+        let pushed = self.pushed.iter().find(|(place, _)| wanted(**place));
         let first = match (head, pushed) {
             (Some(head), Some(pushed)) => Some(if head.0 < pushed.0 { head } else { pushed }),
             (Some(head), None) => Some(head),
-            (None, Some(pushed)) if *pushed.0 <= known_to => Some(pushed),
-            (None, None) if self.is_whole => None,
+            (None, Some(pushed)) if self.knows(*pushed.0) => Some(pushed),
+            (None, None) if self.is_whole || self.greatest.is_none_or(|greatest| !wanted(greatest)) => None,
             (None, _) => return Err(Unknown),
         };
-        Ok(first.map(|(number, waiter)| (*number, waiter.clone())))
+        Ok(first.map(|(place, waiter)| (*place, waiter.clone())))
     }
 
-    fn number_of(&self, request: Request) -> Result<Option<u64>, Unknown> {
-        let of = |line: &BTreeMap<u64, Waiter>| {
-            line.iter().find(|(_, waiter)| waiter.request == request).map(|(number, _)| *number)
+    fn place_of(&self, request: Request) -> Result<Option<Place>, Unknown> {
+        let of = |line: &BTreeMap<Place, Waiter>| {
+            line.iter().find(|(_, waiter)| waiter.request == request).map(|(place, _)| *place)
         };
-        if let Some(number) = of(&self.pushed) {
-            return Ok(Some(number));
+        if let Some(place) = of(&self.pushed) {
+            return Ok(Some(place));
         }
-        let number = match (of(&self.heads), self.places.get(&request)) {
-            (Some(number), _) => Some(number),
+        let place = match (of(&self.heads), self.places.get(&request)) {
+            (Some(place), _) => Some(place),
             (None, Some(place)) => *place,
             (None, None) if self.is_whole => None,
             (None, None) => return Err(Unknown),
         };
-        Ok(number.filter(|number| !self.removed.contains(number)))
+        Ok(place.filter(|place| !self.removed.contains(place)))
     }
 
-    fn is_taken(&self, number: u64) -> Result<bool, Unknown> {
-        if self.pushed.contains_key(&number) {
+    fn is_taken(&self, place: Place) -> Result<bool, Unknown> {
+        if self.pushed.contains_key(&place) {
             return Ok(true);
         }
-        if self.removed.contains(&number) || self.greatest < number {
+        if self.removed.contains(&place) || self.greatest < Some(place) {
             return Ok(false);
         }
-        if number <= self.known_to() {
-            return Ok(self.heads.contains_key(&number));
+        if self.knows(place) {
+            return Ok(self.heads.contains_key(&place));
         }
-        self.numbers.get(&number).map(|(is_taken, _)| *is_taken).ok_or(Unknown)
+        self.taken.get(&place).map(|(is_taken, _)| *is_taken).ok_or(Unknown)
     }
 
-    fn ahead(&self, number: u64) -> Result<u32, Unknown> {
-        let read = if self.greatest < number {
+    fn ahead(&self, place: Place) -> Result<u32, Unknown> {
+        let read = if self.greatest < Some(place) {
             self.count
-        } else if number <= self.known_to() {
-            self.heads.range(..number).count() as u32
+        } else if self.knows(place) {
+            self.heads.range(..place).count() as u32
         } else {
-            self.numbers.get(&number).map(|(_, ahead)| *ahead).ok_or(Unknown)?
+            self.taken.get(&place).map(|(_, ahead)| *ahead).ok_or(Unknown)?
         };
-        let (gone, come) = (self.removed.range(..number).count(), self.pushed.range(..number).count());
+        let (gone, come) = (self.removed.range(..place).count(), self.pushed.range(..place).count());
         Ok((read + come as u32).saturating_sub(gone as u32))
     }
 
-    fn push(&mut self, number: u64, waiter: Waiter) {
-        self.pushed.insert(number, waiter);
+    fn push(&mut self, place: Place, waiter: Waiter) {
+        self.pushed.insert(place, waiter);
     }
 
-    fn remove(&mut self, number: u64) {
-        if self.pushed.remove(&number).is_none() {
-            self.removed.insert(number);
+    fn remove(&mut self, place: Place) {
+        if self.pushed.remove(&place).is_none() {
+            self.removed.insert(place);
         }
     }
 
@@ -239,32 +239,36 @@ impl LockTable for PageLockTable<'_> {
         self.page.locks.entry(name.clone()).or_default().hold = None;
     }
 
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
-        self.of_line(name, WaitingLine::first, Missed::Heads)
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.of_line(name, |line| line.first(|_| true), Missed::Heads)
     }
 
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
-        self.of_line(name, |line| line.number_of(request), |name| Missed::Place(name, request))
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.of_line(name, |line| line.first(|place| !place.is_shared()), Missed::Heads)
     }
 
-    fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.of_line(name, |line| line.is_taken(number), |name| Missed::Number(name, number))
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place> {
+        self.of_line(name, |line| line.place_of(request), |name| Missed::Place(name, request))
     }
 
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
-        self.page.locks.entry(name.clone()).or_default().line.push(number, waiter);
+    fn is_taken(&self, name: &LockName, place: Place) -> bool {
+        self.of_line(name, |line| line.is_taken(place), |name| Missed::Taken(name, place))
     }
 
-    fn remove(&mut self, name: &LockName, number: u64) {
-        self.page.locks.entry(name.clone()).or_default().line.remove(number);
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter) {
+        self.page.locks.entry(name.clone()).or_default().line.push(place, waiter);
+    }
+
+    fn remove(&mut self, name: &LockName, place: Place) {
+        self.page.locks.entry(name.clone()).or_default().line.remove(place);
     }
 
     fn waiters(&self, name: &LockName) -> u32 {
         self.page.locks.get(name).map_or(0, |leaf| leaf.line.len())
     }
 
-    fn ahead(&self, name: &LockName, number: u64) -> u32 {
-        self.of_line(name, |line| line.ahead(number), |name| Missed::Number(name, number))
+    fn ahead(&self, name: &LockName, place: Place) -> u32 {
+        self.of_line(name, |line| line.ahead(place), |name| Missed::Taken(name, place))
     }
 
     fn life(&self, client: ClientId) -> Option<Session> {

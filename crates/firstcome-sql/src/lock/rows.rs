@@ -6,7 +6,9 @@
 use super::super::SqlError;
 use super::page::{Leaf, Page, WaitingLine, Wants};
 use firstcome_core::id::{LockName, OwnerName};
-use firstcome_core::lock::{ClientId, Fence, Hold, Request, Session, Taken, Waiter};
+use firstcome_core::lock::{
+    ClientId, Fence, Hold, Mode, Place, Request, Session, Taken, Waiter, sharers_from_text, sharers_to_text,
+};
 use sqlx::Row;
 use sqlx::postgres::PgRow;
 use std::fmt::{self, Write as _};
@@ -57,8 +59,8 @@ pub(super) fn read(wants: &Wants, keep: Keep) -> String {
     if !locks.is_empty() {
         let _ = write!(
             sql,
-            " SELECT 2, n.lock, coalesce((SELECT max(number) FROM firstcome_lock_waiter w WHERE w.lock = n.lock), 0), \
-             h.client, h.request, h.owner, h.lease_ms, h.passes, h.fence, h.expires_us, h.taken, h.waiters \
+            " SELECT 2, n.lock, (SELECT max(number) FROM firstcome_lock_waiter w WHERE w.lock = n.lock), \
+             h.client, h.request, h.owner, h.lease_ms, h.passes, h.fence, h.expires_us, h.taken, h.waiters, h.sharers \
              FROM (VALUES {locks}) AS n (lock, bucket, heads) LEFT JOIN firstcome_lock_hold h ON h.lock = n.lock; \
              SELECT 3, w.lock, w.number, w.client, w.request, w.owner, w.lease_ms, w.passes \
              FROM (VALUES {locks}) AS n (lock, bucket, heads) CROSS JOIN LATERAL (SELECT * FROM firstcome_lock_waiter x \
@@ -95,14 +97,14 @@ fn read_rare(wants: &Wants, sql: &mut String) {
              FROM firstcome_lock_waiter w WHERE (w.lock, w.client, w.request) IN (VALUES {places});"
         );
     }
-    let numbers = list(&wants.numbers, |text, (name, number)| write!(text, "'{name}', {}", signed(*number)));
-    if !numbers.is_empty() {
+    let taken = list(&wants.taken, |text, (name, place)| write!(text, "'{name}', {}::bigint", place.stored()));
+    if !taken.is_empty() {
         let _ = write!(
             sql,
             " SELECT 6, n.lock, n.number, \
              (SELECT count(*) FROM firstcome_lock_waiter x WHERE x.lock = n.lock AND x.number = n.number), \
              (SELECT count(*) FROM firstcome_lock_waiter x WHERE x.lock = n.lock AND x.number < n.number) \
-             FROM (VALUES {numbers}) AS n (lock, number);"
+             FROM (VALUES {taken}) AS n (lock, number);"
         );
     }
     let voids = list(&wants.voids, |text, (bucket, request)| write!(text, "{bucket}, {}", pair(*request)));
@@ -161,30 +163,31 @@ fn add(page: &mut Page, row: &PgRow) -> sqlx::Result<()> {
         1 => page.now_us = bits(row, 1)?,
         2 => {
             let leaf = page.locks.entry(lock(row)?).or_default();
-            leaf.line.greatest = bits(row, 2)?;
+            leaf.line.greatest = row.try_get::<Option<i64>, _>(2)?.map(place_of).transpose()?;
             if row.try_get::<Option<i64>, _>(3)?.is_some() {
                 let taken = if row.try_get::<i64, _>(10)? == 1 { Taken::Yes } else { Taken::Open };
                 let fence = Fence::new(bits(row, 8)?).ok_or_else(|| damaged("a fence out of range"))?;
-                leaf.hold = Some(Hold { waiter: waiter(row, 3)?, fence, expires_us: bits(row, 9)?, taken });
+                let others = sharers_from_text(row.try_get(12)?).ok_or_else(|| damaged("sharers out of range"))?;
+                leaf.hold = Some(Hold { waiter: waiter(row, 3)?, fence, expires_us: bits(row, 9)?, taken, others });
                 leaf.line.count = small(row, 11)?;
-            } else if leaf.line.greatest != 0 {
+            } else if leaf.line.greatest.is_some() {
                 return Err(damaged("a waiter waits for a free lock"));
             }
         }
-        3 => drop(line(page, row)?.heads.insert(bits(row, 2)?, waiter(row, 3)?)),
+        3 => drop(line(page, row)?.heads.insert(place(row, 2)?, waiter(row, 3)?)),
         4 => {
             let life = Session { number: bits(row, 3)?, seen_us: bits(row, 4)? };
             page.lives.insert((small(row, 1)?, ClientId(bits(row, 2)?)), Some(life));
         }
         5 => {
-            let (number, ahead) = (bits(row, 4)?, small(row, 5)?);
+            let (place, ahead) = (place(row, 4)?, small(row, 5)?);
             let line = line(page, row)?;
-            line.places.insert(request(row, 2)?, Some(number));
-            line.numbers.insert(number, (true, ahead));
+            line.places.insert(request(row, 2)?, Some(place));
+            line.taken.insert(place, (true, ahead));
         }
         6 => {
             let (is_taken, ahead) = (row.try_get::<i64, _>(3)? == 1, small(row, 4)?);
-            line(page, row)?.numbers.insert(bits(row, 2)?, (is_taken, ahead));
+            line(page, row)?.taken.insert(place(row, 2)?, (is_taken, ahead));
         }
         _ => drop(page.voids.insert((small(row, 1)?, request(row, 2)?), Some(bits(row, 4)?))),
     }
@@ -211,10 +214,18 @@ fn request(row: &PgRow, column: usize) -> sqlx::Result<Request> {
     Ok(Request { client: ClientId(bits(row, column)?), number: bits(row, column + 1)? })
 }
 
+fn place(row: &PgRow, column: usize) -> sqlx::Result<Place> {
+    place_of(row.try_get(column)?)
+}
+
+fn place_of(number: i64) -> sqlx::Result<Place> {
+    Place::from_stored(number).ok_or_else(|| damaged("a place out of range"))
+}
+
 fn waiter(row: &PgRow, from: usize) -> sqlx::Result<Waiter> {
     let owner = OwnerName::parse(row.try_get(from + 2)?).map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
-    let (lease_ms, passes) = (small(row, from + 3)?, small(row, from + 4)?);
-    Ok(Waiter { request: request(row, from)?, owner, lease_ms, passes })
+    let mode = Mode::from_stored(row.try_get(from + 4)?).ok_or_else(|| damaged("passes out of range"))?;
+    Ok(Waiter { request: request(row, from)?, owner, lease_ms: small(row, from + 3)?, mode })
 }
 
 fn damaged(what: &'static str) -> sqlx::Error {
@@ -222,8 +233,8 @@ fn damaged(what: &'static str) -> sqlx::Error {
 }
 
 fn written(waiter: &Waiter) -> impl fmt::Display {
-    let Waiter { request, owner, lease_ms, passes } = waiter;
-    fmt::from_fn(move |f| write!(f, "{}, '{owner}', {lease_ms}, {passes}", pair(*request)))
+    let Waiter { request, owner, lease_ms, mode } = waiter;
+    fmt::from_fn(move |f| write!(f, "{}, '{owner}', {lease_ms}, {}", pair(*request), mode.stored()))
 }
 
 /// Writes what has become of a page; empty if nothing has.
@@ -264,9 +275,10 @@ fn write_locks(before: &Page, after: &Page, sql: &mut String) {
         was(name).is_none_or(|leaf| leaf.hold.as_ref() != Some(*hold) || leaf.line.count != *waiters)
     });
     let held = list(changed, |text, (name, hold, waiters)| {
-        let Hold { waiter, fence, expires_us, taken } = hold;
+        let Hold { waiter, fence, expires_us, taken, others } = hold;
         let taken = i32::from(*taken == Taken::Yes);
-        write!(text, "'{name}', {}, {fence}, {expires_us}, {taken}, {waiters}", written(waiter))
+        let sharers = sharers_to_text(others);
+        write!(text, "'{name}', {}, {fence}, {expires_us}, {taken}, {waiters}, '{sharers}'", written(waiter))
     });
     let free =
         |(name, leaf): &(&LockName, &Leaf)| leaf.hold.is_none() && was(name).is_some_and(|was| was.hold.is_some());
@@ -278,20 +290,21 @@ fn write_locks(before: &Page, after: &Page, sql: &mut String) {
         let _ = write!(
             sql,
             "INSERT INTO firstcome_lock_hold \
-             (lock, client, request, owner, lease_ms, passes, fence, expires_us, taken, waiters) VALUES {held} \
+             (lock, client, request, owner, lease_ms, passes, fence, expires_us, taken, waiters, sharers) VALUES {held} \
              ON CONFLICT (lock) DO UPDATE SET client = excluded.client, request = excluded.request, \
              owner = excluded.owner, lease_ms = excluded.lease_ms, passes = excluded.passes, fence = excluded.fence, \
-             expires_us = excluded.expires_us, taken = excluded.taken, waiters = excluded.waiters;"
+             expires_us = excluded.expires_us, taken = excluded.taken, waiters = excluded.waiters, \
+             sharers = excluded.sharers;"
         );
     }
-    let removed =
-        after.locks.iter().flat_map(|(name, leaf)| leaf.line.removed.iter().map(move |number| (name, number)));
-    let removed = list(removed, |text, (name, number)| write!(text, "'{name}', {number}"));
+    let removed = after.locks.iter().flat_map(|(name, leaf)| leaf.line.removed.iter().map(move |place| (name, place)));
+    let removed = list(removed, |text, (name, place)| write!(text, "'{name}', {}", place.stored()));
     if !removed.is_empty() {
         let _ = write!(sql, "DELETE FROM firstcome_lock_waiter WHERE (lock, number) IN (VALUES {removed});");
     }
     let pushed = after.locks.iter().flat_map(|(name, leaf)| leaf.line.pushed.iter().map(move |pushed| (name, pushed)));
-    let pushed = list(pushed, |text, (name, (number, waiter))| write!(text, "'{name}', {number}, {}", written(waiter)));
+    let pushed =
+        list(pushed, |text, (name, (place, waiter))| write!(text, "'{name}', {}, {}", place.stored(), written(waiter)));
     if !pushed.is_empty() {
         let _ = write!(
             sql,

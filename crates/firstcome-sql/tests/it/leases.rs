@@ -7,7 +7,7 @@ use firstcome_sql::{PostgresLocks, SqlError, SqlOptions};
 use firstcome_store::conformance::{self, LetPass};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, Answer, ClientId, Copies, LockAnswer, Released, Request, Step, Taken, Wait, Waiter, bucket_of,
+    Acquired, Answer, ClientId, Copies, LockAnswer, Mode, Released, Request, Step, Taken, Wait, Waiter, bucket_of,
 };
 use firstcome_store::{FaultKind, LockEvent, LockStore, StoreError};
 use parking_lot::Mutex;
@@ -41,7 +41,7 @@ const fn request(client: u64, number: u64) -> Request {
 
 fn ask_for(lease_ms: u32, lock: &str, client: u64, number: u64) -> Step {
     let owner = OwnerName::parse("tester").expect("a valid name");
-    let waiter = Waiter { request: request(client, number), owner, lease_ms, passes: 1 };
+    let waiter = Waiter { request: request(client, number), owner, lease_ms, mode: Mode::ALONE };
     Step::Acquire { name: name(lock), waiter, wait: Wait::Yes }
 }
 
@@ -408,6 +408,23 @@ async fn what_is_old_is_forgotten() {
 }
 
 #[tokio::test]
+async fn older_tables_are_brought_to_this_version_with_their_locks() {
+    let Some((server, pool)) = postgres().await else { return };
+    in_time(async {
+        let store = open(&server).await;
+        let held = fence(&store, "door", 1, 1).await;
+        drop(store);
+        // As the first version made them.
+        run(&pool, "ALTER TABLE firstcome_lock_hold DROP COLUMN sharers").await;
+        run(&pool, "DELETE FROM firstcome_lock_version WHERE version = 2").await;
+        let store = open(&server).await;
+        assert_eq!(fence(&store, "door", 1, 1).await, held, "it is still held by the same request");
+        assert_eq!(count(&pool, "SELECT max(version) FROM firstcome_lock_version").await, 2);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn tables_that_are_not_ours_are_refused() {
     let Some((server, pool)) = postgres().await else { return };
     in_time(async {
@@ -425,7 +442,7 @@ async fn tables_that_are_not_ours_are_refused() {
         assert_eq!(unavailable(store.take(ask("door", 1, 1)).await), FaultKind::Unfit);
         run(&pool, "DELETE FROM firstcome_lock_bucket").await;
         assert_eq!(unavailable(store.take(ask("door", 1, 1)).await), FaultKind::Unfit);
-        run(&pool, "UPDATE firstcome_lock_version SET version = 2").await;
+        run(&pool, "UPDATE firstcome_lock_version SET version = 99").await;
         let refused = PostgresLocks::open(server.url(), patient()).await.err();
         assert!(matches!(refused, Some(SqlError::Broken { .. })), "{refused:?}");
     })

@@ -1,7 +1,9 @@
 //! The state of one bucket in SQL tables.
 
 use firstcome_core::id::{LockName, OwnerName};
-use firstcome_core::lock::{ClientId, Fence, Hold, LockTable, Request, Session, Taken, Waiter};
+use firstcome_core::lock::{
+    ClientId, Fence, Hold, LockTable, Mode, Place, Request, Session, Taken, Waiter, sharers_from_text, sharers_to_text,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use std::cell::{Cell, RefCell};
@@ -13,17 +15,20 @@ const LAST: &str = "SELECT last FROM bucket WHERE id = ?1";
 const SET_LAST: &str =
     "INSERT INTO bucket (id, last) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET last = excluded.last";
 const HOLD: &str =
-    "SELECT client, request, owner, lease_ms, passes, fence, expires_us, taken FROM hold WHERE lock = ?1";
+    "SELECT client, request, owner, lease_ms, passes, fence, expires_us, taken, sharers FROM hold WHERE lock = ?1";
 const PUT_HOLD: &str = "
-    INSERT INTO hold (lock, client, request, owner, lease_ms, passes, fence, expires_us, taken, waiters)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 0)
+    INSERT INTO hold (lock, client, request, owner, lease_ms, passes, fence, expires_us, taken, sharers, waiters)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, 0)
     ON CONFLICT (lock) DO UPDATE SET client = excluded.client, request = excluded.request, owner = excluded.owner,
         lease_ms = excluded.lease_ms, passes = excluded.passes, fence = excluded.fence,
-        expires_us = excluded.expires_us, taken = excluded.taken";
+        expires_us = excluded.expires_us, taken = excluded.taken, sharers = excluded.sharers";
 const REMOVE_HOLD: &str = "DELETE FROM hold WHERE lock = ?1";
 const FIRST: &str = "
     SELECT client, request, owner, lease_ms, passes, number FROM waiter WHERE lock = ?1 ORDER BY number LIMIT 1";
-const NUMBER_OF: &str = "SELECT number FROM waiter WHERE client = ?2 AND request = ?3 AND lock = ?1";
+const FIRST_EXCLUSIVE: &str = "
+    SELECT client, request, owner, lease_ms, passes, number FROM waiter WHERE lock = ?1 AND 0 <= number
+    ORDER BY number LIMIT 1";
+const PLACE_OF: &str = "SELECT number FROM waiter WHERE client = ?2 AND request = ?3 AND lock = ?1";
 const IS_TAKEN: &str = "SELECT 1 FROM waiter WHERE lock = ?1 AND number = ?2";
 const PUSH: &str = "
     INSERT INTO waiter (lock, number, client, request, owner, lease_ms, passes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -107,48 +112,54 @@ impl LockTable for SqliteLockTable<'_> {
         self.ask(HOLD, [name.as_str()], |row| {
             let taken = if row.get::<_, bool>(7)? { Taken::Yes } else { Taken::Open };
             let fence = Fence::new(number(row, 5)?).ok_or_else(|| out_of_range(5))?;
-            Ok(Hold { waiter: waiter(row)?, fence, expires_us: positive(row, 6)?, taken })
+            let others = sharers_from_text(row.get_ref(8)?.as_str()?).ok_or_else(|| out_of_range(8))?;
+            Ok(Hold { waiter: waiter(row)?, fence, expires_us: positive(row, 6)?, taken, others })
         })
     }
 
     fn put_hold(&mut self, name: &LockName, hold: Hold) {
-        let Hold { waiter, fence, expires_us, taken } = hold;
+        let Hold { waiter, fence, expires_us, taken, others } = hold;
         let (client, request) = signed(waiter.request);
         let (lock, owner) = (name.as_str(), waiter.owner.as_str());
         let (fence, expires_us) = (fence.get().cast_signed(), expires_us.cast_signed());
         let known = taken == Taken::Yes;
-        self.run(PUT_HOLD, (lock, client, request, owner, waiter.lease_ms, waiter.passes, fence, expires_us, known));
+        let (lease_ms, mode, sharers) = (waiter.lease_ms, waiter.mode.stored(), sharers_to_text(&others));
+        self.run(PUT_HOLD, (lock, client, request, owner, lease_ms, mode, fence, expires_us, known, sharers));
     }
 
     fn remove_hold(&mut self, name: &LockName) {
         self.run(REMOVE_HOLD, [name.as_str()]);
     }
 
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
-        self.ask(FIRST, [name.as_str()], |row| Ok((number(row, 5)?, waiter(row)?)))
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.ask(FIRST, [name.as_str()], |row| Ok((place(row, 5)?, waiter(row)?)))
     }
 
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.ask(FIRST_EXCLUSIVE, [name.as_str()], |row| Ok((place(row, 5)?, waiter(row)?)))
+    }
+
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place> {
         let (client, request) = signed(request);
-        self.ask(NUMBER_OF, (name.as_str(), client, request), |row| number(row, 0))
+        self.ask(PLACE_OF, (name.as_str(), client, request), |row| place(row, 0))
     }
 
-    fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.ask(IS_TAKEN, (name.as_str(), number.cast_signed()), |_| Ok(())).is_some()
+    fn is_taken(&self, name: &LockName, place: Place) -> bool {
+        self.ask(IS_TAKEN, (name.as_str(), place.stored()), |_| Ok(())).is_some()
     }
 
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter) {
         let (client, request) = signed(waiter.request);
         let (lock, owner) = (name.as_str(), waiter.owner.as_str());
-        self.run(PUSH, (lock, number.cast_signed(), client, request, owner, waiter.lease_ms, waiter.passes));
+        self.run(PUSH, (lock, place.stored(), client, request, owner, waiter.lease_ms, waiter.mode.stored()));
         if self.run(COUNT_MORE, (lock, 1)) == 0 {
             // A line without a hold would never move.
             self.note::<()>(Err(rusqlite::Error::QueryReturnedNoRows));
         }
     }
 
-    fn remove(&mut self, name: &LockName, number: u64) {
-        if self.run(REMOVE, (name.as_str(), number.cast_signed())) == 1 {
+    fn remove(&mut self, name: &LockName, place: Place) {
+        if self.run(REMOVE, (name.as_str(), place.stored())) == 1 {
             self.run(COUNT_MORE, (name.as_str(), -1));
         }
     }
@@ -158,8 +169,8 @@ impl LockTable for SqliteLockTable<'_> {
     }
 
     // Linear in the place, except for the last one: a request seldom leaves from the middle of a line.
-    fn ahead(&self, name: &LockName, number: u64) -> u32 {
-        let wanted = number.cast_signed();
+    fn ahead(&self, name: &LockName, place: Place) -> u32 {
+        let wanted = place.stored();
         match self.ask(GREATEST, [name.as_str()], |row| row.get::<_, i64>(0)) {
             Some(greatest) if greatest <= wanted => self.waiters(name).saturating_sub(u32::from(greatest == wanted)),
             _ => self.ask(AHEAD, (name.as_str(), wanted), |row| row.get(0)).unwrap_or(0),
@@ -204,7 +215,13 @@ pub(super) fn waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     let owner = row.get_ref(2)?.as_str()?;
     let owner = OwnerName::parse(owner)
         .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, Type::Text, Box::new(error)))?;
-    Ok(Waiter { request, owner, lease_ms: row.get(3)?, passes: row.get(4)? })
+    let mode = Mode::from_stored(row.get(4)?).ok_or_else(|| out_of_range(4))?;
+    Ok(Waiter { request, owner, lease_ms: row.get(3)?, mode })
+}
+
+/// Reads a place in line.
+pub(super) fn place(row: &Row<'_>, column: usize) -> rusqlite::Result<Place> {
+    Place::from_stored(row.get(column)?).ok_or_else(|| out_of_range(column))
 }
 
 /// Reads a drawn number. A number out of range means a damaged file, and would stop the rules.
@@ -213,7 +230,7 @@ pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     if Fence::new(number).is_some() { Ok(number) } else { Err(out_of_range(column)) }
 }
 
-fn positive(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn positive(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|_| out_of_range(column))
 }
 

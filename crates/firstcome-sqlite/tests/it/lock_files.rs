@@ -4,7 +4,7 @@ use crate::in_time;
 use firstcome_sqlite::{LOCKS_FILE, LockDurability, SqliteLocks, verify_locks};
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::{
-    Acquired, ClientId, Copies, LockAnswer, Push, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
+    Acquired, ClientId, Copies, LockAnswer, Mode, Push, Released, Renewal, Request, Step, Wait, Waiter, bucket_of,
 };
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
@@ -50,7 +50,7 @@ const fn request(client: u64, number: u64) -> Request {
 
 fn ask(lock: &str, client: u64, number: u64) -> Step {
     let owner = OwnerName::parse("tester").expect("a valid name");
-    let waiter = Waiter { request: request(client, number), owner, lease_ms: 60_000, passes: 1 };
+    let waiter = Waiter { request: request(client, number), owner, lease_ms: 60_000, mode: Mode::ALONE };
     Step::Acquire { name: name(lock), waiter, wait: Wait::Yes }
 }
 

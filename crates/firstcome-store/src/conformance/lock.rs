@@ -8,16 +8,17 @@ mod concurrent;
 mod oracle;
 mod pushed;
 mod rows;
+mod sharing;
 
 use crate::edge::draw_hasher;
 use crate::lock::{LockEvent, LockInbox, LockStore};
 use firstcome_core::id::{LockName, OwnerName};
 use firstcome_core::lock::{
-    Acquired, Answer, BUCKETS, ClientId, Copies, Fence, Grant, Head, LockAnswer, MemoryLockTable, Push, Released,
+    Acquired, Answer, BUCKETS, ClientId, Copies, Fence, Grant, Head, LockAnswer, MemoryLockTable, Mode, Push, Released,
     Renewal, Request, Step, Taken, Wait, Waiter, bucket_of, take, view,
 };
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::hash::RandomState;
 use std::pin::Pin;
@@ -61,6 +62,11 @@ where
         rows::a_cohort_has_fences_of_its_own,
         rows::a_place_that_was_forgotten_is_taken_again,
         rows::locks_do_not_touch_each_other,
+        sharing::readers_and_writers_take_turns,
+        sharing::no_more_share_than_there_are_permits,
+        sharing::each_shared_hold_ends_by_itself,
+        sharing::a_writer_that_gives_up_or_dies_lets_readers_in,
+        sharing::a_missed_grant_is_found_while_others_share,
         pushed::a_grant_reaches_the_client_that_waits_and_no_other,
         pushed::a_detached_client_is_told_nothing,
         concurrent::a_counter_under_the_lock_loses_no_step,
@@ -82,6 +88,8 @@ struct Oracle {
     pushes: Vec<Push>,
     /// For each lock the highest fence so far, and the fence of each request.
     fences: BTreeMap<LockName, (Fence, BTreeMap<Request, Fence>)>,
+    /// Requests that asked for a shared hold.
+    shared: BTreeSet<Request>,
 }
 
 impl Oracle {
@@ -92,13 +100,16 @@ impl Oracle {
         answer
     }
 
-    /// Checks, without the rules, that the fences of a lock rise and that a request keeps its fence.
+    /// Checks, without the rules, that the fences of a lock rise and that a request keeps its fence. Requests that share the
+    /// lock may have the same fence.
     fn note(&mut self, name: &LockName, grant: Grant) {
+        let shares = self.shared.contains(&grant.request);
         let (highest, known) = self.fences.entry(name.clone()).or_insert((grant.fence, BTreeMap::new()));
         match known.get(&grant.request) {
             Some(fence) if *fence == grant.fence => {}
             _ => {
-                assert!(known.is_empty() || *highest < grant.fence, "{name}: {grant:?} after the fence {highest}");
+                let is_above = *highest < grant.fence || shares && *highest == grant.fence;
+                assert!(known.is_empty() || is_above, "{name}: {grant:?} after the fence {highest}");
                 *highest = grant.fence;
                 known.insert(grant.request, grant.fence);
             }
@@ -121,7 +132,8 @@ impl<S> Clone for Bench<S> {
 
 impl<S: LockStore> Bench<S> {
     fn new((store, pass): (S, LetPass)) -> Self {
-        let oracle = Oracle { buckets: BTreeMap::new(), pushes: Vec::new(), fences: BTreeMap::new() };
+        let oracle =
+            Oracle { buckets: BTreeMap::new(), pushes: Vec::new(), fences: BTreeMap::new(), shared: BTreeSet::new() };
         Self { store: Arc::new(store), pass, oracle: Arc::new(Mutex::new(oracle)) }
     }
 
@@ -135,13 +147,18 @@ impl<S: LockStore> Bench<S> {
     async fn take(&self, step: &Step) -> Answer {
         let answer = self.store.take(step.clone()).await.expect("the store answers");
         let mut oracle = self.oracle.lock();
+        if let Step::Acquire { waiter, .. } = step
+            && waiter.mode.is_shared()
+        {
+            oracle.shared.insert(waiter.request);
+        }
         let wanted = oracle.take(step, answer.now_us);
         assert_eq!(answer, wanted, "{step:?}: the store's answer, and the rules'");
         match (&answer.said, step) {
             (LockAnswer::Acquired(Acquired::Granted(grant)), Step::Acquire { name, .. }) => oracle.note(name, *grant),
             (LockAnswer::Beaten { looked, .. }, Step::Beat { names, .. }) => {
-                for (name, grant) in names.iter().zip(looked).filter_map(|(name, (grant, _))| Some((name, (*grant)?))) {
-                    oracle.note(name, grant);
+                for (name, (grants, _)) in names.iter().zip(looked) {
+                    grants.iter().for_each(|grant| oracle.note(name, *grant));
                 }
             }
             _ => {}
@@ -231,12 +248,12 @@ fn words(answer: &Answer) -> String {
     }
 }
 
-fn looked_words((grant, seen): &(Option<Grant>, Option<firstcome_core::lock::WaiterView>)) -> &'static str {
-    match (grant, seen) {
-        (Some(_), _) => "mine",
-        (None, None) => "free",
-        (None, Some(seen)) if seen.head == Head::Mine => "held,look",
-        (None, Some(_)) => "held",
+fn looked_words((grants, seen): &(Vec<Grant>, Option<firstcome_core::lock::WaiterView>)) -> &'static str {
+    match (grants.as_slice(), seen) {
+        ([_, ..], _) => "mine",
+        ([], None) => "free",
+        ([], Some(seen)) if seen.head == Head::Mine => "held,look",
+        ([], Some(_)) => "held",
     }
 }
 
@@ -255,7 +272,7 @@ const fn request(client: u64, number: u64) -> Request {
 
 fn waiter(client: u64, number: u64) -> Waiter {
     let owner = OwnerName::parse(&format!("owner-{client}")).expect("the suite's names are valid");
-    Waiter { request: request(client, number), owner, lease_ms: LEASE_MS, passes: 1 }
+    Waiter { request: request(client, number), owner, lease_ms: LEASE_MS, mode: Mode::ALONE }
 }
 
 fn ask(client: u64, number: u64) -> Step {

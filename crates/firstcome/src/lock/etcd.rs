@@ -121,7 +121,10 @@ impl EtcdLocks {
         // Another program may have put anything under this prefix.
         let owner_of = |holder: &str| OwnerName::parse(holder).or_else(|_| OwnerName::parse("unknown")).ok();
         let held = seen.holder.and_then(|(holder, fence)| Some((owner_of(&holder)?, fence, u64::MAX)));
-        Ok(TimedLockView { view: LockView { held, waiters: seen.waiters }, now_us: 0 })
+        Ok(TimedLockView {
+            view: LockView { holders: u32::from(held.is_some()), held, waiters: seen.waiters },
+            now_us: 0,
+        })
     }
 }
 

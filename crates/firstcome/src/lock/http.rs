@@ -34,7 +34,7 @@ use firstcome_store::{Fault, FaultKind, Guarantees, StoreError, TimedLockView};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -71,6 +71,8 @@ struct Shared {
     runtime: Handle,
     /// How many requests and holds are being given back in the background.
     leaving: watch::Sender<usize>,
+    /// The number of the next hold.
+    drawn: AtomicU64,
 }
 
 impl Shared {
@@ -92,7 +94,8 @@ impl ServiceLocks {
         let owner = format!("process-{}-{id:016x}", std::process::id());
         let owner = OwnerName::parse(&owner).map_err(|error| Fault::new(FaultKind::Io, error.to_string()))?;
         let (client, runtime, leaving) = (ClientId(id), Handle::current(), watch::Sender::new(0));
-        Ok(Self { shared: Arc::new(Shared { wire, client, runtime, leaving }), owner })
+        let drawn = AtomicU64::new(1);
+        Ok(Self { shared: Arc::new(Shared { wire, client, runtime, leaving, drawn }), owner })
     }
 
     async fn get(&self, terms: &Terms) -> Result<ServiceGuard, LockError> {
@@ -100,6 +103,7 @@ impl ServiceLocks {
         let lease_ms = lease_ms(terms.lease.unwrap_or(LEASE_DEFAULT))?;
         let lease = Duration::from_millis(u64::from(lease_ms));
         let acquire = Acquire::new(name.clone(), owner.clone(), terms.wait, lease)?;
+        let acquire = terms.permits.into_iter().fold(acquire, Acquire::sharing);
         let mut asked = Unanswered { shared: Arc::clone(&self.shared), acquire: Some(acquire.clone()) };
         let sent = now();
         let acquired = self.shared.wire.acquire(&acquire).await;
@@ -120,7 +124,8 @@ impl ServiceLocks {
         };
         // From here on, dropping this future releases the hold in the background.
         let core = Arc::new(core);
-        let hold = Hold { core: Arc::clone(&core), owner, fence, watchdog: Mutex::default(), over: Over::No };
+        let number = self.shared.drawn.fetch_add(1, Ordering::Relaxed);
+        let hold = Hold { core: Arc::clone(&core), owner, fence, number, watchdog: Mutex::default(), over: Over::No };
         if lease / 10 < sent.elapsed() {
             core.renew().await.map_err(|_| LockError::Unknown)?;
         }
@@ -139,7 +144,7 @@ impl ServiceLocks {
         let shown = self.shared.wire.show(&name).await?;
         let micros = |ttl: Duration| u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
         let held = shown.held.map(|(owner, fence, ttl)| (owner, fence, micros(ttl)));
-        Ok(TimedLockView { view: LockView { held, waiters: shown.waiters }, now_us: 0 })
+        Ok(TimedLockView { view: LockView { held, holders: shown.holders, waiters: shown.waiters }, now_us: 0 })
     }
 }
 
@@ -238,6 +243,8 @@ struct Hold {
     core: Arc<Core>,
     owner: OwnerName,
     fence: Fence,
+    /// Tells it from other holds of this process, which may have the same fence if they share the lock.
+    number: u64,
     watchdog: Mutex<Option<AbortHandle>>,
     over: Over,
 }
@@ -288,6 +295,10 @@ impl OtherLocks for ServiceLocks {
         Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
     }
 
+    fn can_share(&self) -> bool {
+        true
+    }
+
     fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
         Box::pin(self.view(name))
     }
@@ -310,9 +321,8 @@ impl OtherHold for ServiceGuard {
     }
 
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
-        // The service draws each fence of a lock once, so the fence identifies the hold.
-        let Hold { core, owner, .. } = &*self.hold;
-        let request = Request { client: core.shared.client, number: fence.get() };
+        let Hold { core, owner, number, .. } = &*self.hold;
+        let request = Request { client: core.shared.client, number: *number };
         Ok(FenceToken::of_hold(&core.name, fence, owner, request))
     }
 

@@ -6,7 +6,7 @@
 use super::driver::{Backend, Machine, Seat, Shared};
 use super::{Fence, Guard, LockError};
 use firstcome_store::MemoryLocks;
-use firstcome_store::core::lock::{Acquired, Ask, Copies, LockAnswer, Released, Request, Step, Wait, Waiter};
+use firstcome_store::core::lock::{Acquired, Ask, Copies, LockAnswer, Mode, Released, Request, Step, Wait, Waiter};
 use firstcome_store::core::time::Steady;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -84,12 +84,12 @@ impl Shared {
     /// Takes a lock in memory if it is free. Otherwise nothing has happened, and the request comes back.
     pub(super) fn acquire_quickly(self: &Arc<Self>, ask: Ask) -> Result<Guard, Ask> {
         let Backend::Memory(store) = &self.backend else { return Err(ask) };
-        if 1 < ask.passes {
+        if ask.mode != Mode::ALONE {
             return Err(ask);
         }
         let asked = self.now();
         let (number, request) = self.draw();
-        let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, passes: 1 };
+        let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, mode: Mode::ALONE };
         let step = Step::Acquire { name: ask.name.clone(), waiter, wait: Wait::No };
         let LockAnswer::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
         let wanted = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));

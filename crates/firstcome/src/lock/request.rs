@@ -4,9 +4,9 @@ use super::demands::Demands;
 use super::driver::Shared;
 use super::{Backing, Guard, LEASE_DEFAULT, LockError, Locks, lease_ms, parse_name};
 use firstcome_store::core::id::{LockName, OwnerName};
-use firstcome_store::core::limits::WAIT_MS_MAX;
+use firstcome_store::core::limits::{PERMITS_MAX, WAIT_MS_MAX};
 use firstcome_store::core::lock::spin::Pauses;
-use firstcome_store::core::lock::{Ask, Watch};
+use firstcome_store::core::lock::{Ask, Mode, Watch};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -28,6 +28,8 @@ pub(super) struct Terms {
     pub(super) lease: Option<Duration>,
     pub(super) watch: Watch,
     pub(super) passes: NonZeroU32,
+    /// How many requests may share the lock; `None` for an exclusive hold.
+    pub(super) permits: Option<u32>,
     pub(super) pauses: Pauses,
     pub(super) tries: NonZeroU32,
 }
@@ -52,7 +54,9 @@ impl Terms {
         let lease_ms = lease_ms(self.lease.unwrap_or(LEASE_DEFAULT))?;
         // `LockRequest::check` has bounded the wait.
         let wait_ms = u32::try_from(self.wait.as_millis()).unwrap_or(WAIT_MS_MAX);
-        Ok(Ask { name, owner, wait_ms, lease_ms, passes: self.passes.get(), watch: self.watch })
+        let exclusive = Mode::Exclusive { passes: self.passes.get() };
+        let mode = self.permits.map_or(exclusive, |permits| Mode::Shared { permits });
+        Ok(Ask { name, owner, wait_ms, lease_ms, mode, watch: self.watch })
     }
 }
 
@@ -81,6 +85,7 @@ impl LockRequest {
             lease: None,
             watch: Watch::Renew,
             passes: NonZeroU32::MIN,
+            permits: None,
             pauses: Pauses::ShrinkingJitter { base_ms: BASE_MS },
             tries: NonZeroU32::MAX,
         };
@@ -132,6 +137,30 @@ impl LockRequest {
         self
     }
 
+    /// Shares the lock with other shared requests, as the readers of a read/write lock do: up to 1000 hold it together, and
+    /// no request that does not share it.
+    ///
+    /// Readers and writers take turns, so none of them starves: after a writer all waiting readers have the lock, and
+    /// after these the oldest writer. A reader that comes while a writer waits goes after that writer. All readers of one
+    /// turn have the same fence, which is above that of every writer before and below that of every writer after, so a
+    /// [fence check](crate::fence) accepts readers of one turn beside each other.
+    ///
+    /// Refused with [`LockError::Unsupported`] where the store keeps no such holds: on etcd, on several servers that vote, in
+    /// layouts of other libraries, and for built-in locks of databases. [`Self::cohort`] has no effect beside it.
+    pub const fn shared(self) -> Self {
+        self.permits(PERMITS_MAX)
+    }
+
+    /// Makes the lock a semaphore: up to `permits` requests hold it together, 1 to 1000, in the order of arrival. The number is
+    /// that of each request: a request gets the lock if no more than its own `permits` then hold it.
+    ///
+    /// See [`Self::shared`], which is the same with the most permits. Fences do not tell permits of one turn apart: they
+    /// protect against holders of an earlier turn only.
+    pub const fn permits(mut self, permits: u32) -> Self {
+        self.terms.permits = Some(permits);
+        self
+    }
+
     /// Sets the holder's name as other clients see it; by default it names the process. Has no effect where the store
     /// has no place for it: in layouts of other libraries, on several servers that vote, and for built-in locks of
     /// databases.
@@ -170,6 +199,12 @@ impl LockRequest {
         self.demands.check(self.locks.guarantees())?;
         if WAIT_MAX < self.terms.wait {
             return Err(LockError::Invalid { field: "wait", wanted: "at most 1 h" });
+        }
+        if self.terms.permits.is_some_and(|permits| !(1..=PERMITS_MAX).contains(&permits)) {
+            return Err(LockError::Invalid { field: "permits", wanted: "1 to 1000" });
+        }
+        if self.terms.permits.is_some() && !self.locks.can_share() {
+            return Err(LockError::Unsupported { operation: "share a lock" });
         }
         let passes = NonZeroU32::new(self.passes).filter(|passes| passes.get() <= COHORT_MAX);
         self.terms.passes = passes.ok_or(LockError::Invalid { field: "cohort", wanted: "1 to 1000000" })?;

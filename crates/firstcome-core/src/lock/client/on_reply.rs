@@ -229,8 +229,8 @@ impl Client {
     fn heartbeat_answered(&mut self, bucket: u8, names: &[LockName], answer: Result<Answer, Failed>, now: Steady) {
         let heard = answer.as_ref().map(|_| ()).map_err(|failed| *failed);
         if let Ok(Answer { now_us, said: LockAnswer::Beaten { life, looked } }) = answer {
-            for (name, (grant, seen)) in names.iter().zip(looked) {
-                if let Some(grant) = grant.filter(|_| !wake_up_lost()) {
+            for (name, (grants, seen)) in names.iter().zip(looked) {
+                for grant in grants.into_iter().filter(|_| !wake_up_lost()) {
                     self.granted(grant, Some(name), now);
                 }
                 if seen.is_none() {

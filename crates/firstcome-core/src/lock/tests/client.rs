@@ -74,7 +74,7 @@ pub(super) struct Net {
 
 pub(super) fn wish(name: &str) -> Ask {
     let owner = OwnerName::parse("somebody").unwrap();
-    Ask { name: lock_name(name), owner, wait_ms: 600_000, lease_ms: LEASE_MS, passes: 1, watch: Watch::Renew }
+    Ask { name: lock_name(name), owner, wait_ms: 600_000, lease_ms: LEASE_MS, mode: Mode::ALONE, watch: Watch::Renew }
 }
 
 fn once(name: &str) -> Ask {

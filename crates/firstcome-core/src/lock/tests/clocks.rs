@@ -94,7 +94,7 @@ fn a_place_drawn_by_a_clock_that_was_ahead_of_an_empty_store_is_not_taken_over()
     play.now_us -= HOUR_MS * 1_000;
     play.try_lock("a", waiter(9, 1));
     play.ask("a", waiter(2, 1), Wait::Again(place));
-    let number = play.table.number_of(&lock_name("a"), request(2, 1)).unwrap();
+    let number = play.table.place_of(&lock_name("a"), request(2, 1)).unwrap().number();
     assert!(number < place, "else nobody could get in line behind it for an hour");
     assert_eq!(play.wait("a", waiter(3, 1)), "queued 1");
 }

@@ -37,26 +37,29 @@ impl LockTable for Counted {
     fn remove_hold(&mut self, name: &LockName) {
         self.inner_mut().remove_hold(name);
     }
-    fn first(&self, name: &LockName) -> Option<(u64, Waiter)> {
+    fn first(&self, name: &LockName) -> Option<(Place, Waiter)> {
         self.inner().first(name)
     }
-    fn number_of(&self, name: &LockName, request: Request) -> Option<u64> {
-        self.inner().number_of(name, request)
+    fn first_exclusive(&self, name: &LockName) -> Option<(Place, Waiter)> {
+        self.inner().first_exclusive(name)
     }
-    fn is_taken(&self, name: &LockName, number: u64) -> bool {
-        self.inner().is_taken(name, number)
+    fn place_of(&self, name: &LockName, request: Request) -> Option<Place> {
+        self.inner().place_of(name, request)
     }
-    fn push(&mut self, name: &LockName, number: u64, waiter: Waiter) {
-        self.inner_mut().push(name, number, waiter);
+    fn is_taken(&self, name: &LockName, place: Place) -> bool {
+        self.inner().is_taken(name, place)
     }
-    fn remove(&mut self, name: &LockName, number: u64) {
-        self.inner_mut().remove(name, number);
+    fn push(&mut self, name: &LockName, place: Place, waiter: Waiter) {
+        self.inner_mut().push(name, place, waiter);
+    }
+    fn remove(&mut self, name: &LockName, place: Place) {
+        self.inner_mut().remove(name, place);
     }
     fn waiters(&self, name: &LockName) -> u32 {
         self.inner().waiters(name)
     }
-    fn ahead(&self, name: &LockName, number: u64) -> u32 {
-        self.inner().ahead(name, number)
+    fn ahead(&self, name: &LockName, place: Place) -> u32 {
+        self.inner().ahead(name, place)
     }
     fn life(&self, client: ClientId) -> Option<Session> {
         self.inner().life(client)

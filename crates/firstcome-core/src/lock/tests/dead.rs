@@ -117,7 +117,7 @@ fn a_process_that_lost_its_place_learns_it_even_if_the_clock_is_set_back_in_betw
     play.pass_ms(HOUR_MS);
     play.try_lock("a", waiter(3, 1));
     play.now_us -= HOUR_MS * 1_000;
-    assert_eq!(play.table.number_of(&lock_name("a"), request(2, 1)), None);
+    assert_eq!(play.table.place_of(&lock_name("a"), request(2, 1)), None);
     assert_ne!(play.heartbeat(2), life);
 }
 

@@ -8,15 +8,59 @@ use proptest::prelude::*;
 
 struct Holder {
     waiter: Waiter,
-    fence: Option<u64>,
     ends_us: u64,
     heard_of: bool,
 }
 
 struct Lock {
-    holder: Option<Holder>,
-    /// In the order of arrival. A place that was just drawn is not known yet.
+    /// Several only if they share the lock.
+    holders: Vec<Holder>,
+    /// Of the present hold, or the present phase; `None` if it was just drawn.
+    fence: Option<u64>,
+    /// Shared requests, then exclusive ones, each in the order of arrival. A number that was just drawn is not known yet.
     line: Vec<(Option<u64>, Waiter)>,
+}
+
+impl Lock {
+    const FREE: Self = Self { holders: Vec::new(), fence: None, line: Vec::new() };
+
+    fn is_shared(&self) -> bool {
+        self.holders.first().is_some_and(|holder| holder.waiter.mode.is_shared())
+    }
+
+    fn first_exclusive(&self) -> Option<usize> {
+        self.line.iter().position(|(_, waiter)| !waiter.mode.is_shared())
+    }
+
+    /// Who is next while the lock has holders.
+    fn next(&self) -> Option<&Waiter> {
+        let at = self.first_exclusive().filter(|_| self.is_shared()).unwrap_or(0);
+        self.line.get(at).map(|(_, waiter)| waiter)
+    }
+
+    fn next_shared_fits(&self) -> bool {
+        self.line.first().is_some_and(|(_, first)| self.has_room_for(first.mode))
+    }
+
+    fn free_at_us(&self, mode: Mode) -> u64 {
+        let ends = self.holders.iter().map(|holder| holder.ends_us);
+        (if mode.is_shared() { ends.min() } else { ends.max() }).unwrap()
+    }
+
+    fn has_room_for(&self, mode: Mode) -> bool {
+        matches!(mode, Mode::Shared { permits } if self.holders.len() < permits as usize)
+    }
+
+    fn join(&mut self, number: Option<u64>, waiter: Waiter) {
+        let shared = waiter.mode.is_shared();
+        let (from, to) = match self.first_exclusive().unwrap_or(self.line.len()) {
+            first if shared => (0, first),
+            first => (first, self.line.len()),
+        };
+        let lower = |(other, _): &&(Option<u64>, Waiter)| other.is_some_and(|other| Some(other) < number);
+        let before = number.map_or(to, |_| from + self.line[from..to].iter().filter(lower).count());
+        self.line.insert(before, (number, waiter));
+    }
 }
 
 struct Process {
@@ -40,7 +84,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 impl Model {
     const fn new() -> Self {
         Self {
-            locks: [Lock { holder: None, line: Vec::new() }, Lock { holder: None, line: Vec::new() }],
+            locks: [Lock::FREE, Lock::FREE],
             processes: Vec::new(),
             void: Vec::new(),
             now_us: START_US,
@@ -72,41 +116,81 @@ impl Model {
         lives && !interrupted
     }
 
+    /// Ends all holds, and grants the lock to those who are next.
     fn hand_on(&mut self, at: usize) {
-        self.locks[at].holder = None;
-        while self.locks[at].holder.is_none() && !self.locks[at].line.is_empty() {
-            let (_, waiter) = self.locks[at].line.remove(0);
-            let id = waiter.request.client;
-            if !self.lives(id) {
-                self.interrupt(id);
-                continue;
-            }
-            let lasts_us = (u64::from(waiter.lease_ms) * 1_000).min(2_000_000);
-            self.told.push(format!("{} to {}.{}", NAMES[at], id.0, waiter.request.number));
-            self.locks[at].holder =
-                Some(Holder { waiter, fence: None, ends_us: self.now_us + lasts_us, heard_of: false });
+        let lock = &mut self.locks[at];
+        let was_shared = lock.is_shared();
+        lock.holders.clear();
+        lock.fence = None;
+        while self.locks[at].holders.is_empty() && !self.locks[at].line.is_empty() {
+            let lock = &self.locks[at];
+            self.serve(at, lock.first_exclusive().filter(|_| was_shared).unwrap_or(0));
         }
+        if self.locks[at].is_shared() {
+            while self.locks[at].next_shared_fits() {
+                self.serve(at, 0);
+            }
+        }
+    }
+
+    /// Takes a waiter out of the line, and grants it the lock if its process lives.
+    fn serve(&mut self, at: usize, place: usize) {
+        let (_, waiter) = self.locks[at].line.remove(place);
+        let id = waiter.request.client;
+        if !self.lives(id) {
+            return self.interrupt(id);
+        }
+        let lasts_us = (u64::from(waiter.lease_ms) * 1_000).min(2_000_000);
+        self.told.push(format!("{} to {}.{}", NAMES[at], id.0, waiter.request.number));
+        self.locks[at].holders.push(Holder { waiter, ends_us: self.now_us + lasts_us, heard_of: false });
+    }
+
+    /// Grants a lock that is shared to those who may share it now.
+    fn admit(&mut self, at: usize) {
+        while self.locks[at].next_shared_fits() && !self.exclusive_waits(at) {
+            self.serve(at, 0);
+        }
+    }
+
+    fn exclusive_waits(&mut self, at: usize) -> bool {
+        while let Some(first) = self.locks[at].first_exclusive() {
+            let id = self.locks[at].line[first].1.request.client;
+            if self.lives(id) {
+                return true;
+            }
+            self.locks[at].line.remove(first);
+            self.interrupt(id);
+        }
+        false
     }
 
     fn advance(&mut self, at: usize) {
         let now_us = self.now_us;
-        match &mut self.locks[at].holder {
-            Some(holder) if now_us < holder.ends_us => {
-                holder.ends_us = holder.ends_us.min(now_us + u64::from(holder.waiter.lease_ms) * 1_000);
-            }
-            Some(holder) => {
-                let (id, heard_of) = (holder.waiter.request.client, holder.heard_of);
-                if !heard_of {
-                    self.interrupt(id);
-                }
+        let lock = &mut self.locks[at];
+        if lock.holders.is_empty() {
+            return;
+        }
+        let ended: Vec<Holder> = lock.holders.extract_if(.., |holder| holder.ends_us <= now_us).collect();
+        for holder in &mut lock.holders {
+            holder.ends_us = holder.ends_us.min(now_us + u64::from(holder.waiter.lease_ms) * 1_000);
+        }
+        let was_shared = ended.iter().any(|holder| holder.waiter.mode.is_shared());
+        for holder in ended.iter().filter(|holder| !holder.heard_of) {
+            self.interrupt(holder.waiter.request.client);
+        }
+        match self.locks[at].holders.is_empty() {
+            true => {
+                // Which kind of hold ended decides who is next.
+                self.locks[at].holders.extend(ended.into_iter().filter(|_| was_shared).take(1));
                 self.hand_on(at);
             }
-            None => {}
+            false if self.locks[at].is_shared() => self.admit(at),
+            false => {}
         }
     }
 
     fn holds(&mut self, at: usize, request: Request) -> Option<&mut Holder> {
-        self.locks[at].holder.as_mut().filter(|holder| holder.waiter.request == request)
+        self.locks[at].holders.iter_mut().find(|holder| holder.waiter.request == request)
     }
 
     fn ahead(&self, at: usize, request: Request) -> Option<usize> {
@@ -123,23 +207,31 @@ impl Model {
             let how = if holder.heard_of { "granted" } else { "open" };
             return format!("{how} {}", holder.ends_us);
         }
-        let Some(holder) = &self.locks[at].holder else {
+        let is_new = self.ahead(at, request).is_none();
+        let lock = &self.locks[at];
+        let joins = is_new && lock.is_shared() && lock.has_room_for(waiter.mode);
+        let joins = joins && !lock.line.first().is_some_and(|(_, first)| first.mode.is_shared());
+        if lock.holders.is_empty() || joins && !self.exclusive_waits(at) {
             let ends_us = now_us + u64::from(waiter.lease_ms) * 1_000;
-            self.locks[at].holder = Some(Holder { waiter: waiter.clone(), fence: None, ends_us, heard_of: true });
+            self.locks[at].holders.push(Holder { waiter: waiter.clone(), ends_us, heard_of: true });
             return format!("granted {ends_us}");
-        };
-        let ends_us = holder.ends_us;
-        if self.ahead(at, request).is_none() {
-            let line = &mut self.locks[at].line;
+        }
+        let lock = &mut self.locks[at];
+        if is_new {
+            let is_taken = |place| {
+                lock.line
+                    .iter()
+                    .any(|(other, by)| *other == Some(place) && by.mode.is_shared() == waiter.mode.is_shared())
+            };
             match wait {
-                Wait::No => return format!("contended {} {} {ends_us}", holder.waiter.owner, line.len()),
-                Wait::Again(place)
-                    if place <= highest.max(now_us) && line.iter().all(|(other, _)| *other != Some(place)) =>
-                {
-                    let before = line.iter().filter(|(other, _)| other.is_some_and(|other| other < place)).count();
-                    line.insert(before, (Some(place), waiter.clone()));
+                Wait::No => {
+                    let (owner, ends_us) = (&lock.holders[0].waiter.owner, lock.free_at_us(waiter.mode));
+                    return format!("contended {owner} {} {ends_us}", lock.line.len());
                 }
-                _ => line.push((None, waiter.clone())),
+                Wait::Again(place) if place <= highest.max(now_us) && !is_taken(place) => {
+                    lock.join(Some(place), waiter.clone());
+                }
+                _ => lock.join(None, waiter.clone()),
             }
         }
         let goes_on = self.hear_of(request.client);
@@ -148,10 +240,11 @@ impl Model {
     }
 
     fn seen(&self, at: usize, id: ClientId) -> String {
-        let holder = self.locks[at].holder.as_ref().unwrap();
-        let first = self.locks[at].line.first().map(|(_, first)| first.request.client);
-        let others = first.is_some_and(|first| first != id && self.lives(first));
-        format!("{} {} {}", holder.ends_us, holder.waiter.lease_ms, if others { "others" } else { "mine" })
+        let lock = &self.locks[at];
+        let next = lock.next();
+        let others = next.is_some_and(|next| next.request.client != id && self.lives(next.request.client));
+        let ends_us = next.map_or(lock.holders[0].ends_us, |next| lock.free_at_us(next.mode));
+        format!("{ends_us} {} {}", lock.holders[0].waiter.lease_ms, if others { "others" } else { "mine" })
     }
 
     fn release(&mut self, at: usize, request: Request, copies: Copies) -> String {
@@ -159,10 +252,16 @@ impl Model {
         let said = if self.holds(at, request).is_some() {
             let mine = format!("{} to {}.{}", NAMES[at], request.client.0, request.number);
             self.told.retain(|told| *told != mine);
-            self.hand_on(at);
+            if self.locks[at].holders.len() == 1 {
+                self.hand_on(at);
+            } else {
+                self.locks[at].holders.retain(|holder| holder.waiter.request != request);
+                self.admit(at);
+            }
             "Released".to_owned()
         } else if let Some(ahead) = self.ahead(at, request) {
             self.locks[at].line.remove(ahead);
+            self.advance(at);
             format!("Withdrawn {{ ahead: {ahead} }}")
         } else {
             "NotHeld".to_owned()
@@ -189,9 +288,14 @@ impl Model {
         let goes_on = self.hear_of(id);
         let looked = [0, 1].map(|at| {
             self.advance(at);
-            let Some(holder) = &self.locks[at].holder else { return "free".to_owned() };
-            let mine = holder.waiter.request.client == id;
-            format!("{mine} {}", self.seen(at, id))
+            if self.locks[at].holders.is_empty() {
+                return "free".to_owned();
+            }
+            let holders = self.locks[at].holders.iter().filter(|holder| holder.waiter.request.client == id);
+            let open = holders.clone().filter(|holder| !holder.heard_of).count();
+            let missed = holders.filter(|holder| open == 0 || !holder.heard_of).take(open.max(1));
+            let missed: Vec<u64> = missed.map(|holder| holder.waiter.request.number).collect();
+            format!("{missed:?} {}", self.seen(at, id))
         });
         let process = self.processes.iter_mut().find(|process| process.id == id).unwrap();
         let interrupted = std::mem::take(&mut process.interrupted);
@@ -201,7 +305,7 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum Move {
-    Acquire { at: usize, client: u64, number: u64, lease_ms: u32, passes: u32, wait: u8 },
+    Acquire { at: usize, client: u64, number: u64, lease_ms: u32, mode: Mode, wait: u8 },
     Release { at: usize, client: u64, number: u64, copies: Copies },
     Renew { at: usize, client: u64, number: u64, lease_ms: u32 },
     Beat(u64),
@@ -216,8 +320,8 @@ fn any_move() -> impl Strategy<Value = Move> {
     let back = prop_oneof![0..1_000_000_u64, 0..30_000_000_u64, Just(3_600_000_000_u64)];
     let copies = proptest::sample::select(vec![Copies::One, Copies::One, Copies::One, Copies::Several]);
     prop_oneof![
-        10 => (who(), lease(), 0..4_u32, 0..8_u8).prop_map(|((at, client, number), lease_ms, passes, wait)| {
-            Move::Acquire { at, client, number, lease_ms, passes, wait }
+        10 => (who(), lease(), any_mode(), 0..8_u8).prop_map(|((at, client, number), lease_ms, mode, wait)| {
+            Move::Acquire { at, client, number, lease_ms, mode, wait }
         }),
         4 => (who(), copies)
             .prop_map(|((at, client, number), copies)| Move::Release { at, client, number, copies }),
@@ -226,6 +330,12 @@ fn any_move() -> impl Strategy<Value = Move> {
         8 => us.prop_map(Move::Pass),
         1 => back.prop_map(Move::SetBack),
     ]
+}
+
+fn any_mode() -> impl Strategy<Value = Mode> {
+    let exclusive = (0..4_u32).prop_map(|passes| Mode::Exclusive { passes });
+    let shared = (1..4_u32).prop_map(|permits| Mode::Shared { permits });
+    prop_oneof![exclusive, shared]
 }
 
 /// The rules and the model, side by side.
@@ -286,9 +396,12 @@ impl Both {
         let (answer, pushes) = take(&mut self.play.table, &step, self.play.now_us);
         self.play.pushes.extend(pushes);
         let LockAnswer::Beaten { life, looked } = answer.said else { panic!("{step:?}") };
-        let looked = looked.iter().map(|(grant, seen)| match seen {
+        let looked = looked.iter().map(|(grants, seen)| match seen {
             None => "free".to_owned(),
-            Some(seen) => format!("{} {}", grant.is_some(), describe_seen(seen)),
+            Some(seen) => {
+                let found: Vec<u64> = grants.iter().map(|grant| grant.request.number).collect();
+                format!("{found:?} {}", describe_seen(seen))
+            }
         });
         let looked: Vec<String> = looked.collect();
         assert_eq!(format!("{} {}", self.life(ClientId(client), life, before), looked.join(" ")), wanted);
@@ -297,9 +410,9 @@ impl Both {
     fn step(&mut self, step: &Move) {
         let now_us = self.play.now_us;
         match *step {
-            Move::Acquire { at, client, number, lease_ms, passes, wait } => {
+            Move::Acquire { at, client, number, lease_ms, mode, wait } => {
                 let request = self.request(client, number);
-                self.acquire(at, Waiter { request, passes, ..lasting(lease_ms, waiter(client, 0)) }, wait);
+                self.acquire(at, Waiter { request, mode, ..lasting(lease_ms, waiter(client, 0)) }, wait);
             }
             Move::Release { at, client, number, copies } => {
                 let request = self.request(client, number);
@@ -336,27 +449,30 @@ impl Both {
         for (at, lock) in self.model.locks.iter_mut().enumerate() {
             let (name, now_us) = (lock_name(NAMES[at]), self.model.now_us);
             let hold = table.hold(&name);
-            assert_eq!(hold.is_some(), lock.holder.is_some(), "{name}");
             assert!(hold.is_some() || lock.line.is_empty(), "{name}: no waiter waits for a free lock");
-            if let (Some(hold), Some(holder)) = (&hold, &mut lock.holder) {
-                let fence = hold.fence.get();
-                assert!(holder.fence.map_or(before < fence, |known| known == fence), "{name}: {fence} after {before}");
-                holder.fence = Some(fence);
-                assert!(fence + u64::from(hold.waiter.passes.max(1)) <= last + 1, "{name}: all passes have a number");
-                assert_eq!((&hold.waiter, hold.expires_us), (&holder.waiter, holder.ends_us), "{name}");
-                assert_eq!(hold.taken == Taken::Yes, holder.heard_of, "{name}");
+            let holds: Vec<_> = hold.iter().flat_map(Hold::grants).collect();
+            assert_eq!(holds.len(), lock.holders.len(), "{name}");
+            for ((waiter, grant), holder) in holds.iter().zip(&lock.holders) {
+                let fence = grant.fence.get();
+                assert!(lock.fence.map_or(before < fence, |known| known == fence), "{name}: {fence} after {before}");
+                assert!(fence + u64::from(waiter.mode.passes()) <= last + 1, "{name}: all passes have a number");
+                assert_eq!((*waiter, grant.expires_us), (&holder.waiter, holder.ends_us), "{name}");
+                assert_eq!(grant.taken == Taken::Yes, holder.heard_of, "{name}");
+                assert!(waiter.mode.is_shared() || holds.len() == 1, "{name}: an exclusive hold is alone");
             }
+            lock.fence = holds.first().map(|(_, grant)| grant.fence.get());
             for (place, waiter) in &mut lock.line {
-                let number = table.number_of(&name, waiter.request).expect("in line");
+                let number = table.place_of(&name, waiter.request).expect("in line").number();
                 assert!(place.map_or(before < number, |known| known == number), "{name}: {number} after {before}");
                 *place = Some(number);
             }
-            assert!(lock.line.is_sorted_by_key(|(place, _)| *place));
+            assert!(lock.line.is_sorted_by_key(|(number, waiter)| (!waiter.mode.is_shared(), *number)));
             assert_eq!(table.waiters(&name) as usize, lock.line.len());
-            entries += lock.line.len() + usize::from(hold.is_some());
+            entries += lock.line.len() + holds.len();
             let shown = view(table, &name, now_us);
-            let held = lock.holder.as_ref().filter(|holder| now_us < holder.ends_us);
-            assert_eq!(shown.held.map(|(_, _, until)| until), held.map(|holder| holder.ends_us));
+            let mut living = lock.holders.iter().filter(|holder| now_us < holder.ends_us);
+            assert_eq!(shown.holders as usize, living.clone().count());
+            assert_eq!(shown.held.map(|(_, _, until)| until), living.next().map(|holder| holder.ends_us));
         }
         assert_eq!(table.len(), entries);
     }

@@ -72,7 +72,7 @@ fn a_place_comes_back_only_if_it_was_drawn_and_no_process_has_it() {
     assert_eq!(play.ask("a", waiter(4, 1), Wait::Again(first)), "queued 2", "taken: at the end");
     let last = play.table.last();
     assert_eq!(play.ask("a", waiter(5, 1), Wait::Again(last.max(play.now_us) + 1)), "queued 3", "never drawn");
-    let number = play.table.number_of(&lock_name("a"), request(5, 1)).unwrap();
+    let number = play.table.place_of(&lock_name("a"), request(5, 1)).unwrap().number();
     assert!(last < number && second < number);
     assert_eq!(number, last.max(play.now_us - 1) + 1, "drawn like any other");
 }
@@ -113,7 +113,7 @@ fn a_view_shows_and_changes_nothing() {
     let mut play = Play::held();
     play.place("a", waiter(2, 1));
     let shown = |play: &Play| {
-        let LockView { held, waiters } = view(&play.table, &lock_name("a"), play.now_us);
+        let LockView { held, holders: _, waiters } = view(&play.table, &lock_name("a"), play.now_us);
         (held.map(|(owner, fence, expires_us)| (owner.to_string(), fence.get(), play.left_ms(expires_us))), waiters)
     };
     let fence = play.fence("a");
@@ -121,7 +121,7 @@ fn a_view_shows_and_changes_nothing() {
     play.pass_ms(10_000);
     assert_eq!(shown(&play), (None, 1), "over, and not yet handed on");
     assert_eq!(play.holder("a"), Some(request(1, 1)));
-    assert_eq!(view(&play.table, &lock_name("b"), play.now_us), LockView { held: None, waiters: 0 });
+    assert_eq!(view(&play.table, &lock_name("b"), play.now_us), LockView { held: None, holders: 0, waiters: 0 });
 }
 
 #[test]

@@ -62,7 +62,9 @@ fn draw(rng: &mut Rng, names: &[LockName], now_us: u64, place: u64) -> Step {
                 1 => Wait::Again([place, now_us, now_us + 1, 1, place + rng.below(3)][rng.below(5) as usize].max(1)),
                 _ => Wait::Yes,
             };
-            let waiter = Waiter { lease_ms, passes: 1 + rng.below(3) as u32, ..waiter(client, number) };
+            let few = 1 + rng.below(3) as u32;
+            let mode = if rng.once_in(2) { Mode::Shared { permits: few } } else { Mode::Exclusive { passes: few } };
+            let waiter = Waiter { lease_ms, mode, ..waiter(client, number) };
             Step::Acquire { name, waiter, wait }
         }
         5 | 6 => {

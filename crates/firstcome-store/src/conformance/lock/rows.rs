@@ -224,7 +224,7 @@ pub(super) async fn a_life_ends_with_a_missed_window<S: LockStore>(bench: Bench<
 }
 
 pub(super) async fn a_cohort_has_fences_of_its_own<S: LockStore>(bench: Bench<S>) {
-    let cohort = Waiter { passes: 1_000, ..waiter(1, 1) };
+    let cohort = Waiter { mode: Mode::Exclusive { passes: 1_000 }, ..waiter(1, 1) };
     let step = Step::Acquire { name: door(), waiter: cohort, wait: Wait::Yes };
     bench.check(&[(0, step, "granted"), (0, ask(2, 1), "queued 0")]).await;
     let first = bench.fence(1, 1).await;
