@@ -42,7 +42,7 @@ use crate::settings::File;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use firstcome::core::id::{LockName, OwnerName};
-use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, WAIT_MS_MAX};
+use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, PERMITS_MAX, WAIT_MS_MAX};
 use firstcome::lock::{Layout as Shared, LockAddress, NodeSet};
 use firstcome::{Demand, LockError};
 use place::Absent;
@@ -150,6 +150,15 @@ pub(crate) struct LockArgs {
     /// --layout does not lose a promise without a word.
     #[arg(long, value_enum, value_name = "PROMISE")]
     require: Vec<Requirement>,
+    /// Share the lock with other commands that share it, as a reader does; commands without this option are the writers
+    ///
+    /// Readers and writers take turns: after a writer all waiting readers run, and after these the next writer. A store that
+    /// keeps no such locks (a quorum, etcd, layouts of other libraries) is refused with exit code 2.
+    #[arg(long, conflicts_with = "permits")]
+    shared: bool,
+    /// How many commands may run at once with this lock, 1 to 1000; every command should say the same number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PERMITS_MAX)))]
+    permits: Option<u32>,
     /// Settings file [default: ./firstcome.toml if it is there]
     #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -167,6 +176,8 @@ struct Plan {
     store: LockAddress,
     set: NodeSet,
     require: Vec<Demand>,
+    /// How many may hold the lock together; `None` for one.
+    permits: Option<u32>,
 }
 
 /// Returns the host and the process id, in the characters that a name may have.
@@ -213,7 +224,8 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     };
     let require = args.require.iter().map(demand).collect();
     let name = args.name.as_str().into();
-    Ok(Plan { name, owner, wait, lease, min_hold, store, set, require })
+    let permits = args.permits.or(args.shared.then_some(PERMITS_MAX));
+    Ok(Plan { name, owner, wait, lease, min_hold, store, set, require, permits })
 }
 
 /// Translates the error of a lock that was not obtained to an exit code.

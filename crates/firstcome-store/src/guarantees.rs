@@ -37,6 +37,16 @@ pub enum HoldKeeper {
     Connection,
 }
 
+/// Whether requests may share a lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// Yes: shared and exclusive holds take turns, and each shared hold has as many holders as its permits allow.
+    InTurns,
+    /// No: each hold is exclusive.
+    None,
+}
+
 /// What becomes of a hold, when something happens to the store while its holder lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -70,6 +80,8 @@ pub struct Guarantees {
     pub order: GrantOrder,
     /// Whether grants carry a fence.
     pub fencing: Fencing,
+    /// Whether requests may share a lock.
+    pub sharing: Sharing,
     /// What keeps a hold.
     pub keeper: HoldKeeper,
     /// When a server of the store is killed and starts again with its data.
@@ -85,6 +97,7 @@ impl Guarantees {
     pub const MEMORY: Self = Self {
         order: GrantOrder::Arrival,
         fencing: Fencing::EveryGrant,
+        sharing: Sharing::InTurns,
         keeper: HoldKeeper::RenewedLease,
         restart: Survival::Shared,
         fail_over: Survival::Shared,
@@ -101,17 +114,24 @@ impl Guarantees {
         ..Self::MEMORY
     };
     /// Locks on Redis or Valkey in a layout of other libraries.
-    pub const SHARED_LAYOUT: Self = Self { order: GrantOrder::None, fencing: Fencing::None, ..Self::REDIS };
+    pub const SHARED_LAYOUT: Self =
+        Self { order: GrantOrder::None, fencing: Fencing::None, sharing: Sharing::None, ..Self::REDIS };
     /// Locks on several servers that vote, of which a minority fails.
     pub const QUORUM: Self = Self { order: GrantOrder::None, ..Self::VOTED };
     /// Locks on etcd.
     pub const ETCD: Self = Self { keeper: HoldKeeper::ProcessLease, ..Self::VOTED };
     /// What servers that agree on each grant keep.
-    const VOTED: Self =
-        Self { restart: Survival::Kept, fail_over: Survival::Kept, partition: Survival::Kept, ..Self::MEMORY };
+    const VOTED: Self = Self {
+        sharing: Sharing::None,
+        restart: Survival::Kept,
+        fail_over: Survival::Kept,
+        partition: Survival::Kept,
+        ..Self::MEMORY
+    };
     /// Locks of sessions on PostgreSQL, MySQL or MariaDB.
     pub const SQL_SESSION: Self = Self {
         order: GrantOrder::Server,
+        sharing: Sharing::None,
         keeper: HoldKeeper::Connection,
         restart: Survival::Ends,
         fail_over: Survival::MayBeLost,
@@ -154,14 +174,14 @@ impl Guarantees {
 
     /// Returns the table of `docs/guarantees.md`.
     pub fn table() -> String {
-        let mut text = "| store | order | fence | kept by | restart | fail-over | partition |\n".to_owned();
-        text.push_str("|---|---|---|---|---|---|---|\n");
+        let mut text = "| store | order | fence | shared | kept by | restart | fail-over | partition |\n".to_owned();
+        text.push_str("|---|---|---|---|---|---|---|---|\n");
         for (store, of) in Self::ALL {
             let store = store.replace("), ", ")`, `");
             let _ = writeln!(
                 text,
-                "| `{store}` | {} | {} | {} | {} | {} | {} |",
-                of.order, of.fencing, of.keeper, of.restart, of.fail_over, of.partition
+                "| `{store}` | {} | {} | {} | {} | {} | {} | {} |",
+                of.order, of.fencing, of.sharing, of.keeper, of.restart, of.fail_over, of.partition
             );
         }
         text
@@ -183,6 +203,15 @@ impl fmt::Display for Fencing {
         f.write_str(match self {
             Self::EveryGrant => "every grant",
             Self::None => "none",
+        })
+    }
+}
+
+impl fmt::Display for Sharing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InTurns => "in turns",
+            Self::None => "no",
         })
     }
 }

@@ -41,7 +41,7 @@ pub use embedded::{Embedded, MemoryLocks};
 pub use error::{Fault, FaultKind, StoreError};
 pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
-pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Survival};
+pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Sharing, Survival};
 pub use handle::HandleKey;
 pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
 pub use port::{

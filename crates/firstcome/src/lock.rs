@@ -409,14 +409,6 @@ impl Locks {
         }
     }
 
-    /// Whether requests may share a lock.
-    fn can_share(&self) -> bool {
-        match &self.backing {
-            Backing::Ordered(_) => true,
-            Backing::Other(locks) => locks.can_share(),
-        }
-    }
-
     /// Returns the lock client, where the store takes steps of the core.
     fn ordered(&self, operation: &'static str) -> Result<&Arc<Shared>, LockError> {
         match &self.backing {

@@ -5,7 +5,7 @@ use super::{Layout, Plan};
 use crate::failure::Failure;
 use anyhow::{bail, ensure};
 use firstcome::lock::{Layout as Shared, LockAddress, OpenError, OpenLocksError, QuorumOptions, SqlError};
-use firstcome::{Guard, LockError, Locks};
+use firstcome::{Guard, LockError, LockRequest, Locks};
 use std::time::Duration;
 
 const ON_REDIS_ONLY: &str = "others keep locks of this layout on Redis only; write redis://…";
@@ -108,7 +108,8 @@ pub(super) async fn open(plan: &Plan) -> Result<Locks, Failure> {
 
 /// Waits for the lock. Cancel-safe: see [`Locks::quiet`].
 pub(super) async fn acquire(locks: &Locks, plan: &Plan) -> Result<Guard, LockError> {
-    locks.lock(&plan.name).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait).acquire().await
+    let request = locks.lock(&plan.name).owner(plan.owner.as_str()).lease(plan.lease).wait(plan.wait);
+    plan.permits.into_iter().fold(request, LockRequest::permits).acquire().await
 }
 
 /// Returns the holder's name, if the store records it.

@@ -32,6 +32,13 @@ impl Locks<'_> {
         (child, fence)
     }
 
+    /// Runs a command under a lock to its end.
+    fn run(&self, line: &str, script: &str) -> crate::support::program::Ended {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let rest = ["--store", self.store, "--", "sh", "-c", script];
+        firstcome(self.here, &[&["lock"], words.as_slice(), &rest].concat())
+    }
+
     fn locks(&self, line: &str) -> crate::support::program::Ended {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
         firstcome(self.here, &[&["locks"], words.as_slice(), &["--store", self.store]].concat())
@@ -59,8 +66,10 @@ fn on_each_store(test: impl Fn(&Locks<'_>)) {
 #[test]
 fn status_and_list_show_the_holder_the_fence_and_who_waits() {
     on_each_store(|locks| {
-        let free =
-            |name| json!({"lock": name, "held": false, "holder": null, "fence": null, "ttl_ms": null, "waiters": 0});
+        let free = |name| {
+            json!({"lock": name, "held": false, "holder": null, "fence": null, "ttl_ms": null,
+            "holders": 0, "waiters": 0})
+        };
         assert_eq!(locks.look("status a:1"), free("a:1"));
         assert_eq!(locks.look("list"), json!({"locks": []}));
         let (first, fence) = locks.stay("a:1 --owner ann --lease 20s");
@@ -79,6 +88,48 @@ fn status_and_list_show_the_holder_the_fence_and_who_waits() {
         assert_eq!(locks.look("status a:1"), free("a:1"));
         assert_eq!(locks.look("list"), json!({"locks": []}));
     });
+}
+
+#[test]
+fn readers_run_at_once_and_a_writer_after_them() {
+    on_each_store(|locks| {
+        let (first, fence) = locks.stay("book --shared --owner ann --lease 20s");
+        let (second, same) = locks.stay("book --shared --wait 0s --lease 20s");
+        assert_eq!(fence, same, "readers of one turn have one fence");
+        let seen = locks.look("status book");
+        assert_eq!((&seen["holder"], &seen["holders"]), (&json!("ann"), &json!(2)), "{seen}");
+        let said = locks.run("book --wait 0s", "true").with(75);
+        assert!(said.contains("ann"), "{said}");
+        let writer = locks.start("book --wait 1m", "echo $FIRSTCOME_FENCE > written");
+        wait_for("a writer in line", || (locks.look("status book")["waiters"] == 1).then_some(()));
+        // A reader that comes now goes after the writer.
+        locks.run("book --shared --wait 0s", "true").with(75);
+        end(first);
+        end(second);
+        locks.run("book --shared --wait 1m", "true").well();
+        let written = fs::read_to_string(locks.here.join("written")).expect("the writer was before this reader");
+        assert!(fence < written.trim().parse().expect("a fence"), "{written}");
+        drop(finished(writer));
+    });
+}
+
+#[test]
+fn no_more_commands_run_than_there_are_permits() {
+    on_each_store(|locks| {
+        let (first, _) = locks.stay("pool --permits 2");
+        let (second, _) = locks.stay("pool --permits 2");
+        locks.run("pool --permits 2 --wait 0s", "true").with(75);
+        end(first);
+        locks.run("pool --permits 2 --wait 1m", "true").well();
+        end(second);
+        for wrong in ["pool --permits 0", "pool --permits 1001", "pool --permits 2 --shared"] {
+            locks.run(wrong, "true").with(2);
+        }
+    });
+}
+
+fn finished(mut child: Child) -> i32 {
+    wait(&mut child).code().expect("it ends by itself")
 }
 
 #[test]

@@ -147,6 +147,27 @@ async fn a_lost_answer_costs_no_lock() {
 }
 
 #[tokio::test]
+async fn readers_share_a_lock_and_permits_are_counted() {
+    let service = Service::start().await;
+    let locks = Locks::http(&service.url(), SERVICE).expect("it can be opened");
+    let first = soon(locks.lock("book").shared().owner("ann").try_acquire()).await.expect("it is free");
+    let second = soon(locks.lock("book").shared().try_acquire()).await.expect("it is shared");
+    assert_eq!(first.fence().expect("it has one"), second.fence().expect("it has one"));
+    assert_ne!(first.token().expect("it has one"), second.token().expect("it has one"), "each hold is told apart");
+    assert_eq!(locks.view("book").await.expect("it is shown").view.holders, 2);
+    let told = soon(locks.lock("book").try_acquire()).await;
+    assert!(matches!(&told, Err(LockError::Contended { holder, .. }) if holder == "ann"), "{told:?}");
+    let told = soon(locks.lock("book").permits(2).try_acquire()).await;
+    assert!(matches!(&told, Err(LockError::Contended { .. })), "there are two already: {told:?}");
+    soon(first.release()).await.expect("it was held");
+    let third = soon(locks.lock("book").permits(2).try_acquire()).await.expect("there is room");
+    soon(second.release()).await.expect("it was held");
+    soon(third.release()).await.expect("it was held");
+    let told = soon(locks.lock("book").permits(0).try_acquire()).await;
+    assert!(matches!(told, Err(LockError::Invalid { field: "permits", .. })), "{told:?}");
+}
+
+#[tokio::test]
 async fn an_address_and_its_key_open_the_same_locks() {
     let service = Service::start().await;
     let address: LockAddress = service.url().parse().expect("an address");

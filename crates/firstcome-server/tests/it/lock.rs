@@ -6,6 +6,7 @@ pub(crate) mod handles;
 pub(crate) mod holds;
 pub(crate) mod keys;
 mod pipelines;
+pub(crate) mod sharing;
 pub(crate) mod trouble;
 pub(crate) mod waits;
 

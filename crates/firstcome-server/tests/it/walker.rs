@@ -5,7 +5,8 @@ use crate::auction::{
     restarts as auction_restarts, trouble as auction_trouble,
 };
 use crate::lock::{
-    bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, trouble as lock_trouble, waits,
+    bodies as lock_bodies, figures as lock_figures, handles, holds, keys as lock_keys, sharing as lock_sharing,
+    trouble as lock_trouble, waits,
 };
 use crate::promises::seen;
 use crate::room::{
@@ -125,6 +126,8 @@ scenarios! {
         a_wait_ends_with_the_last_who_joined_it one_of_two_connections_is_enough_to_be_told
         the_store_has_the_last_word_on_a_repeat a_repeat_shows_no_later_end_than_the_store
         no_more_keys_are_remembered_than_may_be;
+    lock_sharing: permits_are_counted_and_each_hold_is_renewed_and_released_by_its_handle
+        a_repeat_of_a_shared_acquire_is_the_same_hold permits_are_taken_at_their_limits_and_refused_beyond;
     lock_figures: figures_count_what_happened_to_locks;
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so

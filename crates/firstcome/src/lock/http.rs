@@ -295,10 +295,6 @@ impl OtherLocks for ServiceLocks {
         Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
     }
 
-    fn can_share(&self) -> bool {
-        true
-    }
-
     fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
         Box::pin(self.view(name))
     }

@@ -17,11 +17,6 @@ pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(super) trait OtherLocks: Any + Send + Sync {
     fn guarantees(&self) -> Guarantees;
 
-    /// Whether requests may share a lock; see [`Terms::permits`].
-    fn can_share(&self) -> bool {
-        false
-    }
-
     /// Waits for a lock; with no wait, tries once. Dropping the future leaves nothing behind.
     fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>>;
 

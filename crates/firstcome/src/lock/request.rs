@@ -3,6 +3,7 @@
 use super::demands::Demands;
 use super::driver::Shared;
 use super::{Backing, Guard, LEASE_DEFAULT, LockError, Locks, lease_ms, parse_name};
+use firstcome_store::Sharing;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::limits::{PERMITS_MAX, WAIT_MS_MAX};
 use firstcome_store::core::lock::spin::Pauses;
@@ -203,7 +204,7 @@ impl LockRequest {
         if self.terms.permits.is_some_and(|permits| !(1..=PERMITS_MAX).contains(&permits)) {
             return Err(LockError::Invalid { field: "permits", wanted: "1 to 1000" });
         }
-        if self.terms.permits.is_some() && !self.locks.can_share() {
+        if self.terms.permits.is_some() && self.locks.guarantees().sharing == Sharing::None {
             return Err(LockError::Unsupported { operation: "share a lock" });
         }
         let passes = NonZeroU32::new(self.passes).filter(|passes| passes.get() <= COHORT_MAX);

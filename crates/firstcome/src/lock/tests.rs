@@ -3,7 +3,7 @@ use firstcome_store::Demand;
 use firstcome_store::core::time::{Steady, Timestamp};
 use firstcome_store::edge::{Clock, SystemClock};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Wake, Waker};
 
 #[tokio::test]
@@ -285,6 +285,75 @@ async fn a_demand_that_a_custom_store_does_not_meet_is_refused() {
         assert!(matches!(refused, Err(LockError::NotGuaranteed { demand: Demand::Ordered })), "{refused:?}");
     }
     locks.lock("a").fenced().try_acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_store_that_keeps_no_shared_holds_refuses_them() {
+    let locks = Locks::over(Slow { promises: Some(Guarantees::QUORUM), ..Slow::default() }).unwrap();
+    for request in [locks.lock("a").shared(), locks.lock("a").permits(3)] {
+        let refused = request.try_acquire().await;
+        assert!(matches!(refused, Err(LockError::Unsupported { operation: "share a lock" })), "{refused:?}");
+    }
+    let locks = Locks::memory();
+    for permits in [0, 1_001] {
+        let refused = locks.lock("a").permits(permits).try_acquire().await;
+        assert!(matches!(refused, Err(LockError::Invalid { field: "permits", .. })), "{refused:?}");
+    }
+}
+
+/// In memory, and over a store that answers later.
+fn each_store() -> [Locks; 2] {
+    [Locks::memory(), Locks::over(Slow::default()).unwrap()]
+}
+
+#[tokio::test]
+async fn readers_share_and_writers_take_turns_with_them() {
+    for locks in each_store() {
+        let readers = [locks.lock("book").shared().try_acquire().await.unwrap(), {
+            locks.lock("book").shared().acquire().await.unwrap()
+        }];
+        let fence = readers[0].fence().unwrap();
+        assert_eq!(readers[1].fence().unwrap(), fence);
+        let contended = locks.lock("book").try_acquire().await;
+        assert!(matches!(contended, Err(LockError::Contended { .. })), "{contended:?}");
+        let writer = tokio::spawn(locks.lock("book").acquire());
+        while locks.view("book").await.unwrap().view.waiters == 0 {
+            tokio::task::yield_now().await;
+        }
+        let late = locks.lock("book").shared().try_acquire().await;
+        assert!(matches!(late, Err(LockError::Contended { waiters: 1, .. })), "it goes after the writer: {late:?}");
+        for reader in readers {
+            reader.release().await.unwrap();
+        }
+        let writer = writer.await.unwrap().unwrap();
+        assert!(fence < writer.fence().unwrap());
+        writer.release().await.unwrap();
+        locks.quiet().await;
+        assert_eq!(locks.view("book").await.unwrap().view.holders, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_semaphore_never_has_more_holders_than_permits_and_serves_all() {
+    for locks in each_store() {
+        let (inside, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let tasks = (0..20).map(|_| {
+            let (locks, inside, most) = (locks.clone(), Arc::clone(&inside), Arc::clone(&most));
+            tokio::spawn(async move {
+                let permit = locks.lock("pool").permits(3).acquire().await.unwrap();
+                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                for _ in 0..3 {
+                    tokio::task::yield_now().await;
+                }
+                inside.fetch_sub(1, Ordering::SeqCst);
+                permit.release().await.unwrap();
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 3, "all permits are used, and no more");
+    }
 }
 
 /// Polls a future `polls` times, yields after each poll, and drops the future. Returns whether it completed.

@@ -8,7 +8,8 @@ use serde_json::json;
 
 pub(crate) async fn a_free_lock_is_had_at_once_and_shown_as_held() {
     on_each(async |service| {
-        let free = json!({"lock": "door", "held": false, "holder": null, "fence": null, "ttl_ms": null, "waiters": 0});
+        let free = json!({"lock": "door", "held": false, "holder": null, "fence": null, "ttl_ms": null, "holders": 0,
+            "waiters": 0});
         assert_eq!(service.lock("door").await, free);
         for wait_ms in [0, 1, LONG_MS] {
             let answer = service.send(acquire("door", "ann", wait_ms, 60_000)).await.is(200);
