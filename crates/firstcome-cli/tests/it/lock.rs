@@ -57,7 +57,7 @@ impl LockStores {
     }
 
     pub(crate) fn start(&self, line: &str, script: &str) -> Running {
-        Running { child: self.lock(line, script).spawn().expect("it starts"), place: self.directory.path().to_owned() }
+        Running::start(&mut self.lock(line, script), self.directory.path())
     }
 
     /// The numbers that a script wrote into a file, once there are so many.
@@ -84,7 +84,7 @@ impl Drop for LockStores {
     }
 }
 
-fn numbers(file: &Path, count: usize) -> Vec<u32> {
+pub(crate) fn numbers(file: &Path, count: usize) -> Vec<u32> {
     wait_for("numbers in a file", || {
         let text = fs::read_to_string(file).ok()?;
         let numbers: Vec<u32> = text.lines().map_while(|line| line.trim().parse().ok()).collect();
@@ -99,6 +99,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn start(command: &mut Command, place: &Path) -> Self {
+        Self { child: command.spawn().expect("it starts"), place: place.to_owned() }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
     }
