@@ -88,9 +88,9 @@ async fn a_slot_stays_taken_when_its_run_is_dropped_or_finished_and_the_director
         let locks = on_directory(&directory);
         let run = locks.once("job", HOUR).owner("ann").begin_by(in_hour(slot)).await.unwrap();
         if how == "finished" {
-            run.finish().await.unwrap()
+            run.finish().await.unwrap();
         } else {
-            drop(run)
+            drop(run);
         }
         locks.quiet().await;
         let again = locks.once("job", HOUR).begin_by(in_hour(slot)).await.unwrap_err();
@@ -187,11 +187,13 @@ async fn the_lock_of_a_slot_is_over_when_another_slot_takes_its_name() {
     let store_ms = || FIRST * HOUR_MS;
     locks.once("job", HOUR).begin_by(store_ms).await.unwrap().finish().await.unwrap();
     // A clock that is ahead by the tolerance.
-    clock.pass_ms(3 * HOUR_MS);
-    let run = locks.once("job", HOUR).begin_by(|| (FIRST + 4) * HOUR_MS).await.unwrap();
-    assert_eq!(run.slot(), FIRST + 4);
+    clock.pass_ms((SLOT_LOCKS - 1) * HOUR_MS);
+    let again = FIRST + SLOT_LOCKS;
+    let run = locks.once("job", HOUR).begin_by(|| again * HOUR_MS).await.unwrap();
+    // The run outlasts its slot by hours, and its slot's lock does not.
+    clock.pass_ms((SLOT_LOCKS - 1) * HOUR_MS);
     run.finish().await.unwrap();
-    for slot in FIRST + 5..FIRST + 40 {
+    for slot in again + SLOT_LOCKS..again + 40 {
         clock.pass_ms(HOUR_MS);
         locks.once("job", HOUR).begin_by(|| slot * HOUR_MS).await.unwrap().finish().await.unwrap();
     }
