@@ -1,7 +1,7 @@
 //! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, drills.
 //!
 //! Exit codes: 0 success, 1 a check failed or a request was refused, 2 usage, 3 the store cannot be reached, 75 a lock
-//! was not obtained in time, 76 a lock was lost. `lock` returns the exit code of its command.
+//! was not obtained in time, 76 a lock was lost. `lock` and `once` return the exit code of their command.
 
 mod archive;
 mod cluster;
@@ -57,6 +57,8 @@ enum Command {
     Drill(drill::DrillCommand),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
+    /// Run a command at most once per interval, on one of many machines
+    Once(Box<lock::OnceArgs>),
     /// Show who holds locks, or take one away
     #[command(subcommand)]
     Locks(lock::LocksCommand),
@@ -97,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::Man => man(),
         Command::Locks(command) => lock::look(&command),
         Command::Lock(args) => return end(lock::run(*args)),
+        Command::Once(args) => return end(lock::run_once(*args)),
         Command::LockKeeper(args) => return end(lock::keep(&args)),
         Command::LockGuardian(args) => return end(lock::guard(&args)),
         Command::LockGate(args) => return end(lock::become_command(&args)),

@@ -25,6 +25,7 @@ mod holder;
 mod inspect;
 mod keeper;
 mod messages;
+mod once;
 mod place;
 mod process_gate;
 mod signals;
@@ -34,6 +35,7 @@ pub(crate) use guardian::run as guard;
 pub(crate) use hint::explain;
 pub(crate) use inspect::{LocksCommand, look};
 pub(crate) use keeper::run as keep;
+pub(crate) use once::{OnceArgs, run as run_once};
 pub(crate) use process_gate::{GateArgs, run as become_command};
 
 use crate::arguments::duration;
@@ -189,13 +191,18 @@ fn default_owner() -> Option<OwnerName> {
     OwnerName::parse(&format!("{host}:{process}")).or_else(|_| OwnerName::parse(&format!("process-{process}"))).ok()
 }
 
+/// Returns the holder's name: the one that was given, or that of this process.
+fn owner_of(given: Option<&String>) -> Result<OwnerName, Failure> {
+    match given {
+        Some(text) => OwnerName::parse(text).map_err(|error| Failure::Usage(anyhow!("the owner {error}"))),
+        None => default_owner().ok_or_else(|| Failure::Usage(anyhow!("the holder has no name: set --owner"))),
+    }
+}
+
 fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let usage = |error: anyhow::Error| Failure::Usage(error);
     let file = File::read(args.config.as_deref())?;
-    let owner = match args.owner.as_ref().or(file.owner.as_ref()) {
-        Some(text) => OwnerName::parse(text).map_err(|error| usage(anyhow!("the owner {error}")))?,
-        None => default_owner().ok_or_else(|| usage(anyhow!("the holder has no name: set --owner")))?,
-    };
+    let owner = owner_of(args.owner.as_ref().or(file.owner.as_ref()))?;
     let span =
         |text: Option<&String>, default: Duration| text.map_or(Ok(default), |text| duration(text).map_err(usage));
     let wait = span(args.wait.as_ref().or(file.wait.as_ref()), WAIT_DEFAULT)?;
@@ -204,11 +211,11 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     }
     let lease = span(args.lease.as_ref().or(file.lease.as_ref()), LEASE_DEFAULT)?;
     if !(u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX)).contains(&lease.as_millis()) {
-        return Err(usage(anyhow!("lease must be 100ms to 24h")));
+        return Err(usage(anyhow!("lease must be 100ms to 192h")));
     }
     let min_hold = span(args.min_hold.as_ref().or(file.min_hold.as_ref()), Duration::ZERO)?;
     if u128::from(LEASE_MS_MAX) < min_hold.as_millis() {
-        return Err(usage(anyhow!("min-hold must be at most 24h")));
+        return Err(usage(anyhow!("min-hold must be at most 192h")));
     }
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
     let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };

@@ -36,7 +36,7 @@ pub struct Acquire {
 impl Acquire {
     /// Makes a request, with a key that is drawn for it.
     ///
-    /// `wait` is at most an hour, and zero for one try. `lease` is 100 ms to 24 hours. Both count in whole milliseconds.
+    /// `wait` is at most an hour, and zero for one try. `lease` is 100 ms to 8 days. Both count in whole milliseconds.
     /// Fails if the operating system gives no random bytes.
     pub fn new(name: LockName, owner: OwnerName, wait: Duration, lease: Duration) -> Result<Self, StoreError> {
         Ok(Self { name, owner, wait, lease, permits: None, key: draw_key()? })

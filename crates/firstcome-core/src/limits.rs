@@ -54,8 +54,8 @@ pub const ROOM_TEXT_BYTES_MAX: usize = 2_048;
 
 /// Shortest and longest lease of a lock. The shortest protects against leases that end before the client reads the grant.
 pub const LEASE_MS_MIN: u32 = 100;
-/// See [`LEASE_MS_MIN`].
-pub const LEASE_MS_MAX: u32 = 86_400_000;
+/// See [`LEASE_MS_MIN`]. A day longer than a week, so that a job of a week can keep its slot.
+pub const LEASE_MS_MAX: u32 = 8 * 86_400_000;
 
 /// Fewest and most nodes of a quorum. With fewer than three, the loss of one node loses the lock.
 pub const QUORUM_NODES_MIN: usize = 3;

@@ -56,7 +56,7 @@ const LEASE_MAX: Duration = Duration::from_millis(firstcome_core::limits::LEASE_
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EtcdOptions {
-    /// How long this process's holds and places last without a renewal: 1 s to 24 h, rounded up to whole seconds. etcd extends a
+    /// How long this process's holds and places last without a renewal: 1 s to 8 days, rounded up to whole seconds. etcd extends a
     /// lease that is shorter than its servers need to elect a leader (2 s by default).
     pub lease: Duration,
     /// The prefix of all keys: 1 to 256 bytes. Processes that share locks use the same prefix.
@@ -82,7 +82,7 @@ impl Default for EtcdOptions {
 impl EtcdOptions {
     fn check(&self) -> Result<(), EtcdError> {
         if !(Duration::from_secs(1)..=LEASE_MAX).contains(&self.lease) {
-            return Err(EtcdError::broken("the lease must be 1 s to 24 h"));
+            return Err(EtcdError::broken("the lease must be 1 s to 8 days"));
         }
         if !(1..=PREFIX_BYTES_MAX).contains(&self.prefix.len()) {
             return Err(EtcdError::broken("the prefix must have 1 to 256 bytes"));

@@ -19,8 +19,8 @@ const WAIT: Range = Range { option: "wait", min: Duration::ZERO, max: HOUR, want
 const LEASE: Range = Range {
     option: "lease",
     min: Duration::from_millis(100),
-    max: Duration::from_secs(24 * 3_600),
-    wanted: "100ms to 24h",
+    max: Duration::from_secs(8 * 24 * 3_600),
+    wanted: "100ms to 192h",
 };
 /// All waiters behind the holder wait through the pause.
 const PAUSE: Range = Range { option: "pause", min: Duration::ZERO, max: Duration::from_secs(60), wanted: "at most 1m" };

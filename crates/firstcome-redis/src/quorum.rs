@@ -192,7 +192,7 @@ impl QuorumStore {
         }
         let rejoin_ms = u32::try_from(options.rejoin_after.as_millis()).unwrap_or(u32::MAX);
         if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&rejoin_ms) {
-            return Err(wrong("rejoin_after must be 100 ms to 24 h"));
+            return Err(wrong("rejoin_after must be 100 ms to 8 days"));
         }
         let client = draw_id().map_err(|fault| wrong(&fault.to_string()))?;
         let urls: Vec<&str> = urls.iter().map(AsRef::as_ref).collect();

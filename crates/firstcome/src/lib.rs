@@ -136,7 +136,7 @@ mod store;
 ///   [`LockError::Name`].
 /// - `locks = self.locks`: the [`Locks`], or any expression whose `&` coerces to `&Locks`. The default is `self.locks`.
 /// - `wait = "5s"`: how long to wait, at most `1h`; 5 s by default. `"0s"` takes the lock only if it is free.
-/// - `lease = "3s"`: how long the lock outlasts this process, `100ms` to `24h`; 30 s by default. The lock is renewed as
+/// - `lease = "3s"`: how long the lock outlasts this process, `100ms` to `192h`; 30 s by default. The lock is renewed as
 ///   long as the body runs.
 /// - `owner = "{command.bidder}"`: the holder's name as other clients see it; see [`LockRequest::owner`].
 /// - `guard = held`: the name under which the body sees the [`Guard`].
@@ -182,7 +182,9 @@ pub use firstcome_store::{
     ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core,
     edge, stats,
 };
-pub use lock::{Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock};
+pub use lock::{
+    Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,
+};
 pub use points::{MemberHandle, MovementRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom};
 pub use store::Store;

@@ -19,6 +19,7 @@ mod kind;
 #[cfg(feature = "redis")]
 pub mod layout;
 mod many;
+mod once;
 mod quick;
 #[cfg(feature = "redis")]
 pub mod quorum;
@@ -49,6 +50,7 @@ pub use guard::{Guard, Lease};
 #[cfg(feature = "redis")]
 pub use layout::OpenRedis;
 pub use many::{MultiGuard, MultiLock};
+pub use once::{Once, Run};
 #[cfg(feature = "redis")]
 pub use quorum::{NodeSet, QuorumCounts, QuorumOptions, ReplicaAck};
 pub use request::LockRequest;
@@ -384,6 +386,43 @@ impl Locks {
         Election::new(self.lock(name))
     }
 
+    /// Returns a request for the run of a job that runs at most once per interval; see [`Once`] for its settings. Sends
+    /// nothing yet.
+    ///
+    /// Time is divided into slots of length `every`, 1 s to 7 days, counted from the Unix epoch: a slot of an hour begins
+    /// on the hour of UTC, one of a day at midnight of UTC, one of a week on Thursday. In each slot the first process that
+    /// asks gets the run, and all others are refused until the next slot, also when the run is over or its process dead.
+    /// All processes must use the same name and the same interval.
+    ///
+    /// At most one run of a slot begins, as long as the clocks of the machines differ by no more than the
+    /// [tolerance](Once::tolerance), the store's clock does not jump, and the store keeps what it has acknowledged
+    /// ([`Self::guarantees`]). A slot may pass without a run: if no process asks, or the one that asked dies.
+    ///
+    /// Uses the locks `NAME` and `NAME@0` to `NAME@3`, so the name has at most 126 bytes. Fails with
+    /// [`LockError::Unsupported`] where no hold outlives its process, and in layouts of other libraries: only stores
+    /// with the order of arrival and leases of their own can do it (memory, directory, Redis, rows in PostgreSQL, HTTP).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::{LockError, Locks};
+    /// use std::time::Duration;
+    ///
+    /// let locks = Locks::memory();
+    /// match locks.once("report", Duration::from_secs(3_600)).owner("node-1").begin().await {
+    ///     Ok(run) => match run.run(async { Ok::<(), std::io::Error>(()) /* write the report */ }).await? {
+    ///         Ok(()) => run.finish().await?,
+    ///         Err(_) => run.retry().await?, // another process may try in this hour
+    ///     },
+    ///     Err(LockError::SlotTaken { holder, .. }) => println!("{holder} runs it in this hour, or has run it"),
+    ///     Err(LockError::Contended { holder, .. }) => println!("{holder} still runs that of an earlier hour"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn once(&self, name: &str, every: Duration) -> Once {
+        Once::new(self, name, every)
+    }
+
     /// Shows a lock. One request.
     ///
     /// Fails with [`LockError::Unsupported`] where the store shows no holder: in layouts of other libraries, on several
@@ -460,5 +499,5 @@ fn parse_name(text: &str) -> Result<LockName, LockError> {
 
 fn lease_ms(lease: Duration) -> Result<u32, LockError> {
     let ms = u32::try_from(lease.as_millis()).ok().filter(|ms| (LEASE_MS_MIN..=LEASE_MS_MAX).contains(ms));
-    ms.ok_or(LockError::Invalid { field: "lease", wanted: "100 ms to 24 h" })
+    ms.ok_or(LockError::Invalid { field: "lease", wanted: "100 ms to 8 days" })
 }

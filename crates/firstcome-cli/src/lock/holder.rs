@@ -25,9 +25,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::{interval, sleep, timeout};
 
 /// The longest time for optional calls to the store: releasing, and reading the holder's name.
-const COURTESY: Duration = Duration::from_secs(2);
+pub(super) const COURTESY: Duration = Duration::from_secs(2);
 /// How long to wait for quorum servers that are slower than the majority: twice the timeout of one server.
-const REST: Duration = Duration::from_millis(100);
+pub(super) const REST: Duration = Duration::from_millis(100);
 /// The longest time for guardian and gate to start. They usually take a few milliseconds.
 const START: Duration = Duration::from_secs(30);
 /// The pause between two checks of a group that is being killed.
@@ -56,7 +56,7 @@ pub(super) fn program(part: &str, args: &GateArgs) -> Command {
 }
 
 /// The processes around the command: keeper, guardian and gate.
-struct Guarded {
+pub(super) struct Guarded {
     keeper: Child,
     lifeline: Option<UnixStream>,
     control: UnixStream,
@@ -78,21 +78,33 @@ fn prepare(args: &GateArgs) -> anyhow::Result<Guarded> {
 
 /// Runs the command under the lock.
 pub(super) fn run(plan: &Plan, args: &GateArgs) -> Result<ExitCode, Failure> {
+    with_guardian(args, async |guarded| hold(plan, guarded).await)
+}
+
+/// Starts the processes around the command, and then runs `hold`, which takes the lock and lets the command begin.
+pub(super) fn with_guardian(
+    args: &GateArgs,
+    hold: impl AsyncFnOnce(Guarded) -> Result<ExitCode, Failure>,
+) -> Result<ExitCode, Failure> {
     // Before this process listens to signals: its children inherit the signals that it was started to ignore.
     let guarded = prepare(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let outcome = runtime.block_on(hold(plan, guarded));
+    let outcome = runtime.block_on(hold(guarded));
     // A call that is under way may hang in name resolution; do not wait for it.
     runtime.shutdown_background();
     outcome
 }
 
+/// Returns the exit code of a process that a signal ends, as a shell reports it.
+pub(super) fn by_signal(signal: Signal) -> ExitCode {
+    ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX))
+}
+
 async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
-    let by_signal = |signal: Signal| Ok(ExitCode::from(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)));
     let locks = tokio::select! {
         locks = store::open(plan) => locks?,
-        signal = signals.next_end() => return by_signal(signal),
+        signal = signals.next_end() => return Ok(by_signal(signal)),
     };
     if let Some(demand) = plan.require.iter().find(|demand| !locks.guarantees().meets(**demand)) {
         return Err(failure(&plan.name, LockError::NotGuaranteed { demand: *demand }));
@@ -101,7 +113,7 @@ async fn hold(plan: &Plan, guarded: Guarded) -> Result<ExitCode, Failure> {
         acquired = store::acquire(&locks, plan) => acquired,
         signal = signals.next_end() => {
             withdraw(&locks).await;
-            return by_signal(signal);
+            return Ok(by_signal(signal));
         }
     };
     let guard = match acquired {
@@ -153,7 +165,7 @@ async fn keep(name: &str, guard: &Guard, left: Duration, signals: &mut Signals) 
 }
 
 /// Waits until the store knows that this process waits no more.
-async fn withdraw(locks: &Locks) {
+pub(super) async fn withdraw(locks: &Locks) {
     // A store that does not answer skips this waiter anyway, a little later.
     let _ = timeout(COURTESY, locks.quiet()).await;
 }
@@ -223,7 +235,7 @@ impl Deadlines {
 }
 
 /// One command under one lock.
-struct Holder {
+pub(super) struct Holder {
     /// The guardian on systems without a keeper.
     keeper: Child,
     lifeline: Option<UnixStream>,
@@ -239,7 +251,7 @@ struct Holder {
 }
 
 impl Holder {
-    fn new(plan: &Plan, guarded: Guarded, guard: &Guard) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &Plan, guarded: Guarded, guard: &Guard) -> Result<Self, Failure> {
         let Guarded { keeper, lifeline, control, gate, group } = guarded;
         let (read, orders) = tokio::net::UnixStream::from_std(control)?.into_split();
         let reports = tokio::io::BufReader::new(read).lines();
@@ -276,7 +288,12 @@ impl Holder {
     }
 
     /// Runs the command to its end, and returns its exit code.
-    async fn guard_command(mut self, plan: &Plan, guard: &Guard, signals: &mut Signals) -> Result<u8, Failure> {
+    pub(super) async fn guard_command(
+        mut self,
+        plan: &Plan,
+        guard: &Guard,
+        signals: &mut Signals,
+    ) -> Result<u8, Failure> {
         let lost = |why: &str| Failure::Lost(anyhow!("lock {}: {why}: the command was stopped", plan.name));
         // A grant to a waiter is short until the waiter confirms it by a renewal.
         if guard.remaining() < plan.lease / 2 {

@@ -32,7 +32,11 @@ These have no flag, so that they are in no list of processes.
 ";
 
 /// The commands whose settings the page lists, with their headings.
-const COMMANDS: [(&str, &str); 2] = [("serve", "The service: `firstcome serve`"), ("lock", "Locks: `firstcome lock`")];
+const COMMANDS: [(&str, &str); 3] = [
+    ("serve", "The service: `firstcome serve`"),
+    ("lock", "Locks: `firstcome lock`"),
+    ("once", "Jobs: `firstcome once`"),
+];
 
 /// Renders the page `docs/configuration.md`.
 pub fn configuration_markdown() -> String {

@@ -57,7 +57,7 @@ impl LockStores {
     }
 
     pub(crate) fn start(&self, line: &str, script: &str) -> Running {
-        Running { child: self.lock(line, script).spawn().expect("it starts"), place: self.directory.path().to_owned() }
+        Running::start(&mut self.lock(line, script), self.directory.path())
     }
 
     /// The numbers that a script wrote into a file, once there are so many.
@@ -84,7 +84,7 @@ impl Drop for LockStores {
     }
 }
 
-fn numbers(file: &Path, count: usize) -> Vec<u32> {
+pub(crate) fn numbers(file: &Path, count: usize) -> Vec<u32> {
     wait_for("numbers in a file", || {
         let text = fs::read_to_string(file).ok()?;
         let numbers: Vec<u32> = text.lines().map_while(|line| line.trim().parse().ok()).collect();
@@ -99,6 +99,10 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    pub(crate) fn start(command: &mut Command, place: &Path) -> Self {
+        Self { child: command.spawn().expect("it starts"), place: place.to_owned() }
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         signal(self.child.id(), name);
     }
@@ -224,8 +228,8 @@ fn calls_that_make_no_sense_are_told_so_before_anything_is_asked() {
         (&["a"], "CMD"),
         (&["a b", "--", "true"], "the lock"),
         (&["a", "--owner", "x y", "--", "true"], "the owner"),
-        (&["a", "--lease", "99ms", "--", "true"], "100ms to 24h"),
-        (&["a", "--lease", "25h", "--", "true"], "100ms to 24h"),
+        (&["a", "--lease", "99ms", "--", "true"], "100ms to 192h"),
+        (&["a", "--lease", "193h", "--", "true"], "100ms to 192h"),
         (&["a", "--wait", "61m", "--", "true"], "at most 1h"),
         (&["a", "--wait", "soon", "--", "true"], "not a duration"),
         (&["a", "--store", "http://x", "--", "true"], "http"),

@@ -146,6 +146,6 @@ fn a_missing_double_dash_is_named_with_the_line_to_write() {
         let tip = said.lines().find_map(|said| said.trim().strip_prefix("tip: put -- before the command: "));
         assert_eq!(tip, line, "{arguments:?}: {said}");
     }
-    let said = firstcome(directory.path(), &["lock", "a", "--min-hold", "25h", "--", "true"]).with(2);
-    assert!(said.contains("at most 24h"), "{said}");
+    let said = firstcome(directory.path(), &["lock", "a", "--min-hold", "193h", "--", "true"]).with(2);
+    assert!(said.contains("at most 192h"), "{said}");
 }

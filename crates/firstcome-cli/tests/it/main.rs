@@ -22,6 +22,7 @@ mod killed_auction;
 mod lock;
 mod lock_hold;
 mod lock_looks;
+mod lock_once;
 mod lock_quorum;
 mod lock_shared;
 mod manners;

@@ -98,6 +98,30 @@ async fn dropping_a_guard_releases_the_lock_in_the_background() {
     assert!(locks.view("drop").await.expect("it is shown").view.held.is_none());
 }
 
+#[tokio::test]
+async fn a_run_over_http_keeps_its_slot_or_gives_it_back() {
+    let service = Service::start().await;
+    let locks = || Locks::http(&service.url(), SERVICE).expect("it can be opened");
+    // It ends during the test only at midnight before a Thursday.
+    let week = Duration::from_secs(7 * 86_400);
+    let begin = async |owner: &str| soon(locks().once("weekly", week).owner(owner).begin()).await;
+    let failed = begin("ann").await.expect("the slot is free");
+    let told = begin("bob").await;
+    assert!(matches!(&told, Err(LockError::SlotTaken { holder, .. }) if holder == "ann"), "{told:?}");
+    let fence = failed.fence();
+    soon(failed.retry()).await.expect("it was held");
+    let again = begin("bob").await.expect("the slot was given back");
+    assert!(fence < again.fence());
+    let slot = again.slot() % 4;
+    drop(again);
+    // The run ends in the background, and its slot does not.
+    until(async || locks().view("weekly").await.expect("it is shown").view.held.is_none()).await;
+    let told = begin("cid").await;
+    assert!(matches!(&told, Err(LockError::SlotTaken { holder, .. }) if holder == "bob"), "{told:?}");
+    let kept = locks().view(&format!("weekly@{slot}")).await.expect("it is shown").view.held;
+    assert_eq!(kept.map(|(owner, ..)| owner.to_string()), Some("bob".to_owned()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_dropped_at_any_point_leaves_nothing_behind() {
     let service = Service::start().await;

@@ -58,7 +58,7 @@ impl House {
         locks = self.locks,
         guard = held,
         owner = "{command.bidder.0}@{number}",
-        lease = "24h",
+        lease = "192h",
         wait = "1h"
     )]
     async fn named(&self, command: BidCommand, number: u8) -> Result<(String, LockError), BidError> {

@@ -27,7 +27,7 @@ async fn short(locks: &Locks) -> Result<(), LockError> {
     Ok(())
 }
 
-#[distributed_lock(key = "a", locks = locks, lease = "25h")]
+#[distributed_lock(key = "a", locks = locks, lease = "193h")]
 async fn long(locks: &Locks) -> Result<(), LockError> {
     Ok(())
 }

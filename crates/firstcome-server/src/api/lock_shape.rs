@@ -45,7 +45,7 @@ pub(crate) struct AcquireBody<'a> {
     #[schema(minimum = 0, maximum = 3_600_000, example = 5_000)]
     pub(crate) wait_ms: u64,
     /// How long the lock is held unless it is renewed, in milliseconds
-    #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
+    #[schema(minimum = 100, maximum = 691_200_000, example = 30_000)]
     pub(crate) lease_ms: u64,
     /// How many requests may hold the lock together, this one among them; without it the hold is exclusive. 1000 for the
     /// readers of a read/write lock, N for a semaphore
@@ -102,7 +102,7 @@ pub(crate) struct RenewBody<'a> {
     #[schema(value_type = String)]
     pub(crate) handle: Cow<'a, str>,
     /// The lease, in milliseconds from now
-    #[schema(minimum = 100, maximum = 86_400_000, example = 30_000)]
+    #[schema(minimum = 100, maximum = 691_200_000, example = 30_000)]
     lease_ms: u64,
 }
 

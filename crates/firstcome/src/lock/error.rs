@@ -47,6 +47,15 @@ pub enum LockError {
         /// report it.
         ttl: Duration,
     },
+    /// Another process has taken this slot of a job, also if its run is over by now: see
+    /// [`Locks::once`](super::Locks::once).
+    #[error("taken by {holder}; the next slot begins in {} ms", next_in.as_millis())]
+    SlotTaken {
+        /// The name of the process that has taken it.
+        holder: String,
+        /// How long this slot lasts after the request, by this machine's clock.
+        next_in: Duration,
+    },
     /// The wait ended before the request got the lock.
     #[error("not obtained in time{}", position.map(|ahead| format!(", with {ahead} still ahead")).unwrap_or_default())]
     TimedOut {
@@ -93,8 +102,8 @@ impl From<firstcome_etcd::EtcdError> for LockError {
 }
 
 impl LockError {
-    /// The stable code, as the HTTP API spells it. `not_guaranteed` and `unsupported` are of this library alone:
-    /// over HTTP every store keeps what a request can ask for.
+    /// The stable code, as the HTTP API spells it. `not_guaranteed`, `unsupported` and `slot_taken` are of this
+    /// library alone: over HTTP every store keeps what a request can ask for, and there are no slots of jobs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Name { .. } => "invalid_name",
@@ -102,6 +111,7 @@ impl LockError {
             Self::NotGuaranteed { .. } => "not_guaranteed",
             Self::Unsupported { .. } => "unsupported",
             Self::Contended { .. } => "contended",
+            Self::SlotTaken { .. } => "slot_taken",
             Self::TimedOut { .. } => "timed_out",
             Self::Unavailable(StoreError::Busy { .. }) => "overloaded",
             Self::Unavailable(_) => "store_unavailable",

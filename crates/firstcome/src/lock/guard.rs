@@ -236,7 +236,7 @@ impl Guard {
     /// later renewals use `lease` too. [`Self::deadline`] counts on no more than `lease`. One request; on etcd two, which
     /// also check that the hold still stands there.
     ///
-    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 24 h, and
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 8 days, and
     /// with [`LockError::Unsupported`] where holds have no lease of their own. Fails with [`LockError::Unavailable`] or
     /// [`LockError::Unknown`] if the store does not answer: the deadline stays as before, and the caller may repeat the
     /// call.
@@ -264,6 +264,20 @@ impl Guard {
         };
         let (request, deadline) = hold.shared.hand_out(hold.number, hold.lease).await?;
         Ok(Lease { name: hold.name.clone(), request, owner: hold.owner.clone(), fence: hold.fence, deadline })
+    }
+
+    /// Ends the guard without a release: the hold ends with its lease, and no process renews it. No request. For holds of
+    /// [`LockRequest::fixed`](super::LockRequest::fixed) that did not wait.
+    pub(super) fn leave(self) {
+        match self.hold {
+            Hold::Ordered(hold) => {
+                if let Some(mut hold) = Arc::into_inner(hold) {
+                    hold.over = Over::Yes;
+                    hold.shared.leave(hold.number);
+                }
+            }
+            Hold::Other(hold) => hold.leave(),
+        }
     }
 
     /// Releases the lock: the next waiter has it when this returns. One request, repeated until there is an answer or

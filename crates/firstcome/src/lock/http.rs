@@ -299,6 +299,10 @@ impl OtherLocks for ServiceLocks {
         Box::pin(self.view(name))
     }
 
+    fn can_leave(&self) -> bool {
+        true
+    }
+
     fn quiet(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             // The wait fails only if the sender is gone, which lives as long as `self.shared`.
@@ -359,6 +363,13 @@ impl OtherHold for ServiceGuard {
             self.hold.core.lease_ms.store(lease_ms, Ordering::Relaxed);
             self.hold.core.renew().await
         })
+    }
+
+    fn leave(self: Box<Self>) {
+        // Its `Drop` stops the renewals.
+        if let Some(mut last) = Arc::into_inner(self.hold) {
+            last.over = Over::Yes;
+        }
     }
 
     fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {

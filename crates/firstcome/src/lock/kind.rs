@@ -25,6 +25,11 @@ pub(super) trait OtherLocks: Any + Send + Sync {
         Box::pin(ready(Err(LockError::Unsupported { operation: "show a lock" })))
     }
 
+    /// Whether a hold can outlive this process, until its lease ends: see [`OtherHold::leave`].
+    fn can_leave(&self) -> bool {
+        false
+    }
+
     /// Resolves when the store knows that this process wants and holds nothing any more.
     fn quiet(&self) -> BoxFuture<'_, ()>;
 }
@@ -49,6 +54,10 @@ pub(super) trait OtherHold: Any + Send + Sync {
     fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>>;
 
     fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>>;
+
+    /// Ends the guard without a release: the hold ends with its lease. Only where [`OtherLocks::can_leave`] is true;
+    /// elsewhere it is a drop.
+    fn leave(self: Box<Self>) {}
 
     fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>>;
 }

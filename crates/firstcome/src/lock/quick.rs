@@ -141,6 +141,16 @@ impl Shared {
         }
     }
 
+    /// Leaves a hold to its lease: this process neither renews nor releases it any more.
+    pub(super) fn leave(self: &Arc<Self>, number: u64) {
+        self.act_and_send(|machine, now| {
+            machine.adopt(number, now);
+            machine.seats.remove(&number);
+            // `None` if the hold is lost: then there is nothing to leave.
+            let _ = machine.client.hand_out(number, now);
+        });
+    }
+
     /// Lets the client keep the time of a hold from here on.
     pub(super) fn adopt(self: &Arc<Self>, number: u64) {
         // Callers ask this of every hold repeatedly: a hold that the client has already costs one comparison or

@@ -110,7 +110,7 @@ impl LockRequest {
         self
     }
 
-    /// Sets how long the hold lasts after its last renewal: 100 ms to 24 h, and at most what the store allows; 30 s by
+    /// Sets how long the hold lasts after its last renewal: 100 ms to 8 days, and at most what the store allows; 30 s by
     /// default. The client renews it three times per lease as long as the guard lives.
     ///
     /// On etcd all holds of a process share one lease, which is set when the locks are opened, and built-in locks of

@@ -401,6 +401,23 @@ async fn drop_everywhere() {
 }
 
 #[tokio::test]
+async fn a_run_of_a_job_that_is_dropped_at_any_await_leaves_nothing_behind() {
+    let store = Arc::new(MemoryLocks::default());
+    let locks = Locks::over(Slow { store: Arc::clone(&store), ..Slow::default() }).unwrap();
+    let week = Duration::from_secs(7 * 86_400);
+    let mut done = 0;
+    for polls in 0..20 {
+        // Asks, and gives back what it got: the slot too.
+        let once = locks.once("job", week);
+        done += u32::from(dropped_after(polls, async { once.begin().await.unwrap().retry().await.unwrap() }).await);
+        let quiet = tokio::time::timeout(Duration::from_secs(20), locks.quiet());
+        quiet.await.expect("everything is undone");
+        assert!(store.is_empty(), "{polls} polls");
+    }
+    assert!((3..18).contains(&done), "{done}");
+}
+
+#[tokio::test]
 async fn who_is_left_of_a_cohort_that_is_over_is_served_all_the_same() {
     let locks = Locks::over(Slow::default()).unwrap();
     let ask = || locks.lock("a").lease(Duration::from_millis(100)).cohort(4).acquire();

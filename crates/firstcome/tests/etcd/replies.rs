@@ -163,7 +163,7 @@ async fn options_that_are_out_of_range_are_refused() {
     let mut options = EtcdOptions::default();
     options.lease = Duration::from_millis(999);
     let told = Locks::etcd_with("etcd://127.0.0.1:1", options.clone()).await.map(drop).unwrap_err();
-    assert!(told.to_string().contains("1 s to 24 h"), "{told}");
+    assert!(told.to_string().contains("1 s to 8 days"), "{told}");
     options.lease = SHORT;
     options.prefix = String::new();
     let told = Locks::etcd_with("etcd://127.0.0.1:1", options).await.map(drop).unwrap_err();

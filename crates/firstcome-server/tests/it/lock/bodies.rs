@@ -12,13 +12,13 @@ pub(crate) async fn waits_and_leases_are_taken_at_their_limits_and_refused_beyon
     let service = Service::memory();
     let whole = |field: &str| format!("{field} must be a whole number within its limits");
     let wait = "wait_ms must be 0 to 3600000".to_owned();
-    let lease = "lease_ms must be 100 to 86400000".to_owned();
+    let lease = "lease_ms must be 100 to 691200000".to_owned();
     let rows = [
         ("wait_ms", json!(3_600_001), wait.clone()),
         ("wait_ms", json!(u64::MAX), wait),
         ("lease_ms", json!(0), lease.clone()),
         ("lease_ms", json!(99), lease.clone()),
-        ("lease_ms", json!(86_400_001), lease.clone()),
+        ("lease_ms", json!(691_200_001), lease.clone()),
         ("lease_ms", json!(4_294_967_396_u64), lease),
     ];
     let none = [json!(-1), json!(1.5), json!(200.0), json!("200"), json!(null), json!([200]), json!(true), json!({})];
@@ -41,9 +41,9 @@ pub(crate) async fn waits_and_leases_are_taken_at_their_limits_and_refused_beyon
     }
     assert_eq!(service.lock("door").await["fence"], held["fence"]);
     service.give_back(&held).await.is(200);
-    for (wait_ms, lease_ms) in [(0, 100), (3_600_000, 86_400_000)] {
+    for (wait_ms, lease_ms) in [(0, 100), (3_600_000, 691_200_000)] {
         let held = service.send(acquire("gate", "ann", wait_ms, lease_ms)).await.is(200).json();
-        service.send(renew("gate", text(&held, "handle"), 86_400_000)).await.is(200);
+        service.send(renew("gate", text(&held, "handle"), 691_200_000)).await.is(200);
         service.send(renew("gate", text(&held, "handle"), DAY_MS)).await.is(200);
         service.give_back(&held).await.is(200);
     }
