@@ -189,7 +189,7 @@ async fn the_lock_of_a_slot_is_over_when_another_slot_takes_its_name() {
     // A clock that is ahead by the tolerance.
     clock.pass_ms((SLOT_LOCKS - 1) * HOUR_MS);
     let again = FIRST + SLOT_LOCKS;
-    let run = locks.once("job", HOUR).begin_by(|| again * HOUR_MS).await.unwrap();
+    let run = locks.once("job", HOUR).longest(24 * HOUR).begin_by(|| again * HOUR_MS).await.unwrap();
     // The run outlasts its slot by hours, and its slot's lock does not.
     clock.pass_ms((SLOT_LOCKS - 1) * HOUR_MS);
     run.finish().await.unwrap();
@@ -197,6 +197,17 @@ async fn the_lock_of_a_slot_is_over_when_another_slot_takes_its_name() {
         clock.pass_ms(HOUR_MS);
         locks.once("job", HOUR).begin_by(|| slot * HOUR_MS).await.unwrap().finish().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn the_lock_of_a_slot_is_not_renewed_while_its_run_goes_on() {
+    let locks = Locks::memory();
+    let run = locks.once("job", Duration::from_secs(1)).begin().await.unwrap();
+    let lock = format!("job@{}", run.slot() % SLOT_LOCKS);
+    let is_over = async || locks.view(&lock).await.unwrap().view.held.is_none().then_some(());
+    until("the end of the slot", is_over).await;
+    assert!(!run.is_over());
+    run.finish().await.unwrap();
 }
 
 /// A clock that shows one instant after the other, and stays at the last.
