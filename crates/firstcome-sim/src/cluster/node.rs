@@ -357,8 +357,11 @@ impl Node {
     /// Writes what is next; whether there may be more.
     async fn write_batch(&self) -> Result<bool, Failed> {
         let row = self.is_ready().await?;
-        let next = at_redis(&self.world, |redis| redis.settle(row, BATCH)).await?;
-        let Some(entries) = next else {
+        let next = at_redis(&self.world, |redis| {
+            let entries = redis.settle(row, BATCH)?;
+            Some((entries, redis.sequencer().map(|sequencer| (sequencer.generation, sequencer.position))))
+        });
+        let Some((entries, sequencer)) = next.await? else {
             self.change(|known| known.trusted = None);
             return Ok(true);
         };
@@ -373,13 +376,14 @@ impl Node {
             // It has learnt more meanwhile: what is written by the older row could hide that the database went back.
             return Ok(true);
         }
-        let node = self.at;
+        // What this node knows when it sends the write, and what the sequencer had heard when it gave the entries. An answer
+        // from before the database went back may reach either while the write is under way, and no node can take a sent
+        // write back. It learns of the loss by the answer to that write.
+        let (node, acknowledged) = (self.at, self.known().acknowledged);
         let written = at_sql(&self.world, move |shared| {
             let before = shared.sql.1.row;
-            let sequencer = shared.redis.1.sequencer().map(|sequencer| (sequencer.generation, sequencer.position));
             let written = shared.sql.1.write(row, &entries);
             if written.is_ok_and(|after| before.issued < after.issued) {
-                let acknowledged = shared.nodes[node].acknowledged;
                 shared.history.writes.push(Write { node, before, acknowledged, sequencer });
             }
             written

@@ -1,7 +1,7 @@
 //! Invariant 8, of a database that goes back: it hands out nothing until the operator has decided.
 //!
-//! - A node that was told of more than the database holds writes no claim, unless the operator has accepted the loss since.
-//! - Nor does any node while the sequencer has heard of more than the database holds.
+//! - A node that was told of more than the database holds sends no claim, unless the operator has accepted the loss since.
+//! - Nor does any node with entries of a sequencer that had heard of more than the database holds.
 
 use super::{NodesEvidence, Violation};
 use crate::cluster::history::Write;
