@@ -94,7 +94,11 @@ fn the_examples_of_the_readme_run() {
     assert_eq!((&charged["available"], &listing["state"]), (&500.into(), &"running".into()), "{charged} {listing}");
     assert_eq!((&sold["buyer"], &sold["price"]), (&"bob".into(), &100.into()), "{sold}");
     let told = play("firstcome lock report").well();
-    assert!(told.trim().strip_prefix("fence ").is_some_and(|fence| fence.parse::<u64>().is_ok()), "{told}");
+    let lines: Vec<&str> = told.lines().collect();
+    let fence = lines[0].strip_prefix("fence ").and_then(|fence| fence.parse::<u64>().ok());
+    assert!(fence.is_some(), "{told}");
+    let said = ["beside other readers, in turns with writers", "at most three at once"];
+    assert_eq!(lines[1..], said, "{told}");
 }
 
 #[test]

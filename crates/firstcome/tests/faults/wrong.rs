@@ -49,8 +49,10 @@ async fn what_is_out_of_bounds_never_reaches_the_server() {
         ("wait", locks.lock("a").wait(hour + Duration::from_millis(1))),
         ("wait", locks.lock("a").wait(Duration::MAX)),
         ("lease", locks.lock("a").lease(Duration::from_millis(99))),
-        ("lease", locks.lock("a").lease(hour * 24 + Duration::from_millis(1))),
+        ("lease", locks.lock("a").lease(hour * 24 * 8 + Duration::from_millis(1))),
         ("lease", locks.lock("a").lease(Duration::MAX)),
+        ("permits", locks.lock("a").permits(0)),
+        ("permits", locks.lock("a").permits(1_001)),
         ("cohort", locks.lock("a").cohort(0)),
         ("cohort", locks.lock("a").cohort(1_000_001)),
     ];
