@@ -229,7 +229,7 @@ fn the_report_of_verify_lists_every_invariant_with_its_counts() {
     ];
     // Those of locks come after them.
     assert!(counts[1 + wanted.len()].0.starts_with("the file of locks is sound"), "{counts:?}");
-    assert_eq!(counts.len(), 1 + wanted.len() + 5);
+    assert_eq!(counts.len(), 1 + wanted.len() + 6);
     for ((text, count), (beginning, wanted)) in counts[1..].iter().zip(wanted) {
         assert!(text.starts_with(beginning), "{text}");
         assert_eq!(*count, wanted, "{text}");

@@ -450,6 +450,10 @@ fn every_check_of_stored_locks_can_fail() {
     assert_eq!(breaks("DELETE FROM hold"), "no wa");
     assert_eq!(breaks("UPDATE hold SET waiters = 1"), "no wa");
     assert_eq!(breaks("UPDATE waiter SET client = 1 WHERE client = 2"), "one r");
+    assert_eq!(breaks("UPDATE waiter SET number = number - 9007199254740992"), "locks");
+    assert_eq!(breaks("UPDATE hold SET sharers = 'x'"), "locks");
+    assert_eq!(breaks("UPDATE hold SET sharers = '0000000000000009 1 20000 -2 bob 9 1'"), "an ex");
+    assert_eq!(breaks("UPDATE hold SET passes = -1, sharers = '0000000000000009 1 20000 -1 bob 9 1'"), "an ex");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
