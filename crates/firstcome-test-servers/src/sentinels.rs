@@ -48,9 +48,11 @@ impl Sentinels {
         let mut sentinels = Vec::new();
         for _ in 0..SENTINELS {
             let sentinel = Server::start_as(Part::Sentinel(&settings), Kind::Redis, &options).await?;
-            // By default they talk to each other every two seconds, and examine replicas every ten. Redis 6.2 does not know this
-            // command.
-            let _ = sentinel.ask::<()>("SENTINEL DEBUG info-period 200 publish-period 100 ping-period 100").await;
+            // By default they talk to each other every two seconds, and examine replicas every ten. A sentinel that was not
+            // scheduled for two seconds does nothing for 30 more (TILT). Redis 6.2 does not know this command.
+            let _ = sentinel
+                .ask::<()>("SENTINEL DEBUG info-period 200 publish-period 100 ping-period 100 tilt-period 1000")
+                .await;
             sentinels.push(sentinel);
         }
         let started = Self { servers, sentinels };

@@ -347,12 +347,16 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
         let store = open(directory.path());
         let file = beside(directory.path());
         file.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
-        // One batch waits for the file, and behind it a queue that ends somewhere.
+        // One batch waits for the file, and behind it a queue that ends somewhere. The writer gives a batch up after a second and
+        // takes the next, so a slow machine lets some more in.
         let mut steps: Vec<_> = (0..6_000).map(|number| Box::pin(store.take(ask("door", 1, number)))).collect();
         let mut context = Context::from_waker(Waker::noop());
         let told = steps.iter_mut().map(|step| step.as_mut().poll(&mut context));
         let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Busy { .. })))).count();
-        assert!((2_500..3_000).contains(&refused), "{refused} of 6000 were refused at once");
+        assert!((1..3_000).contains(&refused), "{refused} of 6000 were refused at once");
+        let looked = std::iter::repeat_with(|| Box::pin(store.view(&name("door"))).as_mut().poll(&mut context));
+        let looked = { looked }.find(Poll::is_ready).expect("looks fill what room is left");
+        assert!(matches!(looked, Poll::Ready(Err(StoreError::Busy { .. }))), "{looked:?}");
         // Who holds a lock still gets in.
         let renewals = vec![Renewal { name: name("door"), request: request(1, 0), lease_ms: 60_000 }];
         let renew = Step::Renew { bucket: bucket_of(&name("door")), renewals };
@@ -360,12 +364,10 @@ async fn a_file_that_is_kept_locked_is_unavailable_for_a_while() {
             let told = Box::pin(store.take(step)).as_mut().poll(&mut context);
             assert!(told.is_pending(), "{told:?}");
         }
-        let looks = Box::pin(store.view(&name("door"))).as_mut().poll(&mut context);
-        assert!(matches!(looks, Poll::Ready(Err(StoreError::Busy { .. }))), "{looks:?}");
         // But not without an end.
-        let told = (0..2_000).map(|_| Box::pin(store.take(give_back("door", 1, 0))).as_mut().poll(&mut context));
-        let refused = told.filter(|told| matches!(told, Poll::Ready(Err(StoreError::Busy { .. })))).count();
-        assert!((700..1_000).contains(&refused), "{refused} of 2000 were refused at once");
+        let told = std::iter::repeat_with(|| Box::pin(store.take(give_back("door", 1, 0))).as_mut().poll(&mut context));
+        let told = { told }.find(Poll::is_ready).expect("releases fill what room is left");
+        assert!(matches!(told, Poll::Ready(Err(StoreError::Busy { .. }))), "{told:?}");
         assert_eq!(unavailable(steps.swap_remove(0).await), FaultKind::Busy);
         drop(steps);
         file.execute_batch("ROLLBACK").expect("it ends");
