@@ -8,12 +8,12 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::core::room::{RoomSettings, TicketState};
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::{AuctionStore, CouponStore, Error, Locks, RoomStore, Store};
+use firstcome::{Error, Locks, Store};
 use std::time::Duration;
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, locks: &Locks) -> Done {
+async fn sell(store: &Store, locks: &Locks) -> Done {
     let users = ["ann", "bob", "cid"];
 
     // The room lets all three in, in the order of arrival.
@@ -66,18 +66,19 @@ async fn sell<S: CouponStore + RoomStore, A: AuctionStore>(store: &Store<S, A>, 
 #[tokio::main]
 async fn main() -> Done {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["memory"] => sell(&Store::memory(), &Locks::memory()).await,
-        [directory] => sell(&Store::open(directory)?, &Locks::open(directory)?).await,
+    let (store, locks) = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["memory"] => (Store::memory(), Locks::memory()),
+        [directory] => (Store::open(directory)?, Locks::open(directory)?),
         ["http", url, file] => {
             let key = std::fs::read_to_string(file)?;
-            sell(&Store::http(url, key.trim())?, &Locks::http(url, key.trim())?).await
+            (Store::http(url, key.trim())?, Locks::http(url, key.trim())?)
         }
         [redis, sql, file] => {
             let secret = DeploymentSecret::new(&std::fs::read_to_string(file)?);
             let store = Store::cluster(redis, sql, secret.ok_or("the secret is too short")?).await?;
-            sell(&store, &Locks::redis(redis).await?).await
+            (store, Locks::redis(redis).await?)
         }
-        _ => Err("usage: shop memory | shop DIRECTORY | shop REDIS SQL FILE | shop http URL KEYFILE".into()),
-    }
+        _ => return Err("usage: shop memory | shop DIRECTORY | shop REDIS SQL FILE | shop http URL KEYFILE".into()),
+    };
+    sell(&store, &locks).await
 }

@@ -1,12 +1,13 @@
 //! Auctions and sales at a fixed price, on any store.
 
+use crate::AnyStore;
 use crate::error::{AuctionError, InputError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::{ListingName, MemberName, RequestId};
 use firstcome_store::core::points::Amount;
-use firstcome_store::{AuctionStore, Embedded, ListingView, Numbered, PlaceBid, Purchase, Put};
+use firstcome_store::{AuctionStore, ListingView, Numbered, PlaceBid, Purchase, Put};
 use std::fmt;
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ use std::sync::Arc;
 /// try. The repeat of a purchase is refused as `already_sold`.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct ListingHandle<S = Embedded> {
+pub struct ListingHandle<S = AnyStore> {
     pub(crate) store: Arc<S>,
     pub(crate) name: ListingName,
 }
@@ -138,7 +139,7 @@ impl<S: AuctionStore> ListingHandle<S> {
 /// Dropping the future of [`Self::send`] leaves the bid done or not done, never half done. To learn which, send the
 /// same bid with the same idempotency key again.
 #[must_use = "nothing is sent before `send`"]
-pub struct BidRequest<'a, S = Embedded> {
+pub struct BidRequest<'a, S = AnyStore> {
     listing: &'a ListingHandle<S>,
     bidder: MemberName,
     price: Amount,
@@ -173,7 +174,7 @@ impl<S: AuctionStore> BidRequest<'_, S> {
 ///
 /// Dropping the future of [`Self::send`] leaves the purchase done or not done, never half done.
 #[must_use = "nothing is sent before `send`"]
-pub struct PurchaseRequest<'a, S = Embedded> {
+pub struct PurchaseRequest<'a, S = AnyStore> {
     listing: &'a ListingHandle<S>,
     buyer: MemberName,
     key: Option<String>,
@@ -208,6 +209,7 @@ mod tests {
     use crate::Error;
     use crate::Store;
     use firstcome_store::Closings;
+    use firstcome_store::Embedded;
     use firstcome_store::core::auction::Rejection;
     use firstcome_store::core::auction::{ListingState, Phase};
     use firstcome_store::core::time::Timestamp;
@@ -215,7 +217,7 @@ mod tests {
 
     fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(0)));
-        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
+        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _).into()), clock)
     }
 
     fn settings(owner: &str, price: u64) -> ListingSettings {
@@ -313,7 +315,7 @@ mod tests {
             let (owner, price) = (MemberName::parse("eve").unwrap(), Amount::new(30).unwrap());
             lamp.put(ListingSettings::fixed_price(owner, price)).await.unwrap();
             lamp.purchase("ann").unwrap().send().await.unwrap();
-            store.store().close();
+            store.store().as_embedded().expect("it is in a directory").close();
         }
         let store = Store::open(directory.path()).unwrap();
         let view = store.listing("lamp").unwrap().view().await.unwrap();

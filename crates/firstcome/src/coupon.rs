@@ -1,10 +1,11 @@
 //! Limited coupons, on any store.
 
+use crate::AnyStore;
 use crate::error::{CouponError, Error, InputError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::coupon::{Attributes, Claim, CouponLimit, CouponSettings, Effect, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, RequestId, UserId};
-use firstcome_store::{ClaimRecord, Claimed, CouponStore, CouponView, Embedded, Page, Put, RedeemRequest, Refused};
+use firstcome_store::{ClaimRecord, Claimed, CouponStore, CouponView, Page, Put, RedeemRequest, Refused};
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Outcome {
 }
 
 /// One coupon of a store: issued first come, first served. Cheap to clone.
-pub struct CouponHandle<S = Embedded> {
+pub struct CouponHandle<S = AnyStore> {
     pub(crate) store: Arc<S>,
     pub(crate) name: CouponName,
 }
@@ -99,7 +100,7 @@ impl<S: CouponStore> CouponHandle<S> {
 /// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done. Send the same claim again
 /// to learn which.
 #[must_use = "nothing is sent before `send`"]
-pub struct ClaimRequest<'a, S = Embedded> {
+pub struct ClaimRequest<'a, S = AnyStore> {
     coupon: &'a CouponHandle<S>,
     claim: Claim,
     key: Option<String>,

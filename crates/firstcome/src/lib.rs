@@ -187,4 +187,4 @@ pub use lock::{
 };
 pub use points::{MemberHandle, MovementRequest};
 pub use room::{Admission, JoinRequest, WaitingRoom};
-pub use store::Store;
+pub use store::{AnyStore, Store};

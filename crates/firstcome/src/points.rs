@@ -1,12 +1,13 @@
 //! The points of members, on any store.
 
+use crate::AnyStore;
 use crate::auction::amount;
 use crate::error::{AuctionError, Error, InputError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::id::MemberName;
 use firstcome_store::core::points::{Amount, Balance, Record};
-use firstcome_store::{AuctionStore, Embedded, MovePoints, Numbered, Transfer};
+use firstcome_store::{AuctionStore, MovePoints, Numbered, Transfer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ use std::sync::Arc;
 /// key may have happened, and a repeat would charge again: give every charge a key.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct MemberHandle<S = Embedded> {
+pub struct MemberHandle<S = AnyStore> {
     pub(crate) store: Arc<S>,
     pub(crate) name: MemberName,
 }
@@ -97,7 +98,7 @@ impl<S: AuctionStore> MemberHandle<S> {
 /// Dropping the future of [`Self::send`] leaves it done or not done, never half done. To learn which, send the same
 /// request with the same idempotency key again.
 #[must_use = "nothing is sent before `send`"]
-pub struct MovementRequest<'a, S = Embedded> {
+pub struct MovementRequest<'a, S = AnyStore> {
     member: &'a MemberHandle<S>,
     transfer: Transfer,
     amount: Amount,

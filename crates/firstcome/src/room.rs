@@ -1,10 +1,11 @@
 //! Waiting rooms, on any store.
 
+use crate::AnyStore;
 use crate::error::{InputError, RoomError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
-use firstcome_store::{Embedded, Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -58,7 +59,7 @@ use std::sync::Arc;
 /// visitor polls for it, so the room passes it over.
 ///
 /// Dropping a future leaves its request done or not done, never half done.
-pub struct WaitingRoom<S = Embedded> {
+pub struct WaitingRoom<S = AnyStore> {
     pub(crate) store: Arc<S>,
     pub(crate) name: RoomName,
 }
@@ -166,7 +167,7 @@ impl<S: RoomStore> WaitingRoom<S> {
 /// Dropping the future of [`Self::send`] leaves the join done or not done, never half done. To learn which, send the
 /// same join with the same user or idempotency key again.
 #[must_use = "nothing is sent before `send`"]
-pub struct JoinRequest<'a, S = Embedded> {
+pub struct JoinRequest<'a, S = AnyStore> {
     room: &'a WaitingRoom<S>,
     user: Option<UserId>,
     key: Option<String>,
@@ -204,6 +205,7 @@ mod tests {
     use super::*;
     use crate::Error;
     use crate::{Outcome, Store};
+    use firstcome_store::Embedded;
     use firstcome_store::core::coupon::{CouponLimit, CouponSettings};
     use firstcome_store::core::room::Rejection;
     use firstcome_store::core::room::{Departure, RoomState};
@@ -214,7 +216,7 @@ mod tests {
 
     fn store() -> (Store, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(1_893_456_000_000_000)));
-        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _)), clock)
+        (Store::over(Embedded::memory_with(Arc::clone(&clock) as _).into()), clock)
     }
 
     fn place(told: JoinReply) -> (Joining, TicketAnswer) {
@@ -348,7 +350,7 @@ mod tests {
             let sale = store.room("sale").unwrap();
             sale.put(RoomSettings::with_rate(1, 60_000)).await.unwrap();
             let (_, joined) = place(sale.join().send().await);
-            store.store().close();
+            store.store().as_embedded().expect("it is in a directory").close();
             joined.ticket
         };
         let store = Store::open(directory.path()).unwrap();

@@ -1,5 +1,9 @@
 //! The root of the library: one store, and everything that it keeps.
 
+mod any;
+
+pub use any::AnyStore;
+
 use crate::auction::member;
 use crate::{CouponHandle, InputError, ListingHandle, MemberHandle, WaitingRoom};
 #[cfg(feature = "sqlite")]
@@ -11,8 +15,7 @@ use std::sync::Arc;
 
 /// One store with coupons, waiting rooms, listings and members. Cheap to clone.
 ///
-/// `S` keeps coupons and rooms, `A` keeps listings and members. They are the same, except on a cluster, where auctions
-/// are decided in the database.
+/// The type is the same over every store: [`Self::memory`], [`Self::open`], [`Self::cluster`], [`Self::http`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,7 +33,11 @@ use std::sync::Arc;
 /// # What it promises
 /// Handles of one name are alike, from whichever clone they come. What each promises stands with its type:
 /// [`CouponHandle`], [`WaitingRoom`], [`ListingHandle`], [`MemberHandle`].
-pub struct Store<S = Embedded, A = S> {
+///
+/// # Custom stores
+/// `S` keeps coupons and rooms, `A` keeps listings and members. A root over a custom store, or over a store of one kind
+/// without [`AnyStore`]'s branch, has that type: [`Self::over`], [`Self::over_both`].
+pub struct Store<S = AnyStore, A = S> {
     store: Arc<S>,
     auctions: Arc<A>,
 }
@@ -50,7 +57,7 @@ impl<S, A> fmt::Debug for Store<S, A> {
 impl Store {
     /// Opens a store in memory, which ends with the process.
     pub fn memory() -> Self {
-        Self::over(Embedded::memory())
+        Self::over(Embedded::memory().into())
     }
 
     /// Opens a store in a directory, which is created if it is absent. A reply means that the change is synced to disk.
@@ -60,12 +67,9 @@ impl Store {
     #[cfg(feature = "sqlite")]
     pub fn open(directory: impl AsRef<std::path::Path>) -> Result<Self, Fault> {
         let clock = Arc::new(firstcome_store::edge::SystemClock::default());
-        firstcome_sqlite::open(directory.as_ref(), clock).map(Self::over)
+        Ok(Self::over(firstcome_sqlite::open(directory.as_ref(), clock)?.into()))
     }
-}
 
-#[cfg(feature = "cluster")]
-impl Store<firstcome_cluster::Cluster, firstcome_sql::SqlAuctions> {
     /// Opens a node of a cluster: Redis or Valkey decides about coupons and rooms, and all that lasts is in PostgreSQL,
     /// MySQL or MariaDB. All nodes of a deployment have the same secret. Call it within a Tokio runtime.
     ///
@@ -79,23 +83,30 @@ impl Store<firstcome_cluster::Cluster, firstcome_sql::SqlAuctions> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Fails as [`Cluster::open`](firstcome_cluster::Cluster::open) does. For other settings of a node use that and
-    /// [`Self::over_both`].
+    /// Fails as [`Cluster::open`](firstcome_cluster::Cluster::open) does.
+    #[cfg(feature = "cluster")]
     pub async fn cluster(
         redis: &str,
         sql: &str,
         secret: firstcome_cluster::DeploymentSecret,
     ) -> Result<Self, firstcome_cluster::ClusterError> {
-        let options = firstcome_cluster::ClusterOptions::default();
+        Self::cluster_with(redis, sql, secret, firstcome_cluster::ClusterOptions::default()).await
+    }
+
+    /// Opens a node as [`Self::cluster`] does, with custom time-outs and bounds.
+    #[cfg(feature = "cluster")]
+    pub async fn cluster_with(
+        redis: &str,
+        sql: &str,
+        secret: firstcome_cluster::DeploymentSecret,
+        options: firstcome_cluster::ClusterOptions,
+    ) -> Result<Self, firstcome_cluster::ClusterError> {
         // Boxed: these futures have some kilobytes, and a caller would carry them in its own.
         let cluster = Box::pin(firstcome_cluster::Cluster::open(redis, sql, secret, options)).await?;
         let auctions = Box::pin(firstcome_sql::SqlAuctions::open(sql)).await?;
-        Ok(Self::over_both(cluster, auctions))
+        Ok(Self::over((cluster, auctions).into()))
     }
-}
 
-#[cfg(feature = "http")]
-impl Store<firstcome_client::HttpStore> {
     /// Makes a client of a firstcome service, with the same face as an embedded store. Sends nothing. Its calls need a
     /// Tokio runtime.
     ///
@@ -109,10 +120,20 @@ impl Store<firstcome_client::HttpStore> {
     /// # Ok(()) }
     /// ```
     ///
-    /// Fails as [`HttpStore::new`](firstcome_client::HttpStore::new) does. For other times of a client use
-    /// [`HttpStore::with`](firstcome_client::HttpStore::with) and [`Self::over`].
+    /// Fails as [`HttpStore::new`](firstcome_client::HttpStore::new) does.
+    #[cfg(feature = "http")]
     pub fn http(url: &str, key: &str) -> Result<Self, firstcome_client::OpenHttpError> {
-        firstcome_client::HttpStore::new(url, key).map(Self::over)
+        Self::http_with(url, key, firstcome_client::HttpOptions::default())
+    }
+
+    /// Makes a client as [`Self::http`] does, with custom times and a custom number of tries.
+    #[cfg(feature = "http")]
+    pub fn http_with(
+        url: &str,
+        key: &str,
+        options: firstcome_client::HttpOptions,
+    ) -> Result<Self, firstcome_client::OpenHttpError> {
+        Ok(Self::over(firstcome_client::HttpStore::with(url, key, options)?.into()))
     }
 }
 
