@@ -238,10 +238,9 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
 /// Translates the error of a lock that was not obtained to an exit code.
 fn failure(name: &str, error: LockError) -> Failure {
     match error {
-        LockError::Name { .. }
-        | LockError::Invalid { .. }
-        | LockError::NotGuaranteed { .. }
-        | LockError::Unsupported { .. } => Failure::Usage(error.into()),
+        LockError::Input(_) | LockError::NotGuaranteed { .. } | LockError::Unsupported { .. } => {
+            Failure::Usage(error.into())
+        }
         LockError::Contended { .. } | LockError::TimedOut { .. } => {
             Failure::NotObtained(anyhow!("lock {name}: {error}"))
         }

@@ -1,7 +1,7 @@
 //! Generates the function with its body inside a lock.
 
 use crate::function::{Argument, Function, Lending};
-use crate::options::{Options, Retry};
+use crate::options::{Options, Retry, Sharing};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use std::time::Duration;
@@ -45,13 +45,18 @@ pub(crate) fn expand(function: &Function, options: &Options) -> syn::Result<Toke
 }
 
 fn request(options: &Options) -> TokenStream {
-    let Options { key, locks, owner, .. } = options;
+    let Options { key, locks, owner, demands, .. } = options;
     let wait = duration(options.wait);
     // Without one it is the default of the store: on some stores it is fixed.
     let lease = options.lease.map(duration).map(|lease| quote_spanned!(hidden()=> .lease(#lease)));
     let owner = owner.as_ref().map(|owner| quote_spanned!(hidden()=> .owner(&#owner)));
+    let sharing = match options.sharing {
+        Sharing::Exclusive => None,
+        Sharing::Shared => Some(quote_spanned!(hidden()=> .shared())),
+        Sharing::Permits(permits) => Some(quote_spanned!(hidden()=> .permits(#permits))),
+    };
     let locks = quote_spanned!(hidden_at(locks.span())=> &(#locks));
-    quote_spanned!(hidden()=> ::firstcome::Locks::lock(#locks, &#key).wait(#wait) #lease #owner)
+    quote_spanned!(hidden()=> ::firstcome::Locks::lock(#locks, &#key).wait(#wait) #lease #owner #sharing #(.#demands())*)
 }
 
 fn duration(duration: Duration) -> TokenStream {

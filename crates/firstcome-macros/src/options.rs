@@ -5,6 +5,7 @@ use crate::function::{Function, Lending, at};
 use crate::template;
 use darling::FromMeta;
 use darling::ast::NestedMeta;
+use darling::util::Flag;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote_spanned};
 use std::time::Duration;
@@ -26,6 +27,8 @@ const LEASE: Range = Range {
 const PAUSE: Range = Range { option: "pause", min: Duration::ZERO, max: Duration::from_secs(60), wanted: "at most 1m" };
 /// Repeated runs of the body at most: all waiters behind the holder wait for them.
 const RETRY_MAX: u32 = 100;
+/// Requests that share a lock at most.
+const PERMITS_MAX: u32 = 1_000;
 
 /// The options as the user wrote them.
 #[derive(FromMeta)]
@@ -35,6 +38,10 @@ struct Written {
     owner: Option<LitStr>,
     wait: Option<Time>,
     lease: Option<Time>,
+    shared: Flag,
+    permits: Option<LitInt>,
+    ordered: Flag,
+    fenced: Flag,
     retry: Option<LitInt>,
     pause: Option<Time>,
     guard: Option<Name>,
@@ -49,9 +56,22 @@ pub(crate) struct Options {
     pub(crate) locks: TokenStream,
     pub(crate) wait: Duration,
     pub(crate) lease: Option<Duration>,
+    pub(crate) sharing: Sharing,
+    /// The methods that demand something of the store.
+    pub(crate) demands: Vec<Ident>,
     pub(crate) retry: Option<Retry>,
     pub(crate) guard: Option<Ident>,
     pub(crate) transaction: Option<Binding>,
+}
+
+/// Who may hold the lock beside the function.
+pub(crate) enum Sharing {
+    /// No other function.
+    Exclusive,
+    /// Others that share it.
+    Shared,
+    /// Others that share it, up to this number with this one.
+    Permits(u32),
 }
 
 /// Repeated runs after a conflict.
@@ -111,6 +131,8 @@ pub(crate) fn parse(tokens: TokenStream, function: &Function) -> syn::Result<Opt
         locks: locks(written.locks, function)?,
         wait: time(written.wait.as_ref(), &WAIT, WAIT_DEFAULT)?,
         lease: written.lease.as_ref().map(|lease| duration::parse(&lease.0, &LEASE)).transpose()?,
+        sharing: sharing(written.shared, written.permits.as_ref())?,
+        demands: demands(written.ordered, written.fenced),
         retry: retry(written.retry.as_ref(), written.pause.as_ref(), function)?,
         guard: written.guard.map(|name| name.0),
         transaction: written.transaction,
@@ -142,6 +164,24 @@ fn locks(written: Option<Expr>, function: &Function) -> syn::Result<TokenStream>
             Err(syn::Error::new(Span::call_site(), wanted))
         }
     }
+}
+
+fn sharing(shared: Flag, permits: Option<&LitInt>) -> syn::Result<Sharing> {
+    let Some(literal) = permits else {
+        return Ok(if shared.is_present() { Sharing::Shared } else { Sharing::Exclusive });
+    };
+    if shared.is_present() {
+        let wanted = "`permits` bounds how many share the lock, and `shared` does not: choose one";
+        return Err(syn::Error::new(shared.span(), wanted));
+    }
+    let permits = literal.base10_parse().ok().filter(|permits| (1..=PERMITS_MAX).contains(permits));
+    let wrong = || syn::Error::new(literal.span(), format!("permits must be 1 to {PERMITS_MAX}"));
+    permits.map(Sharing::Permits).ok_or_else(wrong)
+}
+
+fn demands(ordered: Flag, fenced: Flag) -> Vec<Ident> {
+    let named = [(ordered, "ordered"), (fenced, "fenced")];
+    named.into_iter().filter(|(flag, _)| flag.is_present()).map(|(flag, name)| Ident::new(name, flag.span())).collect()
 }
 
 fn retry(count: Option<&LitInt>, pause: Option<&Time>, function: &Function) -> syn::Result<Option<Retry>> {

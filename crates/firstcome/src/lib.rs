@@ -133,11 +133,16 @@ mod store;
 /// # Options
 /// - `key = "AUCTION:{command.auction_id}"`: the name of the lock. Braces hold an argument or `self`, or its fields and
 ///   its methods without arguments, each formatted by `Display`. A result with anything but `A–Z a–z 0–9 . _ : @ -` is
-///   [`LockError::Name`].
+///   [`LockError::Input`].
 /// - `locks = self.locks`: the [`Locks`], or any expression whose `&` coerces to `&Locks`. The default is `self.locks`.
 /// - `wait = "5s"`: how long to wait, at most `1h`; 5 s by default. `"0s"` takes the lock only if it is free.
 /// - `lease = "3s"`: how long the lock outlasts this process, `100ms` to `192h`; 30 s by default. The lock is renewed as
 ///   long as the body runs.
+/// - `shared`: lets other requests that share the lock hold it at the same time, as readers of a read/write lock; see
+///   [`LockRequest::shared`]. `permits = 3`: lets at most so many hold it, `1` to `1000`; see [`LockRequest::permits`].
+///   Without either, the function holds the lock alone.
+/// - `ordered`, `fenced`: fail with [`LockError::NotGuaranteed`], before anything is sent, if the store does not promise
+///   the order of arrival or a fence.
 /// - `owner = "{command.bidder}"`: the holder's name as other clients see it; see [`LockRequest::owner`].
 /// - `guard = held`: the name under which the body sees the [`Guard`].
 /// - `retry = 3`: runs the body again from its start when it returns an error that [is a conflict](lock::Retry), at

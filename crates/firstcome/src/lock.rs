@@ -494,10 +494,10 @@ impl Locks {
 }
 
 fn parse_name(text: &str) -> Result<LockName, LockError> {
-    LockName::parse(text).map_err(|error| LockError::Name { field: "lock", error })
+    LockName::parse(text).map_err(|error| LockError::name("lock", error))
 }
 
 fn lease_ms(lease: Duration) -> Result<u32, LockError> {
     let ms = u32::try_from(lease.as_millis()).ok().filter(|ms| (LEASE_MS_MIN..=LEASE_MS_MAX).contains(ms));
-    ms.ok_or(LockError::Invalid { field: "lease", wanted: "100 ms to 8 days" })
+    ms.ok_or(LockError::value("lease", "100 ms to 8 days"))
 }

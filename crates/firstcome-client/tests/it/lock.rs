@@ -3,7 +3,7 @@
 use crate::proxy::{Proxy, until};
 use crate::service::{SERVICE, Service, hasty, soon};
 use firstcome::lock::{HttpOptions, LockAddress};
-use firstcome::{Guarantees, LockError, Locks};
+use firstcome::{Guarantees, InputError, LockError, Locks};
 use firstcome_store::edge::Stopwatch;
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ async fn readers_share_a_lock_and_permits_are_counted() {
     soon(second.release()).await.expect("it was held");
     soon(third.release()).await.expect("it was held");
     let told = soon(locks.lock("book").permits(0).try_acquire()).await;
-    assert!(matches!(told, Err(LockError::Invalid { field: "permits", .. })), "{told:?}");
+    assert!(matches!(told, Err(LockError::Input(InputError::Value { field: "permits", .. }))), "{told:?}");
 }
 
 #[tokio::test]

@@ -6,5 +6,6 @@ mod misuse;
 mod order;
 mod retry;
 mod shapes;
+mod sharing;
 mod support;
 mod transaction;

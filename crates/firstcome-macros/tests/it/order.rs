@@ -1,5 +1,5 @@
 use crate::support::{BidError, Log, assert_free};
-use firstcome::{Guard, LockError, Locks, distributed_lock};
+use firstcome::{Guard, InputError, LockError, Locks, distributed_lock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -155,9 +155,15 @@ async fn a_value_that_makes_no_name_is_refused() {
     let house = house();
     for bad in ["", "two words", "{}", "-x"] {
         let refused = house.soon(bad).await.unwrap_err();
-        assert!(matches!(refused, BidError::Lock(LockError::Name { field: "lock", .. })), "{bad}: {refused:?}");
+        assert!(
+            matches!(refused, BidError::Lock(LockError::Input(InputError::Name { field: "lock", .. }))),
+            "{bad}: {refused:?}"
+        );
     }
     let refused = house.owned("two words").await.unwrap_err();
-    assert!(matches!(refused, BidError::Lock(LockError::Name { field: "owner", .. })), "{refused:?}");
+    assert!(
+        matches!(refused, BidError::Lock(LockError::Input(InputError::Name { field: "owner", .. }))),
+        "{refused:?}"
+    );
     house.owned("ann").await.unwrap();
 }

@@ -60,15 +60,17 @@ impl Drop for Dropped {
 /// Locks in memory that take a moment, tell what they do, and stop when they are told to.
 #[derive(Clone, Default)]
 pub(crate) struct Watched {
-    store: Arc<MemoryLocks>,
+    pub(crate) store: Arc<MemoryLocks>,
     pub(crate) log: Log,
     /// No renewal and no release arrives any more.
     pub(crate) broken: Arc<AtomicBool>,
+    /// What it promises, if not what locks in memory do.
+    pub(crate) promises: Option<Guarantees>,
 }
 
 impl LockStore for Watched {
     fn guarantees(&self) -> Guarantees {
-        self.store.guarantees()
+        self.promises.unwrap_or(self.store.guarantees())
     }
 
     async fn take(&self, step: Step) -> Result<Answer, StoreError> {

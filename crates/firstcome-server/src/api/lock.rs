@@ -16,8 +16,8 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use firstcome::LockError;
 use firstcome::core::id::LockName;
+use firstcome::{InputError, LockError};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -30,9 +30,9 @@ fn millis(duration: std::time::Duration) -> u64 {
 
 fn failed(error: LockError) -> Problem {
     match error {
-        LockError::Name { field, error } => Problem::field(Code::InvalidName, field, format!("{field} {error}")),
-        LockError::Invalid { field, wanted } => {
-            Problem::field(Code::InvalidField, field, format!("{field} must be {wanted}"))
+        LockError::Input(wrong) => {
+            let code = if let InputError::Name { .. } = wrong { Code::InvalidName } else { Code::InvalidField };
+            Problem::field(code, wrong.field(), wrong.to_string())
         }
         LockError::Unavailable(error) => error.into(),
         LockError::Lost => Code::LockLost.into(),

@@ -1,5 +1,6 @@
 //! Why a lock was not obtained, or is not held any more.
 
+use crate::InputError;
 use firstcome_store::core::id::NameError;
 use firstcome_store::{Demand, StoreError};
 use std::time::Duration;
@@ -8,22 +9,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Invalid name.
-    #[error("{field} {error}")]
-    Name {
-        /// Which value.
-        field: &'static str,
-        /// What is wrong with it.
-        error: NameError,
-    },
-    /// A value is out of range.
-    #[error("{field} must be {wanted}")]
-    Invalid {
-        /// Which value.
-        field: &'static str,
-        /// What it must be.
-        wanted: &'static str,
-    },
+    /// A name or a value is outside its limits. Nothing was sent.
+    #[error(transparent)]
+    Input(#[from] InputError),
     /// The store does not promise what the request demands. Nothing was sent.
     #[error("this store of locks does not promise {demand}: use another store, or do not demand it")]
     NotGuaranteed {
@@ -102,12 +90,20 @@ impl From<firstcome_etcd::EtcdError> for LockError {
 }
 
 impl LockError {
+    pub(super) const fn value(field: &'static str, wanted: &'static str) -> Self {
+        Self::Input(InputError::Value { field, wanted })
+    }
+
+    pub(super) const fn name(field: &'static str, error: NameError) -> Self {
+        Self::Input(InputError::Name { field, error })
+    }
+
     /// The stable code, as the HTTP API spells it. `not_guaranteed`, `unsupported` and `slot_taken` are of this
     /// library alone: over HTTP every store keeps what a request can ask for, and there are no slots of jobs.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Name { .. } => "invalid_name",
-            Self::Invalid { .. } => "invalid_field",
+            Self::Input(InputError::Name { .. }) => "invalid_name",
+            Self::Input(InputError::Value { .. } | InputError::Settings { .. }) => "invalid_field",
             Self::NotGuaranteed { .. } => "not_guaranteed",
             Self::Unsupported { .. } => "unsupported",
             Self::Contended { .. } => "contended",

@@ -137,7 +137,7 @@ impl Guard {
     /// [`fence`](crate::fence) has checks for it. All guards of one hold have the same token. No request; computes a
     /// digest.
     ///
-    /// Fails as [`Self::fence`] does. Fails with [`LockError::Name`] if the store allows more names than fence checks
+    /// Fails as [`Self::fence`] does. Fails with [`LockError::Input`] if the store allows more names than fence checks
     /// do, and this is one of them.
     pub fn token(&self) -> Result<FenceToken, LockError> {
         match &self.hold {
@@ -236,7 +236,7 @@ impl Guard {
     /// later renewals use `lease` too. [`Self::deadline`] counts on no more than `lease`. One request; on etcd two, which
     /// also check that the hold still stands there.
     ///
-    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Invalid`] outside 100 ms to 8 days, and
+    /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Input`] outside 100 ms to 8 days, and
     /// with [`LockError::Unsupported`] where holds have no lease of their own. Fails with [`LockError::Unavailable`] or
     /// [`LockError::Unknown`] if the store does not answer: the deadline stays as before, and the caller may repeat the
     /// call.
@@ -252,7 +252,7 @@ impl Guard {
     /// [`Locks::release_lease`](super::Locks::release_lease). It may be another process, or this one after a restart.
     /// No other process renews the hold. At most one request.
     ///
-    /// Fails with [`LockError::Lost`]; with [`LockError::Invalid`] while another guard of the same hold lives; with
+    /// Fails with [`LockError::Lost`]; with [`LockError::Input`] while another guard of the same hold lives; with
     /// [`LockError::Unsupported`] where the store cannot do it: in layouts of other libraries, on several servers that
     /// vote, on etcd, and for built-in locks of databases. A hold that is not handed out is released.
     pub async fn hand_out(self) -> Result<Lease, LockError> {
@@ -260,7 +260,7 @@ impl Guard {
             return Err(LockError::Unsupported { operation: "hand a hold out" });
         };
         let Some(hold) = Arc::into_inner(hold) else {
-            return Err(LockError::Invalid { field: "guard", wanted: "the only one of its hold" });
+            return Err(LockError::value("guard", "the only one of its hold"));
         };
         let (request, deadline) = hold.shared.hand_out(hold.number, hold.lease).await?;
         Ok(Lease { name: hold.name.clone(), request, owner: hold.owner.clone(), fence: hold.fence, deadline })

@@ -68,7 +68,7 @@ impl<S: KeyStore> KeyLocks<S> {
 
     fn claim(&self, terms: &Terms) -> Result<(Claim<S>, u32), LockError> {
         if !(1..=KEY_BYTES_MAX).contains(&terms.name.len()) {
-            return Err(LockError::Invalid { field: "key", wanted: "1 to 1024 bytes" });
+            return Err(LockError::value("key", "1 to 1024 bytes"));
         }
         let lease_ms = lease_within(&self.shared.store, terms.lease.unwrap_or(LEASE_DEFAULT))?;
         let secret = draw_secret().map_err(|fault| LockError::Unavailable(StoreError::Faulted(Arc::new(fault))))?;
@@ -332,7 +332,7 @@ impl<S: KeyStore> OtherHold for KeyGuard<S> {
         // Its first 64 bits tell the holds apart; a caller who guessed them would still lack the rest of the word.
         let client = self.hold.word.get(..16).and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);
         let request = Request { client: ClientId(client), number: fence.get() };
-        let owner = OwnerName::parse(OWNER).map_err(|error| LockError::Name { field: "owner", error })?;
+        let owner = OwnerName::parse(OWNER).map_err(|error| LockError::name("owner", error))?;
         Ok(FenceToken::of_hold(&parse_name(&self.hold.key)?, fence, &owner, request))
     }
 

@@ -8,6 +8,7 @@
 //! - `NAME`, held while the run lasts. So runs of two slots never overlap, and each run has a fence.
 
 use super::{Backing, Fence, Guard, LEASE_DEFAULT, LockError, Locks, lease_ms, parse_name};
+use crate::InputError;
 use crate::fence::FenceToken;
 use firstcome_store::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NAME_BYTES_MAX};
 use firstcome_store::edge::{Clock, SharedClock, Stopwatch};
@@ -171,7 +172,7 @@ impl Once {
     ///
     /// Fails with [`LockError::Unavailable`] or [`LockError::Unknown`] if the store does not answer: this call begins no
     /// run, and the slot may pass without one. Fails with [`LockError::Unsupported`], [`LockError::NotGuaranteed`],
-    /// [`LockError::Name`] or [`LockError::Invalid`] before anything is sent.
+    /// [`LockError::Input`] before anything is sent.
     pub async fn begin(self) -> Result<Run, LockError> {
         self.begin_by(unix_ms).await
     }
@@ -229,19 +230,19 @@ impl Once {
         }
         parse_name(&self.name)?;
         if NAME_BYTES_MAX - SUFFIX_BYTES < self.name.len() {
-            return Err(LockError::Invalid { field: "the name of a job", wanted: "at most 126 bytes long" });
+            return Err(LockError::value("the name of a job", "at most 126 bytes long"));
         }
         let every_ms = millis(self.every);
         let is_whole = Duration::from_millis(every_ms) == self.every;
         if !is_whole || !(EVERY_MS_MIN..=EVERY_MS_MAX).contains(&every_ms) {
-            return Err(LockError::Invalid { field: "every", wanted: "1 s to 7 days, in whole milliseconds" });
+            return Err(LockError::value("every", "1 s to 7 days, in whole milliseconds"));
         }
         let tolerance_ms = self.tolerance.map_or(TOLERANCE_MS_DEFAULT.min(every_ms), millis);
         if TOLERANCE_MS_MAX.min(every_ms) < tolerance_ms {
-            return Err(LockError::Invalid { field: "tolerance", wanted: "at most the interval, and at most 24 h" });
+            return Err(LockError::value("tolerance", "at most the interval, and at most 24 h"));
         }
         lease_ms(self.longest.unwrap_or(self.lease)).map_err(|error| match (self.longest, error) {
-            (Some(_), LockError::Invalid { wanted, .. }) => LockError::Invalid { field: "longest", wanted },
+            (Some(_), LockError::Input(InputError::Value { wanted, .. })) => LockError::value("longest", wanted),
             (_, error) => error,
         })?;
         Ok(Times { every_ms, tolerance_ms })

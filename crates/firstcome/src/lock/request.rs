@@ -44,7 +44,7 @@ impl Terms {
     /// The holder's name, checked; `default` if the request names none.
     pub(super) fn owner_or(&self, default: &OwnerName) -> Result<OwnerName, LockError> {
         match &self.owner {
-            Some(owner) => OwnerName::parse(owner).map_err(|error| LockError::Name { field: "owner", error }),
+            Some(owner) => OwnerName::parse(owner).map_err(|error| LockError::name("owner", error)),
             None => Ok(default.clone()),
         }
     }
@@ -199,16 +199,16 @@ impl LockRequest {
     fn check(&mut self) -> Result<(), LockError> {
         self.demands.check(self.locks.guarantees())?;
         if WAIT_MAX < self.terms.wait {
-            return Err(LockError::Invalid { field: "wait", wanted: "at most 1 h" });
+            return Err(LockError::value("wait", "at most 1 h"));
         }
         if self.terms.permits.is_some_and(|permits| !(1..=PERMITS_MAX).contains(&permits)) {
-            return Err(LockError::Invalid { field: "permits", wanted: "1 to 1000" });
+            return Err(LockError::value("permits", "1 to 1000"));
         }
         if self.terms.permits.is_some() && self.locks.guarantees().sharing == Sharing::None {
             return Err(LockError::Unsupported { operation: "share a lock" });
         }
         let passes = NonZeroU32::new(self.passes).filter(|passes| passes.get() <= COHORT_MAX);
-        self.terms.passes = passes.ok_or(LockError::Invalid { field: "cohort", wanted: "1 to 1000000" })?;
+        self.terms.passes = passes.ok_or(LockError::value("cohort", "1 to 1000000"))?;
         Ok(())
     }
 
@@ -231,7 +231,7 @@ impl LockRequest {
     ///
     /// Fails with [`LockError::Contended`] if another request has it. Fails with [`LockError::Unavailable`] or
     /// [`LockError::Unknown`] if the store does not answer. Fails with [`LockError::NotGuaranteed`],
-    /// [`LockError::Unsupported`], [`LockError::Name`] or [`LockError::Invalid`] before anything is sent.
+    /// [`LockError::Unsupported`], [`LockError::Input`] before anything is sent.
     pub async fn try_acquire(self) -> Result<Guard, LockError> {
         self.wait(Duration::ZERO).acquire().await
     }

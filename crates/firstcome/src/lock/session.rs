@@ -135,7 +135,7 @@ impl OtherHold for SessionGuard {
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
         // The server draws each fence of a lock once, so the fence identifies the hold.
         let request = Request { client: self.shared.client, number: fence.get() };
-        let owner = OwnerName::parse(OWNER).map_err(|error| LockError::Name { field: "owner", error })?;
+        let owner = OwnerName::parse(OWNER).map_err(|error| LockError::name("owner", error))?;
         Ok(FenceToken::of_hold(&self.shared.name, fence, &owner, request))
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::InputError;
 use firstcome_store::Demand;
 use firstcome_store::core::time::{Steady, Timestamp};
 use firstcome_store::edge::{Clock, SystemClock};
@@ -297,7 +298,7 @@ async fn a_store_that_keeps_no_shared_holds_refuses_them() {
     let locks = Locks::memory();
     for permits in [0, 1_001] {
         let refused = locks.lock("a").permits(permits).try_acquire().await;
-        assert!(matches!(refused, Err(LockError::Invalid { field: "permits", .. })), "{refused:?}");
+        assert!(matches!(refused, Err(LockError::Input(InputError::Value { field: "permits", .. }))), "{refused:?}");
     }
 }
 

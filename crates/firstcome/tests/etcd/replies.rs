@@ -2,7 +2,7 @@
 
 use super::server::{Etcd, LONG, PATIENCE, SHORT, in_time, key, open, until_free, wait_for};
 use firstcome::lock::etcd::{self, EtcdOptions, EtcdWrite};
-use firstcome::{LockError, Locks};
+use firstcome::{InputError, LockError, Locks};
 use std::time::Duration;
 
 #[tokio::test]
@@ -26,12 +26,15 @@ async fn locks_on_etcd_have_the_words_of_the_others() {
         wait_for("the place to be given up", async || (server.places("a").len() == 1).then_some(())).await;
         for name in ["a b", "a/b", "", "/a"] {
             let named = locks.lock(name).try_acquire().await;
-            assert!(matches!(named, Err(LockError::Name { field: "lock", .. })), "{name}: {named:?}");
+            assert!(
+                matches!(named, Err(LockError::Input(InputError::Name { field: "lock", .. }))),
+                "{name}: {named:?}"
+            );
         }
         let owned = locks.lock("b").owner("a b").try_acquire().await;
-        assert!(matches!(owned, Err(LockError::Name { field: "owner", .. })));
+        assert!(matches!(owned, Err(LockError::Input(InputError::Name { field: "owner", .. }))));
         let too_long = locks.lock("b").wait(Duration::from_secs(3_601)).acquire().await;
-        assert!(matches!(too_long, Err(LockError::Invalid { field: "wait", .. })));
+        assert!(matches!(too_long, Err(LockError::Input(InputError::Value { field: "wait", .. }))));
         let (first, token) = (guard.fence().unwrap(), guard.token().unwrap());
         assert_eq!((token.lock(), token.fence(), guard.name()), ("a", first, "a"));
         let held = locks.view("a").await.expect("it answers").view.held;

@@ -1,6 +1,7 @@
 //! What no caller should ask for.
 
 use super::*;
+use firstcome::InputError;
 use firstcome::lock::{OpenError, Request};
 
 #[tokio::test]
@@ -20,7 +21,7 @@ async fn what_is_not_held_is_neither_renewed_nor_given_back() {
     }
     for (name, lease) in [("a", Duration::ZERO), ("a", Duration::MAX), ("", lease), ("a b", lease)] {
         let said = other.renew_lease(name, first.request, lease).await;
-        assert!(matches!(said, Err(LockError::Invalid { .. } | LockError::Name { .. })), "{said:?}");
+        assert!(matches!(said, Err(LockError::Input(_))), "{said:?}");
     }
     assert_eq!(held(&ours, "b").await, Some(guard.fence().unwrap().get()));
     assert_eq!((held(&ours, "a").await, waiters(&ours, "b").await), (Some(first.fence.get()), 1));
@@ -40,11 +41,20 @@ async fn what_is_out_of_bounds_never_reaches_the_server() {
     let hour = Duration::from_secs(3_600);
     let too_long = "a".repeat(10_000);
     for name in ["", "a b", "a\n", too_long.as_str()] {
-        assert!(matches!(locks.lock(name).try_acquire().await, Err(LockError::Name { field: "lock", .. })), "{name}");
-        assert!(matches!(locks.view(name).await, Err(LockError::Name { field: "lock", .. })), "{name}");
+        assert!(
+            matches!(
+                locks.lock(name).try_acquire().await,
+                Err(LockError::Input(InputError::Name { field: "lock", .. }))
+            ),
+            "{name}"
+        );
+        assert!(
+            matches!(locks.view(name).await, Err(LockError::Input(InputError::Name { field: "lock", .. }))),
+            "{name}"
+        );
     }
     let said = locks.lock("a").owner("").try_acquire().await;
-    assert!(matches!(said, Err(LockError::Name { field: "owner", .. })), "{said:?}");
+    assert!(matches!(said, Err(LockError::Input(InputError::Name { field: "owner", .. }))), "{said:?}");
     let wrong = [
         ("wait", locks.lock("a").wait(hour + Duration::from_millis(1))),
         ("wait", locks.lock("a").wait(Duration::MAX)),
@@ -58,7 +68,10 @@ async fn what_is_out_of_bounds_never_reaches_the_server() {
     ];
     for (wanted, request) in wrong {
         let said = request.acquire().await;
-        assert!(matches!(said, Err(LockError::Invalid { field, .. }) if field == wanted), "{wanted}: {said:?}");
+        assert!(
+            matches!(said, Err(LockError::Input(InputError::Value { field, .. })) if field == wanted),
+            "{wanted}: {said:?}"
+        );
     }
     assert_eq!(server.calls("evalsha").await, 0);
 }

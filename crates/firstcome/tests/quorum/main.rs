@@ -7,7 +7,7 @@ mod partitions;
 mod server;
 
 use firstcome::lock::{QuorumOptions, quorum};
-use firstcome::{Demand, Guarantees, LockError, Locks};
+use firstcome::{Demand, Guarantees, InputError, LockError, Locks};
 use redis::Value;
 use server::{PATIENCE, Server, wait_for};
 use std::pin::pin;
@@ -69,7 +69,7 @@ async fn a_guard_has_a_fence_and_an_end() {
     next.release().await.unwrap();
     until_free(&servers, "a").await;
     let long = locks.lock("a").lease(Duration::from_secs(61)).try_acquire().await.unwrap_err();
-    assert!(matches!(long, LockError::Invalid { field: "lease", .. }), "{long}");
+    assert!(matches!(long, LockError::Input(InputError::Value { field: "lease", .. })), "{long}");
 }
 
 #[tokio::test]

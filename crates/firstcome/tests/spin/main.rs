@@ -7,7 +7,7 @@ mod server;
 
 use firstcome::lock::{Layout, LinkOptions, Pauses, layout};
 use firstcome::redis::Counts;
-use firstcome::{Demand, LockError, Locks};
+use firstcome::{Demand, InputError, LockError, Locks};
 use redis::Value;
 use server::{Server, wait_for};
 use std::num::NonZeroU32;
@@ -66,7 +66,7 @@ async fn tries_and_time_come_to_an_end() {
     assert_eq!(server.text(&["GET", "a"]).await, "theirs");
     for (key, lease) in [("", 1_000), ("a", 50), (&"a".repeat(1_025), 1_000)] {
         let request = locks.lock(key).lease(Duration::from_millis(lease));
-        assert!(matches!(request.try_acquire().await, Err(LockError::Invalid { .. })));
+        assert!(matches!(request.try_acquire().await, Err(LockError::Input(InputError::Value { .. }))));
     }
 }
 

@@ -13,7 +13,7 @@ use firstcome::core::id::MemberName;
 use firstcome::core::points::Amount;
 use firstcome::lock::{OpenLocksError, SqlOptions, session};
 use firstcome::sql::SqlAuctions;
-use firstcome::{Demand, Error, Guarantees, Guard, LockError, Locks, Store};
+use firstcome::{Demand, Error, Guarantees, Guard, InputError, LockError, Locks, Store};
 #[cfg(feature = "cluster")]
 use firstcome_test_servers::{Durability, Kind, Options, Server};
 use server::PATIENCE;
@@ -36,9 +36,9 @@ async fn play(locks: Locks) {
     assert!(matches!(unordered, LockError::NotGuaranteed { demand: Demand::Ordered }), "{unordered}");
     let late = locks.lock("a").wait(Duration::from_millis(100)).acquire().await.unwrap_err();
     assert!(matches!(late, LockError::TimedOut { position: None }), "{late}");
-    assert!(matches!(locks.lock("a b").try_acquire().await, Err(LockError::Name { .. })));
+    assert!(matches!(locks.lock("a b").try_acquire().await, Err(LockError::Input(InputError::Name { .. }))));
     let too_long = locks.lock("b").wait(Duration::from_secs(3_601)).acquire().await;
-    assert!(matches!(too_long, Err(LockError::Invalid { field: "wait", .. })));
+    assert!(matches!(too_long, Err(LockError::Input(InputError::Value { field: "wait", .. }))));
     let (first, token) = (guard.fence().unwrap(), guard.token().unwrap());
     assert_eq!((token.lock(), token.fence()), ("a", first));
     guard.release().await.expect("it was held to the end");

@@ -23,9 +23,11 @@ pub(super) struct Claim<S: KeyStore> {
 /// Checks a lease against the limits of the store, and returns it in milliseconds.
 pub(super) fn lease_within(store: &impl KeyStore, lease: Duration) -> Result<u32, LockError> {
     let wanted = "at most as long as the store lets a hold last";
-    lease_ms(lease).and_then(|ms| {
-        if ms <= store.lease_ms_max() { Ok(ms) } else { Err(LockError::Invalid { field: "lease", wanted }) }
-    })
+    lease_ms(lease).and_then(
+        |ms| {
+            if ms <= store.lease_ms_max() { Ok(ms) } else { Err(LockError::value("lease", wanted)) }
+        },
+    )
 }
 
 /// Returns until when a lease requested at `sent` certainly lasts: one per cent less, because two clocks may differ so
