@@ -2,6 +2,7 @@
 
 mod crates;
 mod documents;
+mod examples;
 pub(crate) mod surface;
 mod vocabulary;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
     }
     crates::check(&mut findings)?;
     surface::check(&mut findings)?;
+    examples::check(&mut findings)?;
     documents::check(&listed, &mut findings);
     core_is_pure(&mut findings)?;
     invariants_are_listed(&mut findings)?;

@@ -9,7 +9,7 @@ use firstcome_store::{ClaimRecord, Claimed, CouponStore, CouponView, Page, Put, 
 use std::fmt;
 use std::sync::Arc;
 
-/// What a user has after a claim that was not refused.
+/// What a user has after a claim that was not refused: see [`CouponHandle`] for an example.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use = "the claim says whose number it is"]
 pub enum Outcome {
@@ -29,6 +29,25 @@ impl Outcome {
 }
 
 /// One coupon of a store: issued first come, first served. Cheap to clone.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::{Outcome, Store};
+///
+/// let launch = Store::memory().coupon("launch")?;
+/// launch.put_limit(100).await?;
+///
+/// let outcome = launch.claim("ann")?.attributes(r#"{"seat":"A7"}"#)?.idempotency_key("click-7")?.send().await?;
+/// let Outcome::Issued(claim) = outcome else { return Err("ann has claimed before".into()) };
+/// launch.redeem(claim.code.as_str(), Some("ann")).await?; // at the door
+///
+/// assert_eq!(launch.view().await?.issued, 1);
+/// assert!(launch.claim_of("ann").await?.is_some_and(|claim| claim.redeemed.is_some()));
+/// for claim in launch.claims(None, 100).await?.items {
+///     println!("{}: {}", claim.claimed.issued.serial.get(), claim.user);
+/// }
+/// # Ok(()) }
+/// ```
 pub struct CouponHandle<S = AnyStore> {
     pub(crate) store: Arc<S>,
     pub(crate) name: CouponName,
@@ -95,7 +114,7 @@ impl<S: CouponStore> CouponHandle<S> {
     }
 }
 
-/// A claim, before it is sent.
+/// A claim, before it is sent: made by [`CouponHandle::claim`].
 ///
 /// Dropping the future of [`Self::send`] leaves the claim done or not done, never half done. Send the same claim again
 /// to learn which.

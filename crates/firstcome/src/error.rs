@@ -6,6 +6,13 @@ use firstcome_store::core::{auction, coupon, room};
 use std::time::Duration;
 
 /// A name or a value that a caller chose is outside its limits. Nothing was sent.
+///
+/// ```
+/// use firstcome::{InputError, Store};
+///
+/// let wrong = Store::memory().coupon("two words").unwrap_err();
+/// assert!(matches!(wrong, InputError::Name { field: "coupon", .. }));
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {

@@ -82,7 +82,7 @@ pub struct FenceToken {
     owner: Arc<str>,
 }
 
-/// Why the parts do not make a token.
+/// Why the parts do not make a token: see [`FenceToken::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -202,7 +202,7 @@ impl StaleFence {
     }
 }
 
-/// Why a check did not accept a token.
+/// Why a check did not accept a token. [`fence`](self) has an example.
 #[derive(Debug, thiserror::Error)]
 pub enum FenceError<E> {
     /// Refused. This is an expected answer and no fault of the database: do not repeat the request.

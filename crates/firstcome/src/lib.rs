@@ -76,6 +76,19 @@ pub mod request;
 mod room;
 mod store;
 
+/// Databases: locks, listings and members on PostgreSQL, MySQL and MariaDB.
+///
+/// Connections are without TLS unless the program that uses this switches on one of sqlx's features for it; then the
+/// address decides (`sslmode`, `ssl-mode`). Accounts of MySQL 8 need it, or a socket: the exchange of passwords over
+/// plain TCP is not built in.
+#[cfg(feature = "sql")]
+pub mod sql {
+    pub use firstcome_sql::{
+        Address, DatabaseOptions, Migrated, PostgresLocks, Replication, SqlAuctions, SqlError, SqlOptions, Tables,
+        accept_auction_loss, auction_part, migrate_auction, verify_auctions,
+    };
+}
+
 /// Runs an async function under a lock whose name is built from its arguments.
 ///
 /// ```
@@ -169,8 +182,6 @@ pub use firstcome_cluster as cluster;
 pub use firstcome_etcd as etcd;
 #[cfg(feature = "redis")]
 pub use firstcome_redis as redis;
-#[cfg(feature = "sql")]
-pub use firstcome_sql as sql;
 #[cfg(feature = "sqlite")]
 pub use firstcome_sqlite as sqlite;
 pub use firstcome_store::Check;

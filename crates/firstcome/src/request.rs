@@ -19,6 +19,14 @@ fn digest(parts: &[&[u8]]) -> [u8; 32] {
 /// `body` is the content of the request.
 ///
 /// Two requests have the same id exactly if scope, key and body are equal, except with probability 2^-64.
+///
+/// ```
+/// use firstcome::request::request_id;
+///
+/// let first = request_id(&[b"shop", b"claim"], "click-7", &[b"ann"]);
+/// assert_eq!(first, request_id(&[b"shop", b"claim"], "click-7", &[b"ann"]));
+/// assert_ne!(first, request_id(&[b"shop", b"claim"], "click-7", &[b"bob"]));
+/// ```
 pub fn request_id(scope: &[&[u8]], key: &str, body: &[&[u8]]) -> RequestId {
     let mut parts = Vec::with_capacity(scope.len() + 1);
     parts.push(key.as_bytes());

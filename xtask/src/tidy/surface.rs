@@ -85,7 +85,7 @@ fn of_crate(name: &str) -> Result<Option<String>, String> {
     Ok(Some(lines.join("\n") + "\n"))
 }
 
-fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Outcome {
+pub(super) fn find(directory: &Path, files: &mut Vec<PathBuf>) -> Outcome {
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     for entry in entries.flatten() {
         let path = entry.path();
@@ -186,7 +186,7 @@ fn read_impl(item: &syn::ItemImpl, lines: &mut Vec<String>) {
     }
 }
 
-fn shows(visible: &Visibility, attributes: &[Attribute]) -> bool {
+pub(super) fn shows(visible: &Visibility, attributes: &[Attribute]) -> bool {
     matches!(visible, Visibility::Public(_)) && !is_hidden(attributes)
 }
 

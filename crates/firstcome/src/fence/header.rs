@@ -12,7 +12,7 @@ pub const HEADER: &str = "firstcome-fence";
 /// value.
 const VALUE_BYTES_MAX: usize = 512;
 
-/// Why the value of a header is not a token.
+/// Why the value of a header is not a token: see [`HEADER`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {

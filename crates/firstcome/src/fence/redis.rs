@@ -45,7 +45,7 @@ pub const FENCE_LUA: &str = include_str!("fence_ok.lua");
 static GUARDED: LazyLock<Script> =
     LazyLock::new(|| Script::new(concat!(include_str!("fence_ok.lua"), include_str!("guarded.lua"))));
 
-/// A key for which no fence key is certain to lie in the same slot.
+/// A key for which no fence key is certain to lie in the same slot: see [`GuardedKey`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a guarded key must not be empty, nor hold a closing brace outside of a hash tag")]
 pub struct KeyError;

@@ -4,7 +4,7 @@ use super::sql::{SQLITE_CHECK, SQLITE_TABLE};
 use super::{FenceError, FenceToken};
 use ::rusqlite::{Connection, Error, params};
 
-/// Creates the table `fences` if it is absent.
+/// Creates the table `fences` if it is absent, for [`check`].
 pub fn create_table(connection: &Connection) -> Result<(), Error> {
     connection.execute_batch(SQLITE_TABLE)
 }

@@ -75,7 +75,7 @@ pub enum LockAddress {
     },
 }
 
-/// Why a text is no address of a store of locks.
+/// Why a text is no address of a store of locks; [`LockAddress`] has the forms.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{says}")]
 pub struct AddressError {

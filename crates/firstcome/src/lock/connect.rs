@@ -16,7 +16,7 @@ use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 
-/// Why locks could not be opened.
+/// Why locks could not be opened by [`Locks::connect`](super::Locks::connect).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenLocksError {

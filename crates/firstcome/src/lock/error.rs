@@ -5,7 +5,26 @@ use firstcome_store::core::id::NameError;
 use firstcome_store::{Demand, StoreError};
 use std::time::Duration;
 
-/// Why a lock was not obtained, or is not held any more.
+/// Why a lock was not obtained, or is not held any more. Its variants keep apart what a caller must never mix: *no*
+/// ([`Self::Contended`], [`Self::TimedOut`], [`Self::SlotTaken`]), *nothing happened* ([`Self::Input`],
+/// [`Self::NotGuaranteed`], [`Self::Unsupported`], [`Self::Unavailable`]) and *unknown* ([`Self::Unknown`],
+/// [`Self::Lost`]).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::{LockError, Locks};
+///
+/// let locks = Locks::memory();
+/// let held = locks.lock("report").owner("cron").acquire().await?;
+/// match locks.lock("report").try_acquire().await {
+///     Ok(_guard) => unreachable!("cron holds it"),
+///     Err(LockError::Contended { holder, ttl, .. }) => println!("no: {holder} holds it for {ttl:?}"),
+///     Err(LockError::Unknown) => println!("unknown: a grant ends with its lease"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # held.release().await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {

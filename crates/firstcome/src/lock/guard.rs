@@ -18,6 +18,18 @@ use std::time::{Duration, Instant};
 
 /// A lock that is held, over any store. It belongs to its owner and to no thread: it may move between tasks.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::Locks;
+///
+/// # async fn write(_: &str, _: firstcome::Fence) {}
+/// let guard = Locks::memory().lock("report").acquire().await?;
+/// // The body is dropped when the lock is lost, and the store refuses what it wrote too late by the fence.
+/// guard.run(write("ready", guard.fence()?)).await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
 /// Dropping the last guard of a hold (see [`Self::reenter`]) releases the lock in the background; [`Self::release`]
 /// reports whether that succeeded.
 #[must_use = "the lock is released when its guard is dropped"]

@@ -5,6 +5,17 @@ use std::time::{Duration, Instant};
 
 /// A request for several locks, before it is sent. The locks are taken one after the other in the order of their names,
 /// so that two such requests never deadlock.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::Locks;
+/// use std::time::Duration;
+///
+/// let locks = Locks::memory();
+/// let both = locks.all(["account:ann", "account:bob"]).wait(Duration::from_secs(5)).acquire().await?;
+/// both.release().await?; // no transfer of either ran meanwhile
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "nothing is asked for before `acquire`"]
 pub struct MultiLock {
@@ -13,7 +24,7 @@ pub struct MultiLock {
 
 firstcome_store::core::debug_by_name!(MultiLock);
 
-/// Several locks that are held. Dropping it releases all of them in the background.
+/// Several locks that are held, from [`MultiLock::acquire`]. Dropping it releases all of them in the background.
 #[derive(Debug)]
 pub struct MultiGuard {
     guards: Vec<Guard>,

@@ -34,7 +34,7 @@
 //! # Poolers
 //! Behind a pooler in transaction mode (PgBouncer, Supavisor, ProxySQL…) these locks do not work. Opening fails where
 //! this library can detect such a pooler, which is not always. Connect past the pooler, or use
-//! [`Locks::postgres_leases`](super::Locks::postgres_leases). See [`sql`](crate::sql).
+//! [`Locks::postgres_leases`](super::Locks::postgres_leases).
 
 use super::kind::{BoxFuture, OtherHold, OtherLocks};
 use super::{Guard, LockError, Terms};
