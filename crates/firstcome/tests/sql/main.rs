@@ -165,6 +165,53 @@ async fn locks_in_rows_are_served_in_the_order_of_arrival_across_processes() {
     .await;
 }
 
+/// A slot is long, so that it does not end within the test.
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// One of many asks gets the slot, also of two processes, and a run that failed lets one other run begin.
+async fn one_run_a_slot(processes: [Locks; 2]) {
+    let all_ask = async || {
+        let mut asking = tokio::task::JoinSet::new();
+        for number in 0..20 {
+            let once = processes[number % 2].once("report", WEEK);
+            asking.spawn(async move { once.begin().await });
+        }
+        let mut run = None;
+        for asked in asking.join_all().await {
+            match asked {
+                Ok(begun) => assert!(run.replace(begun).is_none(), "a second run"),
+                Err(LockError::SlotTaken { next_in, .. }) => assert!(next_in <= WEEK),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        run
+    };
+    let failed = all_ask().await.expect("a run");
+    let fence = failed.fence();
+    failed.retry().await.expect("it was held to the end");
+    let second = all_ask().await.expect("a run after the one that failed");
+    assert!(fence < second.fence());
+    second.finish().await.expect("it was held to the end");
+    assert!(all_ask().await.is_none(), "the slot has had its run");
+}
+
+#[tokio::test]
+async fn a_job_runs_once_in_its_slot_over_rows_and_over_redis() {
+    in_time(async {
+        if let Some(server) = postgres_with(&[]).await {
+            let open = async || Locks::postgres_leases_with(server.url(), patient()).await.expect("it will do");
+            one_run_a_slot([open().await, open().await]).await;
+        }
+        #[cfg(feature = "cluster")]
+        {
+            let redis = Server::start(Kind::Redis, &Options::new(Durability::Quick)).await.expect("a server starts");
+            let open = async || Locks::redis(redis.url()).await.expect("it will do");
+            one_run_a_slot([open().await, open().await]).await;
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn auctions_and_points_in_a_database_have_the_words_of_the_others() {
     in_time(async {
