@@ -36,7 +36,7 @@
 //!   an operator deletes the key.
 //! - Fences that grow after the restore of an old backup: revisions then continue from the backup.
 
-use super::kind::{BoxFuture, OtherHold, OtherLocks};
+use super::kind::{BoxFuture, OtherHold, OtherLocks, share};
 use super::{Guard, LockError, Locks, Terms};
 use crate::fence::FenceToken;
 use firstcome_etcd::{EtcdHold, Taken};
@@ -58,13 +58,13 @@ const NOT_ETCD: LockError = LockError::Unsupported { operation: "do what only et
 /// Fails with [`LockError::Unsupported`] for a guard of another store.
 pub async fn write(guard: &Guard, writes: impl IntoIterator<Item = EtcdWrite>) -> Result<u64, LockError> {
     let guard: &EtcdGuard = guard.as_other().ok_or(NOT_ETCD)?;
-    Ok(guard.shared.hold.write(writes.into_iter().collect()).await?)
+    Ok(guard.hold.write(writes.into_iter().collect()).await?)
 }
 
 /// Returns the key in etcd that holds the lock; `None` for a guard of another store. To guard a transaction of another
 /// etcd client, compare that the key's `create_revision` equals the fence. No request.
 pub fn key(guard: &Guard) -> Option<&[u8]> {
-    guard.as_other().map(|guard: &EtcdGuard| guard.shared.hold.key())
+    guard.as_other().map(|guard: &EtcdGuard| guard.hold.key())
 }
 
 /// Returns the link to etcd, for custom requests; `None` for locks of another store. No request.
@@ -110,7 +110,7 @@ impl EtcdLocks {
         terms.lease.map_or(Ok(()), |wanted| check_lease(wanted, lease))?;
         let (name, owner) = (terms.lock_name()?, terms.owner_or(&self.owner)?);
         match self.store.take(&name, &owner, terms.wait).await? {
-            Taken::Held(hold) => Ok(EtcdGuard { shared: Arc::new(SharedHold { hold, name, owner, lease }) }),
+            Taken::Held(hold) => Ok(EtcdGuard { hold, name, owner, lease }),
             Taken::Contended { holder, lasts, waiters } => Err(LockError::Contended { holder, waiters, ttl: lasts }),
             Taken::TimedOut => Err(LockError::TimedOut { position: None }),
         }
@@ -138,10 +138,6 @@ fn check_lease(wanted: Duration, lease: Duration) -> Result<(), LockError> {
 }
 
 struct EtcdGuard {
-    shared: Arc<SharedHold>,
-}
-
-struct SharedHold {
     hold: EtcdHold,
     name: LockName,
     owner: OwnerName,
@@ -153,8 +149,8 @@ impl OtherLocks for EtcdLocks {
         self.store.guarantees()
     }
 
-    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
-        Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Arc::new(self.get(terms).await?) as Arc<dyn OtherHold>) })
     }
 
     fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
@@ -169,48 +165,46 @@ impl OtherLocks for EtcdLocks {
 
 impl OtherHold for EtcdGuard {
     fn name(&self) -> &str {
-        self.shared.name.as_str()
+        self.name.as_str()
     }
 
     fn fence(&self) -> Option<Fence> {
-        Some(self.shared.hold.fence())
+        Some(self.hold.fence())
     }
 
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
-        let SharedHold { hold, name, owner, .. } = &*self.shared;
+        let Self { hold, name, owner, .. } = self;
         // One revision creates at most one key of a lock, so the revision identifies the hold.
         let request = Request { client: ClientId(hold.lease().cast_unsigned()), number: fence.get() };
         Ok(FenceToken::of_hold(name, fence, owner, request))
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.shared.hold.deadline())
+        Some(self.hold.deadline())
     }
 
     fn is_lost(&self) -> bool {
-        self.shared.hold.is_lost()
+        self.hold.is_lost()
     }
 
     fn lost(&self) -> BoxFuture<'static, ()> {
-        Box::pin(self.shared.hold.lost())
+        Box::pin(self.hold.lost())
     }
 
-    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>> {
-        let again = if self.is_lost() { Err(LockError::Lost) } else { Ok(Self { shared: Arc::clone(&self.shared) }) };
-        Box::pin(async move { Ok(Box::new(again?) as Box<dyn OtherHold>) })
+    fn reenter(self: Arc<Self>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>> {
+        share(self)
     }
 
     fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
         Box::pin(async move {
-            check_lease(lease, self.shared.lease)?;
-            Ok(self.shared.hold.renew().await?)
+            check_lease(lease, self.lease)?;
+            Ok(self.hold.renew().await?)
         })
     }
 
-    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {
+    fn release(self: Arc<Self>) -> BoxFuture<'static, Result<(), LockError>> {
         Box::pin(async move {
-            // While there are other guards, only this one ends.
-            let Some(last) = Arc::into_inner(self.shared) else { return Ok(()) };
+            let Some(last) = Arc::into_inner(self) else { return Ok(()) };
             if last.hold.release().await? { Ok(()) } else { Err(LockError::Lost) }
         })
     }

@@ -39,7 +39,7 @@ pub struct Guard {
 
 enum Hold {
     Ordered(Arc<OrderedHold>),
-    Other(Box<dyn OtherHold>),
+    Other(Arc<dyn OtherHold>),
 }
 
 /// A hold of a store that takes the steps of the core.
@@ -112,7 +112,7 @@ impl Guard {
         Self { hold: Hold::Ordered(Arc::new(hold)) }
     }
 
-    pub(super) fn of_other(hold: Box<dyn OtherHold>) -> Self {
+    pub(super) fn of_other(hold: Arc<dyn OtherHold>) -> Self {
         Self { hold: Hold::Other(hold) }
     }
 
@@ -222,7 +222,7 @@ impl Guard {
         match &self.hold {
             Hold::Ordered(hold) if hold.shared.is_lost(hold.number) => Err(LockError::Lost),
             Hold::Ordered(hold) => Ok(Self { hold: Hold::Ordered(Arc::clone(hold)) }),
-            Hold::Other(hold) => hold.reenter().await.map(Self::of_other),
+            Hold::Other(hold) => Arc::clone(hold).reenter().await.map(Self::of_other),
         }
     }
 

@@ -23,7 +23,7 @@
 //! # Ok(()) }
 //! ```
 
-use super::kind::{BoxFuture, OtherHold, OtherLocks};
+use super::kind::{BoxFuture, OtherHold, OtherLocks, share};
 use super::{LEASE_DEFAULT, LockError, Terms, lease_ms};
 use crate::fence::FenceToken;
 use firstcome_client::{Acquire, Acquired, HoldReply, HttpLocks, HttpOptions, LockHandle, OpenHttpError};
@@ -98,7 +98,7 @@ impl ServiceLocks {
         Ok(Self { shared: Arc::new(Shared { wire, client, runtime, leaving, drawn }), owner })
     }
 
-    async fn get(&self, terms: &Terms) -> Result<ServiceGuard, LockError> {
+    async fn get(&self, terms: &Terms) -> Result<Hold, LockError> {
         let (name, owner) = (terms.lock_name()?, terms.owner_or(&self.owner)?);
         let lease_ms = lease_ms(terms.lease.unwrap_or(LEASE_DEFAULT))?;
         let lease = Duration::from_millis(u64::from(lease_ms));
@@ -137,7 +137,7 @@ impl ServiceLocks {
             let watchdog = self.shared.runtime.spawn(async move { core.keep_renewing().await });
             *hold.watchdog.lock() = Some(watchdog.abort_handle());
         }
-        Ok(ServiceGuard { hold: Arc::new(hold) })
+        Ok(hold)
     }
 
     async fn view(&self, name: LockName) -> Result<TimedLockView, LockError> {
@@ -282,17 +282,13 @@ impl Drop for Hold {
     }
 }
 
-struct ServiceGuard {
-    hold: Arc<Hold>,
-}
-
 impl OtherLocks for ServiceLocks {
     fn guarantees(&self) -> Guarantees {
         Guarantees::HTTP
     }
 
-    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
-        Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Arc::new(self.get(terms).await?) as Arc<dyn OtherHold>) })
     }
 
     fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
@@ -311,31 +307,31 @@ impl OtherLocks for ServiceLocks {
     }
 }
 
-impl OtherHold for ServiceGuard {
+impl OtherHold for Hold {
     fn name(&self) -> &str {
-        self.hold.core.name.as_str()
+        self.core.name.as_str()
     }
 
     fn fence(&self) -> Option<Fence> {
-        Some(self.hold.fence)
+        Some(self.fence)
     }
 
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
-        let Hold { core, owner, number, .. } = &*self.hold;
+        let Self { core, owner, number, .. } = self;
         let request = Request { client: core.shared.client, number: *number };
         Ok(FenceToken::of_hold(&core.name, fence, owner, request))
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.hold.core.deadline())
+        Some(self.core.deadline())
     }
 
     fn is_lost(&self) -> bool {
-        self.hold.core.is_lost()
+        self.core.is_lost()
     }
 
     fn lost(&self) -> BoxFuture<'static, ()> {
-        let mut deadline = self.hold.core.deadline.subscribe();
+        let mut deadline = self.core.deadline.subscribe();
         Box::pin(async move {
             loop {
                 let until = *deadline.borrow_and_update();
@@ -349,9 +345,8 @@ impl OtherHold for ServiceGuard {
         })
     }
 
-    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>> {
-        let again = if self.is_lost() { Err(LockError::Lost) } else { Ok(Self { hold: Arc::clone(&self.hold) }) };
-        Box::pin(async move { Ok(Box::new(again?) as Box<dyn OtherHold>) })
+    fn reenter(self: Arc<Self>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>> {
+        share(self)
     }
 
     fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
@@ -360,22 +355,21 @@ impl OtherHold for ServiceGuard {
             if self.is_lost() {
                 return Err(LockError::Lost);
             }
-            self.hold.core.lease_ms.store(lease_ms, Ordering::Relaxed);
-            self.hold.core.renew().await
+            self.core.lease_ms.store(lease_ms, Ordering::Relaxed);
+            self.core.renew().await
         })
     }
 
-    fn leave(self: Box<Self>) {
+    fn leave(self: Arc<Self>) {
         // Its `Drop` stops the renewals.
-        if let Some(mut last) = Arc::into_inner(self.hold) {
+        if let Some(mut last) = Arc::into_inner(self) {
             last.over = Over::Yes;
         }
     }
 
-    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {
+    fn release(self: Arc<Self>) -> BoxFuture<'static, Result<(), LockError>> {
         Box::pin(async move {
-            // While there are other guards, only this one ends.
-            let Some(last) = Arc::into_inner(self.hold) else { return Ok(()) };
+            let Some(last) = Arc::into_inner(self) else { return Ok(()) };
             last.release().await
         })
     }

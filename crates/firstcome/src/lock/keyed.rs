@@ -306,8 +306,8 @@ impl<S: KeyStore> OtherLocks for KeyLocks<S> {
         self.shared.store.guarantees()
     }
 
-    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
-        Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Arc::new(self.get(terms).await?) as Arc<dyn OtherHold>) })
     }
 
     fn quiet(&self) -> BoxFuture<'_, ()> {
@@ -348,15 +348,19 @@ impl<S: KeyStore> OtherHold for KeyGuard<S> {
         Box::pin(self.lost())
     }
 
-    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>> {
-        Box::pin(async move { Ok(Box::new(self.reenter().await?) as Box<dyn OtherHold>) })
+    fn reenter(self: Arc<Self>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>> {
+        // Each guard has a share of its own, which the store may count.
+        Box::pin(async move { Ok(Arc::new((*self).reenter().await?) as Arc<dyn OtherHold>) })
     }
 
     fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>> {
         Box::pin(self.renew(lease))
     }
 
-    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {
-        Box::pin((*self).release())
+    fn release(self: Arc<Self>) -> BoxFuture<'static, Result<(), LockError>> {
+        Box::pin(async move {
+            let Some(guard) = Arc::into_inner(self) else { return Ok(()) };
+            guard.release().await
+        })
     }
 }

@@ -9,6 +9,7 @@ use firstcome_store::{Guarantees, TimedLockView};
 use std::any::Any;
 use std::future::{Future, ready};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(super) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -18,7 +19,7 @@ pub(super) trait OtherLocks: Any + Send + Sync {
     fn guarantees(&self) -> Guarantees;
 
     /// Waits for a lock; with no wait, tries once. Dropping the future leaves nothing behind.
-    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>>;
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>>;
 
     fn view(&self, name: LockName) -> BoxFuture<'_, Result<TimedLockView, LockError>> {
         drop(name);
@@ -34,7 +35,7 @@ pub(super) trait OtherLocks: Any + Send + Sync {
     fn quiet(&self) -> BoxFuture<'_, ()>;
 }
 
-/// A hold of such a store. Dropping it releases the lock in the background.
+/// A hold of such a store, shared by its guards. Dropping it releases the lock in the background.
 pub(super) trait OtherHold: Any + Send + Sync {
     fn name(&self) -> &str;
 
@@ -51,13 +52,22 @@ pub(super) trait OtherHold: Any + Send + Sync {
 
     fn lost(&self) -> BoxFuture<'static, ()>;
 
-    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>>;
+    /// Returns the hold of one guard more. Where guards are not counted it is the same, from [`share`].
+    fn reenter(self: Arc<Self>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>>;
 
     fn renew(&self, lease: Duration) -> BoxFuture<'_, Result<(), LockError>>;
 
     /// Ends the guard without a release: the hold ends with its lease. Only where [`OtherLocks::can_leave`] is true;
     /// elsewhere it is a drop.
-    fn leave(self: Box<Self>) {}
+    fn leave(self: Arc<Self>) {}
 
-    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>>;
+    /// Releases the lock; while there are other guards, only this one ends.
+    fn release(self: Arc<Self>) -> BoxFuture<'static, Result<(), LockError>>;
+}
+
+/// Shares a hold with one guard more. No request.
+#[cfg(any(feature = "etcd", feature = "http", feature = "sql"))]
+pub(super) fn share<H: OtherHold>(hold: Arc<H>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>> {
+    let shared = if hold.is_lost() { Err(LockError::Lost) } else { Ok(hold as Arc<dyn OtherHold>) };
+    Box::pin(ready(shared))
 }

@@ -36,7 +36,7 @@
 //! this library can detect such a pooler, which is not always. Connect past the pooler, or use
 //! [`Locks::postgres_leases`](super::Locks::postgres_leases).
 
-use super::kind::{BoxFuture, OtherHold, OtherLocks};
+use super::kind::{BoxFuture, OtherHold, OtherLocks, share};
 use super::{Guard, LockError, Terms};
 use crate::fence::FenceToken;
 use firstcome_sql::{Address, SessionHold, SqlError, SqlOptions};
@@ -57,7 +57,7 @@ const NO_LEASE: LockError =
 /// Returns the server's name for the session that holds the lock: a process id in PostgreSQL, a connection id in MySQL.
 /// `None` for a guard of another kind of store. No request.
 pub fn id(guard: &Guard) -> Option<u64> {
-    guard.as_other().map(|guard: &SessionGuard| guard.shared.hold.session())
+    guard.as_other().map(|guard: &SessionGuard| guard.hold.session())
 }
 
 /// The built-in locks of a server, as this process sees them.
@@ -89,7 +89,7 @@ impl SessionLocks {
         }
         let name = terms.lock_name()?;
         match self.store.take(&name, terms.wait).await? {
-            Some(hold) => Ok(SessionGuard { shared: Arc::new(SharedHold { hold, name, client: self.client }) }),
+            Some(hold) => Ok(SessionGuard { hold, name, client: self.client }),
             // The server tells neither the holder nor the number of waiters, and nothing ends the hold by itself.
             None if terms.wait.is_zero() => {
                 Err(LockError::Contended { holder: "another client".to_owned(), waiters: 0, ttl: Duration::MAX })
@@ -100,10 +100,6 @@ impl SessionLocks {
 }
 
 struct SessionGuard {
-    shared: Arc<SharedHold>,
-}
-
-struct SharedHold {
     hold: SessionHold,
     name: LockName,
     client: ClientId,
@@ -114,8 +110,8 @@ impl OtherLocks for SessionLocks {
         self.store.guarantees()
     }
 
-    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
-        Box::pin(async move { Ok(Box::new(self.get(terms).await?) as Box<dyn OtherHold>) })
+    fn acquire<'a>(&'a self, terms: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>> {
+        Box::pin(async move { Ok(Arc::new(self.get(terms).await?) as Arc<dyn OtherHold>) })
     }
 
     fn quiet(&self) -> BoxFuture<'_, ()> {
@@ -125,18 +121,18 @@ impl OtherLocks for SessionLocks {
 
 impl OtherHold for SessionGuard {
     fn name(&self) -> &str {
-        self.shared.name.as_str()
+        self.name.as_str()
     }
 
     fn fence(&self) -> Option<Fence> {
-        Some(self.shared.hold.fence())
+        Some(self.hold.fence())
     }
 
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
         // The server draws each fence of a lock once, so the fence identifies the hold.
-        let request = Request { client: self.shared.client, number: fence.get() };
+        let request = Request { client: self.client, number: fence.get() };
         let owner = OwnerName::parse(OWNER).map_err(|error| LockError::name("owner", error))?;
-        Ok(FenceToken::of_hold(&self.shared.name, fence, &owner, request))
+        Ok(FenceToken::of_hold(&self.name, fence, &owner, request))
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -144,26 +140,24 @@ impl OtherHold for SessionGuard {
     }
 
     fn is_lost(&self) -> bool {
-        self.shared.hold.is_lost()
+        self.hold.is_lost()
     }
 
     fn lost(&self) -> BoxFuture<'static, ()> {
-        Box::pin(self.shared.hold.lost())
+        Box::pin(self.hold.lost())
     }
 
-    fn reenter(&self) -> BoxFuture<'_, Result<Box<dyn OtherHold>, LockError>> {
-        let again = if self.is_lost() { Err(LockError::Lost) } else { Ok(Self { shared: Arc::clone(&self.shared) }) };
-        Box::pin(async move { Ok(Box::new(again?) as Box<dyn OtherHold>) })
+    fn reenter(self: Arc<Self>) -> BoxFuture<'static, Result<Arc<dyn OtherHold>, LockError>> {
+        share(self)
     }
 
     fn renew(&self, _: Duration) -> BoxFuture<'_, Result<(), LockError>> {
         Box::pin(ready(Err(NO_LEASE)))
     }
 
-    fn release(self: Box<Self>) -> BoxFuture<'static, Result<(), LockError>> {
+    fn release(self: Arc<Self>) -> BoxFuture<'static, Result<(), LockError>> {
         Box::pin(async move {
-            // While there are other guards, only this one ends.
-            let Some(last) = Arc::into_inner(self.shared) else { return Ok(()) };
+            let Some(last) = Arc::into_inner(self) else { return Ok(()) };
             if last.hold.release().await { Ok(()) } else { Err(LockError::Lost) }
         })
     }

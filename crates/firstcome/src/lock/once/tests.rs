@@ -295,7 +295,7 @@ impl OtherLocks for Sessions {
         Guarantees::ETCD
     }
 
-    fn acquire<'a>(&'a self, _: &'a Terms) -> BoxFuture<'a, Result<Box<dyn OtherHold>, LockError>> {
+    fn acquire<'a>(&'a self, _: &'a Terms) -> BoxFuture<'a, Result<Arc<dyn OtherHold>, LockError>> {
         panic!("nothing may be sent");
     }
 
