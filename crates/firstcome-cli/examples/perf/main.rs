@@ -11,6 +11,7 @@
 //! gate's optimised build of the program is used again, and the code that is counted is the code that is shipped.
 
 mod http;
+mod library;
 mod locks;
 mod world;
 
@@ -21,10 +22,12 @@ const COUNT_MAX: usize = 1_800;
 
 type Operation = (&'static str, fn(usize));
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 16] = [
     ("claim", world::claim),
     ("sold-out", world::sold_out),
     ("duplicate", world::duplicate),
+    ("library-claim", library::claim),
+    ("library-sold-out", library::sold_out),
     ("poll", world::poll),
     ("join", world::join),
     ("admit-tick", world::admit_tick),
