@@ -8,6 +8,7 @@ mod vocabulary;
 
 use crate::shell::{self, Outcome};
 use crate::stale::{self, Marks};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// The longest source file, in lines; tests may be longer.
@@ -40,6 +41,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
     examples::check(&mut findings)?;
     documents::check(&listed, &mut findings);
     core_is_pure(&mut findings)?;
+    library_is_light(&mut findings)?;
     invariants_are_listed(&mut findings)?;
     guarantees_are_shown(&mut findings)?;
     // Only printed, not a finding: a change need not wait for hours of measurements.
@@ -99,6 +101,17 @@ fn long_functions(name: &str, lines: &[&str], findings: &mut Vec<String>) {
 }
 
 /// Checks that the core has no dependency through which IO, time or randomness could come in.
+/// Fails if a program that uses the library as it is gets more crates than this with it.
+fn library_is_light(findings: &mut Vec<String>) -> Outcome {
+    const CRATES_MAX: usize = 60;
+    let tree = shell::output("cargo", &["tree", "-p", "firstcome", "-e", "normal", "--prefix", "none"])?;
+    let crates: BTreeSet<_> = tree.lines().filter_map(|line| line.split(" (").next()).collect();
+    if CRATES_MAX < crates.len() {
+        findings.push(format!("firstcome with its default features is {} crates; at most {CRATES_MAX}", crates.len()));
+    }
+    Ok(())
+}
+
 fn core_is_pure(findings: &mut Vec<String>) -> Outcome {
     let arguments = ["tree", "-p", "firstcome-core", "-e", "normal", "--depth", "1", "--prefix", "none"];
     for line in shell::output("cargo", &arguments)?.lines().skip(1) {

@@ -14,7 +14,7 @@ use clap::Args;
 use firstcome::core::coupon::{Claim, CouponLimit, CouponSettings, Effect};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::edge::{Stopwatch, SystemClock};
-use firstcome::{CouponStore, Embedded, StoreError};
+use firstcome::{CouponStore, Embedded, Error, Store, StoreError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -207,7 +207,11 @@ fn in_process(
     let memory = Embedded::memory();
     let correct = runtime.block_on(contest(&memory))?;
     let row = runtime.block_on(closed_loop(&memory, "memory", args.tasks, args.time))?;
-    report.rows.push(row.correct(correct));
+    let handles = Store::over(Embedded::memory().into());
+    let through = runtime.block_on(through_handles(&handles, "memory, by handles", args.tasks, args.time))?;
+    let share = through.per_second / row.per_second;
+    report.targets.push(Target::at_least("claims in memory by handles ÷ on the store itself", share, 0.9));
+    report.rows.extend([row.correct(correct), through]);
     done("memory");
     let row = sold_out(&args.data, args.time)?;
     report.targets.push(Target::at_least("sold-out answers per second", row.per_second, 3_000_000.0));
@@ -277,6 +281,13 @@ async fn contest(store: &(impl CouponStore + Clone + 'static)) -> anyhow::Result
     Ok(serials == (1..=CONTEST_LIMIT).collect::<Vec<_>>())
 }
 
+/// Whether a store took a claim that must succeed.
+enum Taken {
+    Issued,
+    /// It did nothing for now: see [`is_refused`].
+    Busy,
+}
+
 /// Runs tasks that claim again after each answer.
 async fn closed_loop(
     store: &(impl CouponStore + Clone + 'static),
@@ -286,9 +297,63 @@ async fn closed_loop(
 ) -> anyhow::Result<ReportRow> {
     let coupon = name("closed")?;
     put(store, &coupon, 100_000_000).await?;
+    let asked = Arc::new((store.clone(), coupon.clone()));
+    let claim = move |user: String| {
+        let asked = Arc::clone(&asked);
+        async move {
+            match asked.0.claim(&asked.1, claim_by(&user)?).await {
+                Ok(Ok(_)) => Ok(Taken::Issued),
+                Ok(Err(refused)) => Err(anyhow!("{}", refused.rejection.code())),
+                Err(error) if is_refused(&error) => Ok(Taken::Busy),
+                Err(error) => Err(error.into()),
+            }
+        }
+    };
+    let (row, acknowledged) = closed_loop_of(claim, strategy, tasks, time).await?;
+    let told = store.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
+    if told != acknowledged {
+        bail!("{told} are issued, {acknowledged} were acknowledged");
+    }
+    Ok(row)
+}
+
+/// Runs the same loop through the handles of the library, as a program does.
+async fn through_handles(store: &Store, strategy: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
+    let coupon = store.coupon("handles")?;
+    coupon.put_limit(100_000_000).await?;
+    let asked = coupon.clone();
+    let claim = move |user: String| {
+        let coupon = asked.clone();
+        async move {
+            match coupon.claim(&user)?.send().await {
+                Ok(_) => Ok(Taken::Issued),
+                Err(Error::Unavailable(_)) => Ok(Taken::Busy),
+                Err(error) => Err(anyhow!(error)),
+            }
+        }
+    };
+    let (row, acknowledged) = closed_loop_of(claim, strategy, tasks, time).await?;
+    let told = u64::from(coupon.view().await?.issued);
+    if told != acknowledged {
+        bail!("{told} are issued, {acknowledged} were acknowledged");
+    }
+    Ok(row)
+}
+
+/// Runs tasks that send a claim of another user after each answer. Also returns how many were issued.
+async fn closed_loop_of<F, A>(
+    claim: F,
+    strategy: &str,
+    tasks: usize,
+    time: Duration,
+) -> anyhow::Result<(ReportRow, u64)>
+where
+    F: Fn(String) -> A + Clone + Send + 'static,
+    A: Future<Output = anyhow::Result<Taken>> + Send,
+{
     let watch = Stopwatch::start();
     let callers = (0..tasks).map(|task| {
-        let (store, coupon) = (store.clone(), coupon.clone());
+        let claim = claim.clone();
         tokio::spawn(async move {
             let (mut times, mut refused) = (latencies(), 0);
             let mut sent = watch.elapsed();
@@ -296,17 +361,11 @@ async fn closed_loop(
                 if time <= sent {
                     break;
                 }
-                match store.claim(&coupon, claim_by(&format!("user-{task:03}-{number:08}"))?).await {
-                    Ok(claimed) => {
-                        claimed.map_err(|refused| anyhow!("{}", refused.rejection.code()))?;
-                    }
-                    Err(error) if is_refused(&error) => {
-                        refused += 1;
-                        tokio::time::sleep(REFUSED_PAUSE).await;
-                        sent = watch.elapsed();
-                        continue;
-                    }
-                    Err(error) => return Err(error.into()),
+                if let Taken::Busy = claim(format!("user-{task:03}-{number:08}")).await? {
+                    refused += 1;
+                    tokio::time::sleep(REFUSED_PAUSE).await;
+                    sent = watch.elapsed();
+                    continue;
                 }
                 let answered = watch.elapsed();
                 times.saturating_record(micros(answered.saturating_sub(sent)));
@@ -322,11 +381,7 @@ async fn closed_loop(
         refused += turned_away;
     }
     let row = ReportRow::new(strategy, times.len(), watch.elapsed()).latencies(&times).refused(refused);
-    let told = store.coupon(&coupon).await?.map_or(0, |view| u64::from(view.issued));
-    if told != times.len() {
-        bail!("{told} are issued, {} were acknowledged", times.len());
-    }
-    Ok(row)
+    Ok((row, times.len()))
 }
 
 /// Sends claims at a fixed rate, whether or not earlier ones are answered. Each latency counts from the planned

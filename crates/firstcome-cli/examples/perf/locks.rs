@@ -4,6 +4,7 @@ use crate::COUNT_MAX;
 use crate::world::START_US;
 use firstcome::MemoryLocks;
 use firstcome::core::id::{LockName, OwnerName};
+use firstcome::core::limits::PERMITS_MAX;
 use firstcome::core::lock::{Acquired, ClientId, Copies, LockAnswer, Mode, Released, Request, Step, Wait, Waiter};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
@@ -19,10 +20,12 @@ fn name() -> LockName {
     LockName::parse("auction:4711").expect("a name")
 }
 
-fn acquires() -> Vec<Step> {
+/// Others that share the lock.
+const SHARERS: usize = 99;
+
+fn acquires(mode: Mode) -> Vec<Step> {
     let owner = OwnerName::parse("worker-7").expect("an owner");
-    let waiter =
-        |number| Waiter { request: request(number), owner: owner.clone(), lease_ms: 30_000, mode: Mode::ALONE };
+    let waiter = |number| Waiter { request: request(number), owner: owner.clone(), lease_ms: 30_000, mode };
     (0..COUNT_MAX).map(|number| Step::Acquire { name: name(), waiter: waiter(number), wait: Wait::Yes }).collect()
 }
 
@@ -32,9 +35,25 @@ fn releases() -> Vec<Step> {
 
 /// An acquire of a free lock and its release, by the rules over memory.
 pub(crate) fn rules(count: usize) {
-    let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(START_US)));
-    let locks = MemoryLocks::with_clock(clock);
-    for (acquire, release) in acquires().iter().zip(&releases()).take(count) {
+    take_and_release(&locks(), &acquires(Mode::ALONE), count);
+}
+
+/// The same of a lock that 99 others share, which stay.
+pub(crate) fn rules_shared(count: usize) {
+    let (locks, acquires) = (locks(), acquires(Mode::Shared { permits: PERMITS_MAX }));
+    for other in &acquires[COUNT_MAX - SHARERS..] {
+        let acquired = locks.take_now(other);
+        assert!(matches!(acquired.said, LockAnswer::Acquired(Acquired::Granted(_))));
+    }
+    take_and_release(&locks, &acquires, count);
+}
+
+fn locks() -> MemoryLocks {
+    MemoryLocks::with_clock(Arc::new(ManualClock::new(Timestamp::clamped_us(START_US))))
+}
+
+fn take_and_release(locks: &MemoryLocks, acquires: &[Step], count: usize) {
+    for (acquire, release) in acquires.iter().zip(&releases()).take(count) {
         let acquired = black_box(locks.take_now(acquire));
         assert!(matches!(acquired.said, LockAnswer::Acquired(Acquired::Granted(_))));
         let released = black_box(locks.take_now(release));
@@ -46,7 +65,7 @@ pub(crate) fn rules(count: usize) {
 pub(crate) fn acquire_bytes(count: usize) {
     let answer =
         format!("*8\r\n:{START_US}\r\n$1\r\nQ\r\n:{START_US}\r\n:7\r\n:{START_US}\r\n:{START_US}\r\n:30000\r\n:1\r\n");
-    for step in acquires().iter().take(count) {
+    for step in acquires(Mode::ALONE).iter().take(count) {
         black_box(RedisLocks::written(step));
         let read = black_box(RedisLocks::read(step, answer.as_bytes()));
         assert!(read.is_some_and(|answer| matches!(answer.said, LockAnswer::Acquired(Acquired::Queued { .. }))));

@@ -11,7 +11,6 @@
 //! gate's optimised build of the program is used again, and the code that is counted is the code that is shipped.
 
 mod http;
-mod library;
 mod locks;
 mod world;
 
@@ -22,17 +21,16 @@ const COUNT_MAX: usize = 1_800;
 
 type Operation = (&'static str, fn(usize));
 
-const OPERATIONS: [Operation; 16] = [
+const OPERATIONS: [Operation; 15] = [
     ("claim", world::claim),
     ("sold-out", world::sold_out),
     ("duplicate", world::duplicate),
-    ("library-claim", library::claim),
-    ("library-sold-out", library::sold_out),
     ("poll", world::poll),
     ("join", world::join),
     ("admit-tick", world::admit_tick),
     ("bid", world::bid),
     ("lock-rules", locks::rules),
+    ("lock-rules-shared", locks::rules_shared),
     ("lock-acquire-bytes", locks::acquire_bytes),
     ("lock-release-bytes", locks::release_bytes),
     ("http-claim", http::claim),
