@@ -72,7 +72,7 @@ fn every_strategy_of_ours_is_exact_and_the_redis_set_is_not() {
     assert_eq!(correct("memory"), true);
     assert_eq!(correct("Redis set with a script, no SQL"), false, "it counts its dummy");
     assert!(rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
-    assert_eq!(report["targets"].as_array().map(Vec::len), Some(15), "{report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(16), "{report}");
     assert!(0 < report["conditions"]["fsync_p50_us"].as_u64().expect("the time of a sync"));
 }
 

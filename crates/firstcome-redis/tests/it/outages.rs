@@ -83,7 +83,7 @@ async fn while_the_server_is_away_callers_are_told_in_time_that_nothing_was_done
                 "{answer:?}"
             );
         }
-        assert!(before.elapsed() < hasty().connect_timeout + Duration::from_secs(1), "{:?}", before.elapsed());
+        assert!(before.elapsed() < hasty().connect_timeout + Duration::from_secs(5), "{:?}", before.elapsed());
         assert_eq!(link.counts().requests, requests, "none was handed over");
     })
     .await;
@@ -128,7 +128,7 @@ async fn a_server_that_stands_still_leaves_the_outcome_unknown_and_works_again_a
         let before = Instant::now();
         let answer = link.run(&COUNT, &[b"count"], &[]).await;
         assert!(matches!(answer, Err(LinkError::Unknown { .. })), "{answer:?}");
-        assert!(before.elapsed() < hasty().answer_timeout + Duration::from_secs(1), "{:?}", before.elapsed());
+        assert!(before.elapsed() < hasty().answer_timeout + Duration::from_secs(5), "{:?}", before.elapsed());
         let answer = link.run(&COUNT, &[b"count"], &[]).await;
         assert!(matches!(answer, Err(LinkError::Unavailable { .. })), "the connection was given up: {answer:?}");
         server.thaw();
