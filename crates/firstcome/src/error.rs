@@ -69,7 +69,7 @@ impl InputError {
 ///     Ok(Outcome::Issued(claim) | Outcome::AlreadyIssued(claim)) => println!("yes: {:?}", claim.code),
 ///     Err(Error::Refused(Rejection::SoldOut)) => println!("no: all are gone"),
 ///     Err(Error::Refused(why)) => println!("no: {why}"),
-///     Err(Error::Unknown) => println!("unknown: send the same claim with the same key again"),
+///     Err(Error::Unknown | Error::NotStoredYet { .. }) => println!("unknown: send the same claim with the same key again"),
 ///     Err(error) => println!("nothing happened: {error}"),
 /// }
 /// # Ok(()) }

@@ -20,7 +20,8 @@
 //! # The rule
 //! All checks follow one rule, which [`accepts`] states. A token is accepted if nothing is remembered for its lock, if
 //! its fence is larger than the remembered one, or if fence and owner equal the remembered ones. A smaller fence is
-//! refused. So is an equal fence of another owner, which can only come from a lock store that lost its memory.
+//! refused. So is an equal fence of another owner, which can only come from a lock store that lost its memory. Holds that
+//! [share](crate::LockRequest::shared) a lock in one turn have one fence and count as one owner.
 //!
 //! # Three outcomes
 //! `Ok(())`: accepted, and remembered. [`FenceError::Stale`]: refused, nothing was written. [`FenceError::Failed`]: the
@@ -50,6 +51,7 @@ pub use refusal::HeaderRejection;
 
 use crate::lock::{Fence, Request};
 use firstcome_store::core::id::{LockName, NameError, OwnerName};
+use firstcome_store::core::lock::Mode;
 use sha2::{Digest, Sha256};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -106,6 +108,16 @@ impl FenceToken {
             return Err(TokenError::Owner);
         }
         Ok(Self { lock, fence, owner: owner.into() })
+    }
+
+    /// Makes the token of a hold that the lock was granted for in this mode. All holds of a turn share the lock and the
+    /// fence, so they have one token: a check accepts them beside each other.
+    pub(crate) fn of_mode(lock: &LockName, fence: Fence, owner: &OwnerName, request: Request, mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive { .. } => Self::of_hold(lock, fence, owner, request),
+            // A name has no `#`.
+            Mode::Shared { .. } => Self { lock: lock.clone(), fence, owner: "shared#".into() },
+        }
     }
 
     /// Makes the token of a hold. Many holds may share an owner's name; the tag tells them apart. The tag is a digest,

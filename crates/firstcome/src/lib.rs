@@ -62,7 +62,8 @@
 //!   again: it has no second effect.
 //! - Order between requests that overlap in time. A request that was answered before another was sent comes first.
 //!
-//! [`Store::open`] needs a Tokio runtime only for reading pages of claims; everything else works under any executor.
+//! [`Store::memory`] works under any executor. [`Store::open`] needs a Tokio runtime only for reading pages of claims. Stores
+//! beyond this process need one.
 
 #![warn(missing_debug_implementations)]
 

@@ -439,7 +439,8 @@ impl Locks {
     /// Resolves when this process neither holds nor waits for a lock, and the store knows it: everything that was
     /// dropped is undone. For the end of a program, within a time-out. No request.
     ///
-    /// On etcd it ends the lease of the process instead, with one request: guards that still live are lost. For built-in
+    /// Over HTTP, on several servers that vote and in layouts of other libraries it waits only for what was dropped, not for
+    /// guards and requests that still live. On etcd it ends the lease of the process instead, with one request: guards that still live are lost. For built-in
     /// locks of databases it resolves at once: the server ends what a closed connection held.
     pub async fn quiet(&self) {
         match &self.backing {
@@ -457,7 +458,8 @@ impl Locks {
     }
 
     /// Lets a hold that was [handed out](Guard::hand_out) last for `lease` from now on; it never ends earlier than
-    /// before. Returns how long it certainly lasts. One request. Fails with [`LockError::Lost`] if it is over.
+    /// before. Returns how long it certainly lasts. One request. Fails with [`LockError::Lost`] if it is over, and with
+    /// [`LockError::Unsupported`] where no hold can be handed out.
     pub async fn renew_lease(&self, name: &str, request: Request, lease: Duration) -> Result<Duration, LockError> {
         let (name, lease_ms) = (parse_name(name)?, lease_ms(lease)?);
         // The new lease counts from when the store took the step: not before this instant, and not after its answer.
@@ -477,7 +479,7 @@ impl Locks {
     }
 
     /// Releases a hold that was [handed out](Guard::hand_out). One request. Fails with [`LockError::Lost`] if the hold
-    /// was over. After [`LockError::Unknown`] an earlier call may have ended it.
+    /// was over, and as [`Self::renew_lease`] does. After [`LockError::Unknown`] an earlier call may have ended it.
     pub async fn release_lease(&self, name: &str, request: Request) -> Result<(), LockError> {
         let step = Step::Release { name: parse_name(name)?, request, copies: Copies::One };
         match self.ordered("release a hold that was handed out")?.take(step).await?.said {

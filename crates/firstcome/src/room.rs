@@ -76,7 +76,7 @@ impl<S> Clone for WaitingRoom<S> {
     }
 }
 
-/// One admission of one ticket, from [`Self::of`], which over HTTP is a pass; see [`WaitingRoom`]. Valid until its slot ends, and for no other slot.
+/// One admission of one ticket, as [`Self::of`] reads it from an answer; see [`WaitingRoom`]. Over HTTP it is a pass. Valid until its slot ends, and for no other slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Admission {
     /// The ticket's number.

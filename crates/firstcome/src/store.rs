@@ -102,8 +102,9 @@ impl Store {
         options: firstcome_cluster::ClusterOptions,
     ) -> Result<Self, firstcome_cluster::ClusterError> {
         // Boxed: these futures have some kilobytes, and a caller would carry them in its own.
+        let database = options.database.clone();
         let cluster = Box::pin(firstcome_cluster::Cluster::open(redis, sql, secret, options)).await?;
-        let auctions = Box::pin(firstcome_sql::SqlAuctions::open(sql)).await?;
+        let auctions = firstcome_sql::SqlAuctions::open_with(sql, database).await?;
         Ok(Self::over((cluster, auctions).into()))
     }
 
@@ -126,7 +127,7 @@ impl Store {
         Self::http_with(url, key, firstcome_client::HttpOptions::default())
     }
 
-    /// Makes a client as [`Self::http`] does, with custom times and a custom number of tries.
+    /// Makes a client as [`Self::http`] does, with custom times and a custom number of requests under way.
     #[cfg(feature = "http")]
     pub fn http_with(
         url: &str,
@@ -138,7 +139,8 @@ impl Store {
 }
 
 impl<S> Store<S> {
-    /// Makes a root over a custom store. It has what the store has: listings and members only over `sql::SqlAuctions`.
+    /// Makes a root over a custom store. It has what the store has: a root over `sql::SqlAuctions` has
+    /// listings and members only.
     pub fn over(store: S) -> Self {
         let store = Arc::new(store);
         Self { auctions: Arc::clone(&store), store }

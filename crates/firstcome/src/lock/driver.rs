@@ -1,5 +1,6 @@
 //! Runs the pure lock client of the core over a store: sends its calls, wakes its waiters, and keeps its time.
 
+use super::guard::HoldTerms;
 use super::quick::{self, Quick};
 use super::{Guard, LockError};
 use firstcome_store::core::id::{LockName, OwnerName};
@@ -292,7 +293,7 @@ impl Shared {
             Ok(guard) => return Ok(guard),
             Err(ask) => ask,
         };
-        let asked = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
+        let asked = HoldTerms::of(&ask);
         let (number, calls) = self.act(|machine, now| {
             let number = machine.client.ask(ask, now);
             machine.seats.insert(number, Seat::default());

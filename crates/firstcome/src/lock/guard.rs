@@ -6,7 +6,7 @@ use super::{Fence, LockError};
 use crate::fence::FenceToken;
 use firstcome_store::Demand;
 use firstcome_store::core::id::{LockName, OwnerName};
-use firstcome_store::core::lock::Request;
+use firstcome_store::core::lock::{Ask, Mode, Request};
 #[cfg(any(feature = "etcd", feature = "sql"))]
 use std::any::Any;
 use std::fmt;
@@ -50,7 +50,23 @@ struct OrderedHold {
     owner: OwnerName,
     fence: Fence,
     lease: Duration,
+    mode: Mode,
     over: Over,
+}
+
+/// What a guard keeps of its request.
+pub(super) struct HoldTerms {
+    name: LockName,
+    owner: OwnerName,
+    lease: Duration,
+    mode: Mode,
+}
+
+impl HoldTerms {
+    pub(super) fn of(ask: &Ask) -> Self {
+        let lease = Duration::from_millis(u64::from(ask.lease_ms));
+        Self { name: ask.name.clone(), owner: ask.owner.clone(), lease, mode: ask.mode }
+    }
 }
 
 /// Whether the hold was released already.
@@ -61,6 +77,7 @@ enum Over {
 }
 
 /// A hold without a [`Guard`]: any process that knows its request may renew it and release it.
+#[must_use = "the hold lasts until its lease ends, unless it is released"]
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
     /// The name of the lock.
@@ -71,6 +88,8 @@ pub struct Lease {
     pub owner: OwnerName,
     /// The fencing token.
     pub fence: Fence,
+    /// Whether other requests may share the lock.
+    pub mode: Mode,
     /// Until when the hold certainly lasts unless it is renewed.
     pub deadline: Instant,
 }
@@ -84,7 +103,7 @@ impl Lease {
 
     /// Returns the token that [`Guard::token`] returned before the hold was handed out. No request.
     pub fn token(&self) -> FenceToken {
-        FenceToken::of_hold(&self.name, self.fence, &self.owner, self.request)
+        FenceToken::of_mode(&self.name, self.fence, &self.owner, self.request, self.mode)
     }
 }
 
@@ -106,9 +125,9 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    pub(super) fn new(shared: Arc<Shared>, number: u64, asked: (LockName, OwnerName, Duration), fence: Fence) -> Self {
-        let (name, owner, lease) = asked;
-        let hold = OrderedHold { shared, number, name, owner, fence, lease, over: Over::No };
+    pub(super) fn new(shared: Arc<Shared>, number: u64, asked: HoldTerms, fence: Fence) -> Self {
+        let HoldTerms { name, owner, lease, mode } = asked;
+        let hold = OrderedHold { shared, number, name, owner, fence, lease, mode, over: Over::No };
         Self { hold: Hold::Ordered(Arc::new(hold)) }
     }
 
@@ -146,16 +165,17 @@ impl Guard {
     }
 
     /// Returns what to show to the guarded store: the fence, with the names of the lock and of this hold.
-    /// [`fence`](crate::fence) has checks for it. All guards of one hold have the same token. No request; computes a
-    /// digest.
+    /// [`fence`](crate::fence) has checks for it. All guards of one hold have the same token, and so have all holds that
+    /// share the lock in one turn. No request; computes a digest.
     ///
     /// Fails as [`Self::fence`] does. Fails with [`LockError::Input`] if the store allows more names than fence checks
     /// do, and this is one of them.
     pub fn token(&self) -> Result<FenceToken, LockError> {
         match &self.hold {
             Hold::Ordered(hold) => {
-                let OrderedHold { shared, number, name, owner, fence, .. } = &**hold;
-                Ok(FenceToken::of_hold(name, *fence, owner, Request { client: shared.id, number: *number }))
+                let OrderedHold { shared, number, name, owner, fence, mode, .. } = &**hold;
+                let request = Request { client: shared.id, number: *number };
+                Ok(FenceToken::of_mode(name, *fence, owner, request, *mode))
             }
             Hold::Other(hold) => hold.token(self.fence()?),
         }
@@ -266,7 +286,7 @@ impl Guard {
     ///
     /// Fails with [`LockError::Lost`]; with [`LockError::Input`] while another guard of the same hold lives; with
     /// [`LockError::Unsupported`] where the store cannot do it: in layouts of other libraries, on several servers that
-    /// vote, on etcd, and for built-in locks of databases. A hold that is not handed out is released.
+    /// vote, on etcd, over HTTP, and for built-in locks of databases. A hold that is not handed out is released.
     pub async fn hand_out(self) -> Result<Lease, LockError> {
         let Hold::Ordered(hold) = self.hold else {
             return Err(LockError::Unsupported { operation: "hand a hold out" });
@@ -275,7 +295,8 @@ impl Guard {
             return Err(LockError::value("guard", "the only one of its hold"));
         };
         let (request, deadline) = hold.shared.hand_out(hold.number, hold.lease).await?;
-        Ok(Lease { name: hold.name.clone(), request, owner: hold.owner.clone(), fence: hold.fence, deadline })
+        let (name, owner) = (hold.name.clone(), hold.owner.clone());
+        Ok(Lease { name, request, owner, fence: hold.fence, mode: hold.mode, deadline })
     }
 
     /// Ends the guard without a release: the hold ends with its lease, and no process renews it. No request. For holds of

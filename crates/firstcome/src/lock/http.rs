@@ -28,7 +28,7 @@ use super::{LEASE_DEFAULT, LockError, Terms, lease_ms};
 use crate::fence::FenceToken;
 use firstcome_client::{Acquire, Acquired, HoldReply, HttpLocks, HttpOptions, LockHandle, OpenHttpError};
 use firstcome_store::core::id::{LockName, OwnerName};
-use firstcome_store::core::lock::{ClientId, Fence, LockView, Request, Watch};
+use firstcome_store::core::lock::{ClientId, Fence, LockView, Mode, Request, Watch};
 use firstcome_store::edge::draw_id;
 use firstcome_store::{Fault, FaultKind, Guarantees, StoreError, TimedLockView};
 use parking_lot::Mutex;
@@ -107,7 +107,9 @@ impl ServiceLocks {
         let mut asked = Unanswered { shared: Arc::clone(&self.shared), acquire: Some(acquire.clone()) };
         let sent = now();
         let acquired = self.shared.wire.acquire(&acquire).await;
-        asked.acquire = None;
+        if !matches!(acquired, Err(StoreError::Unknown)) {
+            asked.acquire = None;
+        }
         let (fence, handle) = match acquired? {
             Acquired::Granted { fence, handle } => (fence, handle),
             Acquired::Contended { holder, waiters, ttl, .. } if terms.wait.is_zero() => {
@@ -125,7 +127,9 @@ impl ServiceLocks {
         // From here on, dropping this future releases the hold in the background.
         let core = Arc::new(core);
         let number = self.shared.drawn.fetch_add(1, Ordering::Relaxed);
-        let hold = Hold { core: Arc::clone(&core), owner, fence, number, watchdog: Mutex::default(), over: Over::No };
+        let mode = terms.permits.map_or(Mode::ALONE, |permits| Mode::Shared { permits });
+        let (watchdog, over) = (Mutex::default(), Over::No);
+        let hold = Hold { core: Arc::clone(&core), owner, fence, mode, number, watchdog, over };
         if lease / 10 < sent.elapsed() {
             core.renew().await.map_err(|_| LockError::Unknown)?;
         }
@@ -148,7 +152,7 @@ impl ServiceLocks {
     }
 }
 
-/// A request under way. Dropping it before its answer takes back what it may have got.
+/// A request under way. Dropping it before a certain answer takes back what it may have got.
 struct Unanswered {
     shared: Arc<Shared>,
     acquire: Option<Acquire>,
@@ -243,6 +247,7 @@ struct Hold {
     core: Arc<Core>,
     owner: OwnerName,
     fence: Fence,
+    mode: Mode,
     /// Tells it from other holds of this process, which may have the same fence if they share the lock.
     number: u64,
     watchdog: Mutex<Option<AbortHandle>>,
@@ -317,9 +322,9 @@ impl OtherHold for Hold {
     }
 
     fn token(&self, fence: Fence) -> Result<FenceToken, LockError> {
-        let Self { core, owner, number, .. } = self;
+        let Self { core, owner, number, mode, .. } = self;
         let request = Request { client: core.shared.client, number: *number };
-        Ok(FenceToken::of_hold(&core.name, fence, owner, request))
+        Ok(FenceToken::of_mode(&core.name, fence, owner, request, *mode))
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -25,6 +25,7 @@ pub struct MultiLock {
 firstcome_store::core::debug_by_name!(MultiLock);
 
 /// Several locks that are held, from [`MultiLock::acquire`]. Dropping it releases all of them in the background.
+#[must_use = "the locks are released when their guard is dropped"]
 #[derive(Debug)]
 pub struct MultiGuard {
     guards: Vec<Guard>,
@@ -75,7 +76,13 @@ impl MultiLock {
         let mut guards: Vec<Guard> = Vec::with_capacity(self.requests.len());
         for request in self.requests {
             let left = request.waits().saturating_sub(started.elapsed());
-            guards.push(request.wait(left).acquire().await?);
+            let waits = !request.waits().is_zero();
+            let guard = request.wait(left).acquire().await.map_err(|error| match error {
+                // The wait was used up by the locks before it.
+                LockError::Contended { .. } if waits => LockError::TimedOut { position: None },
+                error => error,
+            });
+            guards.push(guard?);
             if guards.iter().any(Guard::is_lost) {
                 return Err(LockError::Lost);
             }

@@ -4,6 +4,7 @@
 //! The client then renews it and keeps its time. Most holds end before that.
 
 use super::driver::{Backend, Machine, Seat, Shared};
+use super::guard::HoldTerms;
 use super::{Fence, Guard, LockError};
 use firstcome_store::MemoryLocks;
 use firstcome_store::core::lock::{Acquired, Ask, Copies, LockAnswer, Mode, Released, Request, Step, Wait, Waiter};
@@ -12,7 +13,6 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
 /// How often the sweep looks for holds that last: a quarter of the shortest lease.
 const SWEEP_MS: u64 = 25;
@@ -92,7 +92,7 @@ impl Shared {
         let waiter = Waiter { request, owner: ask.owner.clone(), lease_ms: ask.lease_ms, mode: Mode::ALONE };
         let step = Step::Acquire { name: ask.name.clone(), waiter, wait: Wait::No };
         let LockAnswer::Acquired(Acquired::Granted(grant)) = store.take_now(&step).said else { return Err(ask) };
-        let wanted = (ask.name.clone(), ask.owner.clone(), Duration::from_millis(u64::from(ask.lease_ms)));
+        let wanted = HoldTerms::of(&ask);
         let wakes = {
             let mut machine = self.machine.lock();
             machine.quick.holds.insert(number, Hold { ask, fence: grant.fence, asked });

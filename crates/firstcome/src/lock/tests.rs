@@ -1,5 +1,6 @@
 use super::*;
 use crate::InputError;
+use crate::fence::accepts;
 use firstcome_store::Demand;
 use firstcome_store::core::time::{Steady, Timestamp};
 use firstcome_store::edge::{Clock, SystemClock};
@@ -300,6 +301,42 @@ async fn a_store_that_keeps_no_shared_holds_refuses_them() {
         let refused = locks.lock("a").permits(permits).try_acquire().await;
         assert!(matches!(refused, Err(LockError::Input(InputError::Value { field: "permits", .. }))), "{refused:?}");
     }
+}
+
+#[tokio::test]
+async fn a_fence_check_accepts_those_who_share_a_turn_and_none_of_an_earlier_one() {
+    for locks in each_store() {
+        let earlier = locks.lock("a").shared().acquire().await.unwrap();
+        let past = earlier.token().unwrap();
+        earlier.release().await.unwrap();
+        locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+        let one = locks.lock("a").shared().owner("ann").acquire().await.unwrap();
+        let two = locks.lock("a").permits(2).owner("bob").acquire().await.unwrap();
+        let (first, second) = (one.token().unwrap(), two.token().unwrap());
+        assert!(accepts(Some(&past), &first) && accepts(Some(&first), &second) && accepts(Some(&second), &first));
+        assert!(!accepts(Some(&first), &past));
+        let handed = two.hand_out().await.unwrap();
+        assert_eq!(handed.token(), second);
+        locks.release_lease("a", handed.request).await.unwrap();
+        one.release().await.unwrap();
+        // Two that hold the lock alone are never one owner.
+        let alone = locks.lock("a").acquire().await.unwrap();
+        assert!(!accepts(Some(&alone.token().unwrap()), &second) && alone.token().unwrap().owner() != second.owner());
+        alone.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn several_locks_whose_wait_runs_out_are_not_called_contended() {
+    let locks = Locks::memory();
+    let held = locks.lock("b").acquire().await.unwrap();
+    let both = locks.all(["a", "b"]);
+    let told = both.clone().wait(Duration::ZERO).acquire().await.map(drop);
+    assert!(matches!(told, Err(LockError::Contended { .. })), "{told:?}");
+    // The first lock uses up the wait, so none is left for the second.
+    let told = both.wait(Duration::from_nanos(1)).acquire().await.map(drop);
+    assert!(matches!(told, Err(LockError::TimedOut { .. })), "{told:?}");
+    held.release().await.unwrap();
 }
 
 /// In memory, and over a store that answers later.

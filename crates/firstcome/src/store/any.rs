@@ -58,6 +58,12 @@ impl AnyStore {
         }
     }
 
+    /// Returns the listings and members of a cluster, for what only they can do; `None` for a store of another kind.
+    #[cfg(feature = "cluster")]
+    pub fn as_auctions(&self) -> Option<&SqlAuctions> {
+        if let Kind::Cluster(stores) = &self.0 { Some(&stores.1) } else { None }
+    }
+
     /// Returns the node of a cluster, for what only it can do; `None` for a store of another kind.
     #[cfg(feature = "cluster")]
     pub fn as_cluster(&self) -> Option<&Cluster> {
