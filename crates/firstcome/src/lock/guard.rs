@@ -269,9 +269,13 @@ impl Guard {
     /// also check that the hold still stands there.
     ///
     /// Fails with [`LockError::Lost`] if the hold is over. Fails with [`LockError::Input`] outside 100 ms to 8 days, and
-    /// with [`LockError::Unsupported`] where holds have no lease of their own. Fails with [`LockError::Unavailable`] or
-    /// [`LockError::Unknown`] if the store does not answer: the deadline stays as before, and the caller may repeat the
-    /// call.
+    /// with [`LockError::Unsupported`] where holds have no lease of their own. If the store does not answer, a store that
+    /// takes the steps of this library is asked again until the hold is lost. On etcd, over HTTP, on several servers that
+    /// vote and in layouts of other libraries the call fails with [`LockError::Unavailable`] or [`LockError::Unknown`]
+    /// instead: the deadline stays as before, and the caller may repeat the call.
+    ///
+    /// A renewal of the background that is under way may end the call first: then the deadline counts on `lease` after the
+    /// next answer.
     pub async fn renew(&self, lease: Duration) -> Result<(), LockError> {
         match &self.hold {
             Hold::Ordered(hold) => hold.shared.renew(hold.number, lease).await,
