@@ -439,9 +439,10 @@ impl Locks {
     /// Resolves when this process neither holds nor waits for a lock, and the store knows it: everything that was
     /// dropped is undone. For the end of a program, within a time-out. No request.
     ///
-    /// Over HTTP, on several servers that vote and in layouts of other libraries it waits only for what was dropped, not for
-    /// guards and requests that still live. On etcd it ends the lease of the process instead, with one request: guards that still live are lost. For built-in
-    /// locks of databases it resolves at once: the server ends what a closed connection held.
+    /// Over HTTP, on several servers that vote and in layouts of other libraries it waits only for what was dropped, not
+    /// for guards and requests that still live. On etcd it ends the lease of the process instead, with one request:
+    /// guards that still live are lost. For built-in locks of databases it resolves at once: the server ends what a
+    /// closed connection held.
     pub async fn quiet(&self) {
         match &self.backing {
             Backing::Ordered(shared) => shared.quiet().await,

@@ -61,8 +61,8 @@ pub const SQLITE_CHECK: &str = "INSERT INTO fences (lock_name, fence, owner) VAL
      ON CONFLICT (lock_name) DO UPDATE SET fence = excluded.fence, owner = excluded.owner \
      WHERE fences.fence < excluded.fence OR (fences.fence = excluded.fence AND fences.owner = excluded.owner)";
 
-/// An invalid column name of [`Columns`]. A name goes into the statement unquoted: `A–Z a–z 0–9 _`, 1 to 63 bytes, not beginning with
-/// a digit.
+/// An invalid column name of [`Columns`]. A name goes into the statement unquoted: `A–Z a–z 0–9 _`, 1 to 63 bytes, not
+/// beginning with a digit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a column's name must be 1 to 63 of A-Z a-z 0-9 _, the first one no digit")]
 pub struct ColumnError;
