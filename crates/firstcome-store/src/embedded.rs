@@ -12,6 +12,8 @@ mod coupon;
 pub mod engine;
 pub mod journal;
 mod lock;
+mod queue;
+mod reply;
 mod room;
 mod room_port;
 mod writer;
@@ -38,6 +40,7 @@ use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 pub use lock::MemoryLocks;
 use parking_lot::{Mutex, RwLock};
+use reply::{Awaited, Reply};
 use room::{Order, RoomCell};
 use room_port::Clockwork;
 use std::collections::HashMap;
@@ -45,7 +48,6 @@ use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// The object name of faults of the store itself.
 const FAULTY_STORE: &str = "store";
@@ -284,25 +286,6 @@ struct PutCommand {
 
 type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
 
-/// The channel for a reply. The caller may have dropped its future.
-struct Reply<T, R = Rejection>(oneshot::Sender<Judged<T, R>>);
-
-impl<T, R> Reply<T, R> {
-    fn pair() -> (Self, oneshot::Receiver<Judged<T, R>>) {
-        let (sender, receiver) = oneshot::channel();
-        (Self(sender), receiver)
-    }
-
-    fn send(self, answer: Judged<T, R>) {
-        // An error means that no caller waits any more. The effect stands: a repeat will find it.
-        let _ = self.0.send(answer);
-    }
-
-    fn is_closed(&self) -> bool {
-        self.0.is_closed()
-    }
-}
-
 /// A store that this process owns. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
 pub struct Embedded {
@@ -415,10 +398,9 @@ impl Embedded {
         }
     }
 
-    async fn ask<T, R>(&self, command: Command, answer: oneshot::Receiver<Judged<T, R>>) -> Judged<T, R> {
+    async fn ask<T, R>(&self, command: Command, answer: Awaited<T, R>) -> Judged<T, R> {
         self.inner.command_path.submit(command)?;
-        // The writer drops a reply unsent only when it panics in the middle of a batch.
-        answer.await.unwrap_or(Err(StoreError::Unknown))
+        answer.await
     }
 
     fn cell(&self, coupon: &CouponName) -> Result<Arc<CouponCell>, Rejection> {

@@ -1,6 +1,8 @@
 //! Carries commands to the writer through a bounded queue, first in first out.
 
 use super::engine::Engine;
+use super::queue::{PushError, Queue, Waited};
+use super::reply::{self, LEFT_OVER_MAX};
 use super::{Command, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, FaultKind, StoreError};
@@ -9,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// How many commands may wait, however fast the writer is. Protects memory: about 250 bytes each.
 pub(super) const QUEUE_COMMANDS_MAX: usize = 65_536;
@@ -37,8 +38,7 @@ pub(super) enum CommandPath {
 
 pub(super) struct Thread {
     shared: Arc<Shared>,
-    queue: Mutex<Option<mpsc::Sender<Command>>>,
-    sender: mpsc::WeakSender<Command>,
+    queue: Arc<Queue>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -79,7 +79,7 @@ impl CommandPath {
         match self {
             Self::Inline(_, place) => drop(place.lock().take()),
             Self::Thread(thread) => {
-                drop(thread.queue.lock().take());
+                thread.queue.close();
                 if let Some(writer) = thread.writer.lock().take() {
                     // A writer that panicked has reported its fault already: see `Stepper::drop`.
                     let _ = writer.join();
@@ -91,25 +91,20 @@ impl CommandPath {
 
 impl Thread {
     fn new(shared: Arc<Shared>, engine: Engine) -> (Self, Stepper) {
-        let (sender, receiver) = mpsc::channel(QUEUE_COMMANDS_MAX);
-        let stepper = Stepper { shared: Arc::clone(&shared), receiver, engine, batch: Vec::new() };
-        let weak = sender.downgrade();
-        (Self { shared, queue: Mutex::new(Some(sender)), sender: weak, writer: Mutex::new(None) }, stepper)
+        let queue = Arc::new(Queue::default());
+        let batch = Vec::new();
+        let stepper = Stepper { shared: Arc::clone(&shared), queue: Arc::clone(&queue), engine, batch };
+        (Self { shared, queue, writer: Mutex::new(None) }, stepper)
     }
 
     fn submit(&self, command: Command) -> Result<(), StoreError> {
         if let Some(fault) = self.shared.fault() {
             return Err(StoreError::Faulted(fault));
         }
-        let Some(sender) = self.sender.upgrade() else { return Err(stopped(&self.shared)) };
-        let depth = sender.max_capacity() - sender.capacity();
-        let limit = self.shared.stats.queue_limit.load(Ordering::Relaxed);
-        if limit <= depth as u64 {
-            return Err(self.overloaded());
-        }
-        sender.try_send(command).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => self.overloaded(),
-            mpsc::error::TrySendError::Closed(_) => stopped(&self.shared),
+        let limit = self.shared.stats.queue_limit.load(Ordering::Relaxed) as usize;
+        self.queue.push(command, limit.min(QUEUE_COMMANDS_MAX)).map_err(|refused| match refused {
+            PushError::Full => self.overloaded(),
+            PushError::Closed => stopped(&self.shared),
         })
     }
 
@@ -152,7 +147,7 @@ impl Pauses {
 /// The writer, for a caller that steps it.
 pub struct Stepper {
     shared: Arc<Shared>,
-    receiver: mpsc::Receiver<Command>,
+    queue: Arc<Queue>,
     engine: Engine,
     batch: Vec<Command>,
 }
@@ -168,11 +163,7 @@ impl Stepper {
             self.engine.probe();
             return refused;
         }
-        while self.batch.len() < commands_max
-            && let Ok(command) = self.receiver.try_recv()
-        {
-            self.batch.push(command);
-        }
+        self.queue.take(&mut self.batch, commands_max);
         let commands = self.batch.len();
         self.engine.run(&mut self.batch);
         commands
@@ -180,9 +171,7 @@ impl Stepper {
 
     /// Refuses all commands that came before the fault was known. Returns how many.
     fn refuse_all(&mut self) -> usize {
-        while let Ok(command) = self.receiver.try_recv() {
-            self.batch.push(command);
-        }
+        self.queue.take(&mut self.batch, QUEUE_COMMANDS_MAX);
         let commands = self.batch.len();
         self.engine.run(&mut self.batch);
         commands
@@ -194,7 +183,7 @@ impl Stepper {
         let watch = Stopwatch::start();
         while let Some(left) = pause.checked_sub(watch.elapsed()).filter(|left| !left.is_zero()) {
             self.refuse_all();
-            if self.receiver.is_closed() {
+            if self.queue.is_closed() {
                 return;
             }
             std::thread::park_timeout(left.min(PROBE_PAUSE_MIN));
@@ -206,10 +195,19 @@ impl Stepper {
         let mut pauses = Pauses::default();
         // Takes what has arrived, at least one command, without waiting for more. A lone command costs one sync and no
         // timer. Under load a batch is everything that arrived during the sync before it.
-        while self.receiver.blocking_recv_many(&mut self.batch, BATCH_COMMANDS_MAX) != 0 {
-            self.shared.stats.queue_depth.store(self.receiver.len() as u64, Ordering::Relaxed);
+        loop {
+            let left_over = reply::is_left_over().then_some(LEFT_OVER_MAX);
+            match self.queue.wait(&mut self.batch, BATCH_COMMANDS_MAX, left_over) {
+                Waited::Closed => break,
+                Waited::InVain => {
+                    reply::wake_left_over();
+                    continue;
+                }
+                Waited::Commands => {}
+            }
+            self.shared.stats.queue_depth.store(self.queue.depth() as u64, Ordering::Relaxed);
             self.engine.run(&mut self.batch);
-            while self.shared.passing_fault().is_some() && !self.receiver.is_closed() {
+            while self.shared.passing_fault().is_some() && !self.queue.is_closed() {
                 self.outlast(pauses.next());
             }
             pauses.rest();
@@ -223,5 +221,8 @@ impl Drop for Stepper {
         if std::thread::panicking() {
             self.shared.fail(Fault::new(FaultKind::Stopped, "the writer met a broken invariant"));
         }
+        self.queue.close();
+        self.queue.clear();
+        reply::wake_left_over();
     }
 }

@@ -11,9 +11,10 @@
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
 use super::journal::{Change, CouponId, Journal, RoomId};
+use super::reply::{self, Reply};
 use super::room::RoomWriter;
 use super::writer::{Log, Primitive};
-use super::{Command, PutCommand, PutRoomCommand, Reply, RoomJob, Shared};
+use super::{Command, PutCommand, PutRoomCommand, RoomJob, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
 use firstcome_core::time::Now;
@@ -142,6 +143,7 @@ impl Engine {
                     if !is_given_up(&rare) {
                         self.finish(now);
                         self.run_alone(rare, now);
+                        reply::wake_callers();
                     }
                 }
             }
@@ -194,11 +196,13 @@ impl Engine {
         if let Err(error) = log.write(primitives) {
             primitives.refuse(&error);
             self.pending_ticks.drain(..).for_each(|(reply, _)| reply.send(Err(error.clone())));
+            reply::wake_callers();
             return;
         }
         primitives.publish(&log.shared, now);
         primitives.reply();
         self.pending_ticks.drain(..).for_each(|(reply, rest)| reply.send(Ok(Ok(rest))));
+        reply::wake_callers();
     }
 
     /// Returns the fault that stops writes, if there is one.

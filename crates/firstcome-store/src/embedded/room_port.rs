@@ -79,7 +79,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         // The next tick is sent once this one is done, so that a slow disk gets no extra work. An error means that the
         // writer is gone or accepts no writes, which the next round sees.
         let submitted = inner.command_path.submit(Command::Tick(rest.take(), reply));
-        let done = submitted.ok().and_then(|()| done.blocking_recv().ok()).and_then(Result::ok);
+        let done = submitted.ok().and_then(|()| done.wait().ok());
         if done.is_none() {
             drop(inner);
             std::thread::park_timeout(TICK);
