@@ -20,7 +20,7 @@ use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{App, Config, Limits, LockLimits, api};
+use firstcome_server::{App, Config, ConnectionThreads, Limits, LockLimits, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -257,10 +257,11 @@ pub fn run(args: ServeArgs) -> Outcome {
     let plan = plan(args)?;
     #[cfg(feature = "planted-bugs")]
     plant()?;
-    let runtime = in_order().enable_all().build()?;
     if !matches!(plan.stores, Stores::Directory) {
-        return runtime.block_on(serve(&plan, None));
+        return in_order().enable_all().build()?.block_on(serve(&plan, None));
     }
+    // Connections have threads of their own; this one accepts them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     if is_new {
@@ -355,6 +356,10 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
+    // Over the embedded store each processor has a thread that serves connections. Other stores are asked on this
+    // runtime.
+    let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let threads = store.is_some().then(|| ConnectionThreads::start(processors)).transpose()?.map(Arc::new);
     let opened = open(plan, store).await?;
     announce(plan, &listener, admin.as_ref(), &opened)?;
     let app = Arc::new(opened.app);
@@ -364,7 +369,13 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         let _ = stopping.changed().await;
     };
     let router = api::router(Arc::clone(&app));
-    let main = firstcome_server::serve(listener, Arc::clone(&app), router, stopped(stopping.clone()));
+    let (ours, stops) = (Arc::clone(&app), stopped(stopping.clone()));
+    let main = async move {
+        match threads {
+            Some(threads) => firstcome_server::serve_on_threads(threads, listener, ours, router, stops).await,
+            None => firstcome_server::serve(listener, ours, router, stops).await,
+        }
+    };
     let admin = admin.map(|listener| {
         let router = api::admin_router(Arc::clone(&app));
         firstcome_server::serve_admin(listener, Arc::clone(&app), router, stopped(stopping))

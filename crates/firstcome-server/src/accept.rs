@@ -1,8 +1,9 @@
 //! Accepts connections, limits their number, and limits the time of each phase of a connection.
 //!
 //! hyper's own header timer costs an allocation and two timer operations per request. It covers neither a peer that
-//! does not read nor a peer that idles for too long. Here every connection has one watch, which ticks twice a second.
-//! Progress resets the watch. The server closes a connection that makes no progress within the time of its phase.
+//! does not read nor a peer that idles for too long. Here every connection has a watch. One task per port counts the
+//! ticks of all watches twice a second. Progress resets a watch. The server closes a connection that makes no progress
+//! within the time of its phase.
 
 mod connection;
 mod ending;
@@ -10,6 +11,7 @@ mod guests;
 mod leftover;
 mod slots;
 mod stream;
+mod threads;
 mod watch;
 
 use crate::address;
@@ -25,13 +27,15 @@ use slots::{ConnectionSlots, Limit, SlotRefusal};
 use std::io::Write;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stream::InProcess;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch::{Receiver, Sender};
+use tokio::task::JoinHandle;
+
+pub use threads::ConnectionThreads;
 
 /// Limits on the number of connections and on the time of each phase.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +94,7 @@ pub(crate) struct Parcel(pub(crate) Arc<Offer>);
 
 /// Most bytes of a request's head. The server answers 431 to a longer head and closes the connection.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// The interval between two checks of a connection.
+/// The interval between two checks of the connections.
 const TICK: Duration = Duration::from_millis(500);
 
 /// The most connections to the port of operators. They do not count against the connections of clients.
@@ -110,9 +114,10 @@ struct PortContext {
     app: Arc<App>,
     router: Router,
     port: Port,
+    /// The threads that serve the connections; absent if the runtime of the caller serves them.
+    threads: Option<Weak<ConnectionThreads>>,
     places: Arc<ConnectionSlots>,
     guests: Guests,
-    stopping: Sender<bool>,
     warnings: Warnings,
 }
 
@@ -133,34 +138,58 @@ struct Warnings {
 /// that its peer sent is unread. The server accepts connections whose handshake is under way before it closes the
 /// listener.
 pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
-    serve_on(Port::Service, listener, app, router, shutdown).await;
+    serve_on(listener, PortContext::new(Port::Service, app, router), shutdown).await;
 }
 
-/// Serves the port of operators as [`serve`] does, with its own [`ADMIN_CONNECTIONS_MAX`] and no limit per address.
-pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
-    serve_on(Port::Admin, listener, app, router, shutdown).await;
-}
-
-/// Serves one in-process stream with the code that serves sockets, and returns when the peer has closed it. For
-/// measurements within one process. Each such connection has limits of its own: they are not counted together.
-pub async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Unpin, peer: IpAddr, app: Arc<App>, router: Router) {
-    let context = PortContext::new(Port::Service, app, router);
-    // A new `PortContext` has a free slot.
-    let Ok(place) = context.places.take(peer, Limit::None) else { return };
-    let stopping = context.stopping.subscribe();
-    connection::serve(InProcess(stream), peer, &place, &context, stopping).await;
-}
-
-async fn serve_on(
-    port: Port,
+/// Serves as [`serve`] does, each connection on one of these threads. For stores in this process: a store that other
+/// machines keep is asked by tasks of the caller's runtime, and each of their answers would change the thread.
+pub async fn serve_on_threads(
+    threads: Arc<ConnectionThreads>,
     listener: TcpListener,
     app: Arc<App>,
     router: Router,
     shutdown: impl Future<Output = ()>,
 ) {
-    let limits = app.config.limits;
-    let context = Arc::new(PortContext::new(port, app, router));
+    // Weak, since connections share the context: threads that are waited for must not be held by their own tasks.
+    let of_port = Some(Arc::downgrade(&threads));
+    let context = PortContext { threads: of_port, ..PortContext::new(Port::Service, app, router) };
+    serve_on(listener, context, shutdown).await;
+    drop(threads);
+}
+
+/// Serves the port of operators as [`serve`] does, with its own [`ADMIN_CONNECTIONS_MAX`] and no limit per address.
+pub async fn serve_admin(listener: TcpListener, app: Arc<App>, router: Router, shutdown: impl Future<Output = ()>) {
+    serve_on(listener, PortContext::new(Port::Admin, app, router), shutdown).await;
+}
+
+/// Serves one in-process stream with the code that serves sockets, and returns when the peer has closed it. For
+/// measurements within one process. Each such connection has limits of its own: they are not counted together.
+pub async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    peer: IpAddr,
+    app: Arc<App>,
+    router: Router,
+) {
+    let context = PortContext::new(Port::Service, app, router);
+    // A new `PortContext` has a free slot.
+    let Ok(place) = context.places.take(peer, Limit::None) else { return };
+    // A plain type: the caller's compiler would otherwise look through all layers of hyper for `Send`.
+    let served: Pin<Box<dyn Future<Output = ()> + Send + '_>> =
+        Box::pin(connection::serve(InProcess(stream), peer, &place, &context));
+    tokio::select! {
+        biased;
+        () = served => {}
+        () = context.watch_over() => {}
+    }
+}
+
+async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Future<Output = ()>) {
+    let limits = context.app.config.limits;
+    let context = Arc::new(context);
     let mut shutdown = pin!(shutdown);
+    let watching = Arc::clone(&context);
+    // Ends with this call, also if the caller drops it.
+    let _watch = AbortOnDrop(tokio::spawn(async move { watching.watch_over().await }));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -168,7 +197,7 @@ async fn serve_on(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => context.admit(stream, peer.ip(), context.stopping.subscribe()),
+            Ok((stream, peer)) => context.admit(stream, peer.ip()),
             Err(error) => {
                 if let Some(left_out) = context.warnings.failed.pass() {
                     tracing::warn!(%error, left_out, "cannot accept a connection");
@@ -182,11 +211,20 @@ async fn serve_on(
         }
     }
     // Before the listener closes, so that each remaining connection ends after its next answer.
-    context.stopping.send_replace(true);
+    context.places.begin_stop();
     context.app.begin_drain();
-    ending::accept_the_last(listener, |stream, peer| context.admit(stream, peer, context.stopping.subscribe())).await;
-    if tokio::time::timeout(limits.drain, context.stopping.closed()).await.is_err() {
+    ending::accept_the_last(listener, |stream, peer| context.admit(stream, peer)).await;
+    if tokio::time::timeout(limits.drain, context.places.emptied()).await.is_err() {
         tracing::warn!("some connections did not end in time");
+    }
+}
+
+/// Ends a task when it is dropped.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -201,16 +239,21 @@ impl PortContext {
             app,
             router,
             port,
+            threads: None,
             places: Arc::new(ConnectionSlots::new(max, per_address)),
             guests: Guests::new(per_address, draw_hasher()),
-            stopping: Sender::new(false),
             warnings: Warnings::default(),
         }
     }
 
-    /// Serves a connection in a new task, or refuses it if no slot is free. The task holds `stopping` until the
+    /// Ends each connection that has used up its time. Never returns.
+    async fn watch_over(&self) {
+        self.places.watch_over(&self.app.config.limits, || self.app.metrics.connection_overdue()).await;
+    }
+
+    /// Serves a connection in a new task, or refuses it if no slot is free. The task holds the slot until the
     /// connection has ended.
-    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, stopping: Receiver<bool>) {
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr) {
         let peer = peer.to_canonical();
         // An answer is small and written whole: Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
@@ -226,12 +269,18 @@ impl PortContext {
             }
         }
         let context = Arc::clone(self);
-        tokio::spawn(async move {
+        let served = move |stream| async move {
             context.app.metrics.connection_opened();
-            connection::serve(stream, peer, &place, &context, stopping.clone()).await;
+            connection::serve(stream, peer, &place, &context).await;
             context.app.metrics.connection_closed();
-            drop((place, context, stopping));
-        });
+            drop((place, context));
+        };
+        match self.threads.as_ref().map(Weak::upgrade) {
+            None => drop(tokio::spawn(served(stream))),
+            Some(Some(threads)) => threads.serve(stream, served),
+            // The port has ended.
+            Some(None) => {}
+        }
     }
 
     fn refuse(&self, stream: TcpStream, peer: IpAddr, why: SlotRefusal) {

@@ -1,12 +1,14 @@
 //! The HTTP API: authorizes and parses each call, and translates the reply of the store.
 
+mod answer;
 mod auction_shape;
 pub(crate) mod body;
 mod coupon;
 mod dead_letter;
 mod document;
 mod health;
-mod json;
+pub(crate) mod hot;
+pub(crate) mod json;
 mod listing;
 mod lock;
 mod lock_shape;
@@ -16,6 +18,8 @@ mod room;
 mod room_gate;
 mod room_shape;
 pub(crate) mod shape;
+
+pub(crate) use answer::{HEADERS_USUAL, Whole, whole};
 
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -177,18 +181,6 @@ pub fn router(app: Arc<App>) -> Router {
         None => router,
     };
     router.with_state(app)
-}
-
-/// Answers a poll of a waiting ticket without the router, since such polls come by the ten thousand. Returns `None`
-/// for any special call: another state, a page of another origin, a name that is percent-encoded. The router then
-/// gives the same answer.
-pub(crate) fn told_at_once<B>(app: &App, request: &Request<B>) -> Option<Response> {
-    if request.method() != Method::GET || request.headers().contains_key(header::ORIGIN) || !app.lacks().is_empty() {
-        return None;
-    }
-    let (room, ticket) = request.uri().path().strip_prefix("/v1/rooms/")?.split_once("/tickets/")?;
-    let is_plain = |text: &str| !text.bytes().any(|byte| matches!(byte, b'/' | b'%'));
-    if is_plain(room) && is_plain(ticket) { room::told_at_once(app, request.headers(), room, ticket) } else { None }
 }
 
 /// Answers a call of an address that is over its rate. A page of an allowed origin may read the answer, as it may read

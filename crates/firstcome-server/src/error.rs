@@ -1,7 +1,8 @@
 //! The catalogue of error codes, and the problem that carries one.
 
 use crate::address;
-use axum::http::{HeaderValue, StatusCode, header};
+use crate::api::{self, Whole};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use firstcome::{FaultKind, StoreError};
@@ -226,18 +227,19 @@ impl Serialize for Body<'_> {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
+impl Problem {
+    /// Builds the answer, whose headers go into `headers`. The map is emptied before. A caller passes the map of the
+    /// request, which has room for them.
+    pub(crate) fn whole(self, headers: HeaderMap) -> Whole {
         let Self { code, detail, members, retry_after_ms } = self;
         let body = if detail.is_none() && members.is_empty() {
             plain_body(code)
         } else {
             Bytes::from(body(code, detail.as_deref().unwrap_or(code.advice()), &members))
         };
-        let mut response = Response::new(axum::body::Body::from(body));
-        *response.status_mut() = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let mut response = api::whole(status, headers, body, PROBLEM_JSON);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(wait_ms) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000).max(1)));
@@ -251,6 +253,12 @@ impl IntoResponse for Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
         }
         response
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        self.whole(HeaderMap::with_capacity(api::HEADERS_USUAL)).map(axum::body::Body::new)
     }
 }
 

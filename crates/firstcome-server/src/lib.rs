@@ -28,7 +28,9 @@ pub mod rfc3339;
 mod state;
 mod throttle;
 
-pub use accept::{ADMIN_CONNECTIONS_MAX, Limits, serve, serve_admin, serve_stream};
+pub use accept::{
+    ADMIN_CONNECTIONS_MAX, ConnectionThreads, Limits, serve, serve_admin, serve_on_threads, serve_stream,
+};
 pub use auth::{Keys, Scope};
 pub use lock::LockLimits;
 pub use state::{App, Config};

@@ -4,13 +4,15 @@ use super::guests::TooMany;
 use super::leftover::{LentBody, Rest, Slot};
 use super::slots::ConnectionSlot;
 use super::stream::PeerStream;
-use super::watch::{Leaving, Phase, Tick, Watch, Watched};
-use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, TICK, Tracked};
+use super::watch::{Phase, Watch, Watched};
+use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, Tracked};
+use crate::api::hot::HotCall;
 use crate::error::{Code, Problem};
 use crate::{address, api, auth};
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
+use bytes::Bytes;
+use http_body_util::{Either, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -18,24 +20,19 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::watch::Receiver;
 use tower::ServiceExt;
 
-/// Serves one connection. `stopping` becomes true when the service stops.
-pub(super) async fn serve(
-    stream: impl PeerStream,
-    peer: IpAddr,
-    place: &ConnectionSlot,
-    context: &PortContext,
-    mut stopping: Receiver<bool>,
-) {
+/// A response: of a hot call, or of the router.
+type Outgoing = Response<Either<Full<Bytes>, Body>>;
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(stream: impl PeerStream, peer: IpAddr, place: &ConnectionSlot, context: &PortContext) {
     let watch = &place.watch;
     let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
     let slot = Slot::default();
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let slot = slot.clone();
-        let mut request = request.map(|body| slot.lend(body));
-        request.extensions_mut().insert(Peer(peer));
+        let request = request.map(|body| slot.lend(body));
         watch.enter(Phase::Busy);
         let answer = answer_one(context, peer, watch, slot, request);
         async move { Ok::<_, std::convert::Infallible>(answer.await) }
@@ -45,38 +42,8 @@ pub(super) async fn serve(
         .half_close(false)
         .header_read_timeout(None)
         .serve_connection(io, service);
-    let mut served = pin!(http);
-    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + TICK, TICK);
-    let mut stops = *stopping.borrow_and_update();
-    if stops {
-        watch.begin_stop();
-    }
-    loop {
-        tokio::select! {
-            // The peer left or broke the protocol: hyper has already sent every answer that it could.
-            _ = &mut served => return,
-            // The next turn of this loop polls hyper, which then checks for bytes to read.
-            () = watch.told() => {}
-            _ = stopping.changed(), if !stops => {
-                stops = true;
-                watch.begin_stop();
-            }
-            _ = ticks.tick() => {
-                watch.tick();
-                match watch.judge(&context.app.config.limits) {
-                    Tick::InTime => {}
-                    Tick::Over => return,
-                    Tick::Overdue => {
-                        context.app.metrics.connection_overdue();
-                        return;
-                    }
-                }
-                if stops && watch.idle_ticks().is_some() {
-                    watch.leave(Leaving::WhenQuiet);
-                }
-            }
-        }
-    }
+    // It also ends when the peer leaves or breaks the protocol: hyper has then sent every answer that it could.
+    watch.until_end(pin!(http)).await;
 }
 
 /// Answers one request of a connection, and adds `connection: close` if the connection ends after it.
@@ -86,7 +53,7 @@ async fn answer_one(
     watch: &Watch,
     slot: Slot,
     mut request: hyper::Request<LentBody>,
-) -> Response {
+) -> Outgoing {
     let client_waits = request.headers().contains_key(header::EXPECT);
     let may_wait = api::may_wait(&request);
     if may_wait {
@@ -106,19 +73,19 @@ async fn answer_one(
 }
 
 /// Answers a request, unless its address has too many requests or calls too often.
-async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Response {
+async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Outgoing {
     let app = &*context.app;
     if app.is_dev() {
         return match auth::dev_gate(request.headers()) {
-            Ok(()) => answer(context, request).await,
-            Err(problem) => problem.into_response(),
+            Ok(()) => answer(context, peer, request).await,
+            Err(problem) => refuse(problem),
         };
     }
     let is_counted = context.port == Port::Service
         && request.uri().path().starts_with("/v1/")
         && *request.method() != Method::OPTIONS;
     if !is_counted {
-        return answer(context, request).await;
+        return answer(context, peer, request).await;
     }
     let client = address::client(peer, request.headers(), &app.config.proxies);
     let is_proxied = app.config.proxies.trusts(peer);
@@ -137,9 +104,9 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
         Ok(_) => app.may_call(client).err(),
     };
     if let Some(problem) = refused {
-        return api::limited(app, &request.into_parts().0, problem);
+        return api::limited(app, &request.into_parts().0, problem).map(Either::Right);
     }
-    let response = answer(context, request).await;
+    let response = answer(context, peer, request).await;
     // An unknown key gives no exemption from the rate limit: trying keys counts as a call. A 401 for a missing pass
     // has another scheme.
     if has_key
@@ -147,18 +114,27 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
         && let Err(problem) = app.may_call(client)
     {
         app.metrics.refused(problem.code());
-        return problem.into_response();
+        return refuse(problem);
     }
     drop(guest);
     response
 }
 
-async fn answer(context: &PortContext, request: hyper::Request<LentBody>) -> Response {
-    if let Some(response) = api::told_at_once(&context.app, &request) {
-        return response;
+fn refuse(problem: Problem) -> Outgoing {
+    problem.whole(HeaderMap::with_capacity(api::HEADERS_USUAL)).map(Either::Left)
+}
+
+async fn answer(context: &PortContext, peer: IpAddr, mut request: hyper::Request<LentBody>) -> Outgoing {
+    if let Some(call) = HotCall::of(&context.app, &request) {
+        request = match call.answer(&context.app, peer, request).await {
+            Ok(whole) => return whole.map(Either::Left),
+            Err(request) => request,
+        };
     }
-    match context.router.clone().oneshot(request.map(Body::new)).await {
-        Ok(response) => response,
+    request.extensions_mut().insert(Peer(peer));
+    // A box keeps the router's future out of the one of hot calls, which would be as large, and slower to move.
+    match Box::pin(context.router.clone().oneshot(request.map(Body::new))).await {
+        Ok(response) => response.map(Either::Right),
         Err(never) => match never {},
     }
 }

@@ -1,15 +1,20 @@
-//! Limits connections, in all and per address, and chooses the idle connection that makes room for a new one.
+//! Limits connections, in all and per address, chooses the idle connection that makes room for a new one, and counts
+//! the time of each phase of all connections.
 //!
-//! One lock, taken when a connection opens and when it ends, never for a request.
+//! One lock, taken when a connection opens, when it ends, and twice a second, never for a request. An idle connection
+//! has no timer of its own, so it wakes no thread.
 
-use super::watch::{Leaving, Watch};
+use super::watch::{Leaving, Tick, Watch};
+use super::{Limits, TICK};
 use crate::address::network;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// How many idle connections one search chooses at most. A flood then searches once per so many newcomers.
@@ -22,6 +27,8 @@ pub(super) struct ConnectionSlots {
     max: usize,
     per_address: Option<NonZeroUsize>,
     state: Mutex<State>,
+    /// Told when the first connection opens, and when the last one has ended.
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -29,7 +36,10 @@ struct State {
     count: usize,
     next_id: u64,
     groups: HashMap<IpAddr, Group>,
+    /// Connections that have given up their slot and have not ended yet.
+    leaving: HashMap<u64, Arc<Watch>>,
     chosen: Chosen,
+    is_stopping: bool,
 }
 
 /// The connections of one address.
@@ -75,7 +85,42 @@ pub(super) struct ConnectionSlot {
 
 impl ConnectionSlots {
     pub(super) fn new(max: usize, per_address: Option<NonZeroUsize>) -> Self {
-        Self { max, per_address, state: Mutex::default() }
+        Self { max, per_address, state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// Counts the time of each connection for ever, and calls `overdue` for each that it ends because it has used up
+    /// its time. Without connections it waits for one.
+    pub(super) async fn watch_over(&self, limits: &Limits, overdue: impl Fn()) {
+        loop {
+            self.until(|state| !state.is_empty()).await;
+            tokio::time::sleep(TICK).await;
+            let state = self.state.lock();
+            state.watches().filter(|watch| watch.check(limits) == Tick::Overdue).for_each(|_| overdue());
+        }
+    }
+
+    /// Lets each connection end after its next answer, and those that open later after their first one.
+    pub(super) fn begin_stop(&self) {
+        let mut state = self.state.lock();
+        state.is_stopping = true;
+        state.watches().for_each(|watch| watch.begin_stop());
+    }
+
+    /// Waits until all connections have ended.
+    pub(super) async fn emptied(&self) {
+        self.until(State::is_empty).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            // Listens before it looks, so that it misses no change in between.
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            if is_so(&self.state.lock()) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Gives a connection a slot. If none is free, the longest idle connection is closed: one of the same address if
@@ -98,6 +143,12 @@ impl ConnectionSlots {
             }
         }
         let (id, watch) = (state.next_id, Arc::new(Watch::default()));
+        if state.is_stopping {
+            watch.begin_stop();
+        }
+        if state.is_empty() {
+            self.changed.notify_waiters();
+        }
         state.next_id += 1;
         state.count += 1;
         state.groups.entry(address).or_default().open.insert(id, Arc::clone(&watch));
@@ -112,11 +163,25 @@ impl ConnectionSlots {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.state.lock().remove(self.address, self.id);
+        let mut state = self.places.state.lock();
+        if state.remove(self.address, self.id).is_none() {
+            state.leaving.remove(&self.id);
+        }
+        if state.is_empty() {
+            self.places.changed.notify_waiters();
+        }
     }
 }
 
 impl State {
+    fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.leaving.is_empty()
+    }
+
+    fn watches(&self) -> impl Iterator<Item = &Arc<Watch>> {
+        self.groups.values().flat_map(|group| group.open.values()).chain(self.leaving.values())
+    }
+
     /// Removes a connection from the table. Returns `None` if it was removed already.
     fn remove(&mut self, address: IpAddr, id: u64) -> Option<Arc<Watch>> {
         let group = self.groups.get_mut(&address)?;
@@ -172,6 +237,7 @@ impl State {
         }
         if let Some(watch) = self.remove(address, id) {
             watch.leave(Leaving::WhenQuiet);
+            self.leaving.insert(id, watch);
         }
         true
     }

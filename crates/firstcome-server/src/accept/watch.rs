@@ -3,15 +3,15 @@
 use super::stream::PeerStream;
 use super::{Limits, Parcel, TICK};
 use parking_lot::Mutex;
+use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
 
 /// The fewest idle ticks after which a connection may be closed for another one: its next request may be under way
 /// before.
@@ -44,6 +44,8 @@ pub(super) enum Leaving {
     AfterAnswer,
     /// The connection also ends without another request, once it is idle and the peer has sent nothing that is unread.
     WhenQuiet,
+    /// The connection ends at once.
+    Now,
 }
 
 /// The verdict of one tick.
@@ -69,8 +71,8 @@ pub(super) struct Watch {
     send_ticks: AtomicU32,
     write_stalled: AtomicBool,
     leaving: AtomicU8,
-    /// Tells the connection's task to look at `leaving`.
-    told: Notify,
+    /// The task of the connection, as it polled last.
+    task: Mutex<Option<Waker>>,
     /// Whether a call is under way that may wait for long, for a lock.
     pub(super) waits: AtomicBool,
     /// Whether `parcel` is set.
@@ -116,13 +118,33 @@ impl Watch {
 
     /// Tells the connection's task to end the connection. Never weakens an earlier call.
     pub(super) fn leave(&self, leaving: Leaving) {
-        self.leaving.fetch_max(leaving as u8, Ordering::Relaxed);
-        self.told.notify_one();
+        self.leaving.fetch_max(leaving as u8, Ordering::SeqCst);
+        self.wake();
     }
 
-    /// Resolves when the connection is told to leave.
-    pub(super) async fn told(&self) {
-        self.told.notified().await;
+    /// Lets the connection's task poll again.
+    fn wake(&self) {
+        let task = self.task.lock().clone();
+        task.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Polls a connection until it has ended, or must end at once.
+    pub(super) async fn until_end<T>(&self, mut served: Pin<&mut impl Future<Output = T>>) {
+        poll_fn(|cx| {
+            {
+                // The task stays the same, as a rule. It is noted before the poll, so no call of `leave` is missed.
+                let mut task = self.task.lock();
+                if !task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+                    *task = Some(cx.waker().clone());
+                }
+            }
+            if served.as_mut().poll(cx).is_ready() || self.must_end() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    fn must_end(&self) -> bool {
+        self.leaving.load(Ordering::SeqCst) == Leaving::Now as u8
     }
 
     /// Whether the next answer is the last one.
@@ -132,7 +154,7 @@ impl Watch {
 
     /// Whether the connection may end without another request.
     pub(super) fn may_go(&self) -> bool {
-        self.leaving.load(Ordering::Relaxed) == Leaving::WhenQuiet as u8
+        Leaving::WhenQuiet as u8 <= self.leaving.load(Ordering::Relaxed)
     }
 
     /// Begins the stop of the service: restarts the idle time, and lets the connection end after its next answer.
@@ -171,8 +193,24 @@ impl Watch {
         }
     }
 
+    /// Counts one tick, and ends a connection that has used up its time or whose last answer has left.
+    pub(super) fn check(&self, limits: &Limits) -> Tick {
+        self.tick();
+        let tick = self.judge(limits);
+        if tick != Tick::InTime {
+            self.leave(Leaving::Now);
+        } else if self.is_leaving() {
+            let is_idle = self.idle_ticks().is_some();
+            self.leave(if is_idle { Leaving::WhenQuiet } else { Leaving::AfterAnswer });
+        } else if self.waits.load(Ordering::Relaxed) {
+            // hyper flushes at every poll: see `poll_flush`.
+            self.wake();
+        }
+        tick
+    }
+
     /// Judges whether the connection has used up its time.
-    pub(super) fn judge(&self, limits: &Limits) -> Tick {
+    fn judge(&self, limits: &Limits) -> Tick {
         let over = |ticks: &AtomicU32, limit: Duration| {
             if limit < TICK * ticks.load(Ordering::Relaxed) { Tick::Overdue } else { Tick::InTime }
         };
@@ -275,7 +313,7 @@ impl<S: PeerStream> AsyncWrite for Watched<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         // hyper does not detect the end of a connection while it holds a further request that it has read already. But
-        // it flushes at every tick.
+        // it flushes whenever it is polled, and a connection that waits is polled at every tick.
         if self.watch.waits.load(Ordering::Relaxed) && self.stream.peer_said_end() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }

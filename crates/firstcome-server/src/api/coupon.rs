@@ -1,5 +1,6 @@
 //! The coupon endpoints of the HTTP API.
 
+use super::answer::Answer;
 use super::body::{self, PageQuery, PathName};
 use super::json::Json;
 use super::shape::{
@@ -16,11 +17,13 @@ use crate::state::App;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Rejection};
+use bytes::Bytes;
+use firstcome::core::coupon::{Acknowledge, Attributes, Claim as ClaimCommand, CouponSettings, Effect, Rejection};
 use firstcome::core::id::{CouponName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::TicketNumber;
 use firstcome::{ClaimReply, CouponStore, Put, RedeemRequest, Refused};
+use hyper::body::Body;
 use serde_json::Value;
 use std::pin::pin;
 use std::sync::Arc;
@@ -345,25 +348,35 @@ impl Claimant {
 pub(crate) async fn post_claim(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = pin!(async {
         let (parts, body) = request.into_parts();
-        let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
-        let claimant = Claimant::of(&app, &parts.headers, &coupon).await?;
-        let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
-        let wanted = body::parse::<ClaimBody<'_>>(&bytes)?;
-        let user = claimant.user(wanted.user.as_deref())?;
-        let attributes = wanted.attributes()?;
-        let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
-        let request = body::request(&parts.headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
-        let claim = ClaimCommand { user: user.clone(), attributes, request };
-        let given = answered(&app, pin!(app.coupons.claim_early(&coupon, claim))).await?;
-        let given = given.map_err(|refusal| refused(&app, &coupon, user.as_str(), &refusal))?;
-        let (replayed, given) = (replayed(&given), given.into_inner());
-        let claim = match &given {
-            ClaimReply::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
-            ClaimReply::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
-        };
-        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(claim)).into_response())
+        claim(&app, &path.map_err(|_| body::undecodable())?.0, &parts.headers, body).await
     });
     measured(&app, Route::PostClaim, call).await
+}
+
+/// Answers a claim of the coupon that the path names.
+pub(super) async fn claim(
+    app: &App,
+    coupon: &str,
+    headers: &HeaderMap,
+    body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Answer, Problem> {
+    let coupon = body::coupon(coupon)?;
+    let claimant = Claimant::of(app, headers, &coupon).await?;
+    let bytes = body::read(headers, body, app.config.limits.body).await?;
+    let wanted = body::parse::<ClaimBody<'_>>(&bytes)?;
+    let user = claimant.user(wanted.user.as_deref())?;
+    let attributes = wanted.attributes()?;
+    let meaning = [user.as_str().as_bytes(), attributes.as_ref().map_or("", Attributes::as_str).as_bytes()];
+    let request = body::request(headers, claimant.caller(), (coupon.as_str(), "claims"), &meaning)?;
+    let claim = ClaimCommand { user: user.clone(), attributes, request };
+    let given = answered(app, pin!(app.coupons.claim_early(&coupon, claim))).await?;
+    let given = given.map_err(|refusal| refused(app, &coupon, user.as_str(), &refusal))?;
+    let (Effect::New(reply) | Effect::Again(reply)) = &given;
+    let shown = match reply {
+        ClaimReply::Stored(claimed) => Claim::new(&coupon, user.as_str(), claimed, app.durability().as_str()),
+        ClaimReply::Placed(since) => Claim::placed(&coupon, user.as_str(), *since),
+    };
+    Ok(Answer::new(StatusCode::CREATED, &shown).replayed(&given))
 }
 
 /// Show a user's claim

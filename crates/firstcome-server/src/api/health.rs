@@ -19,8 +19,11 @@ use std::sync::Arc;
     (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem)
 ))]
 pub(crate) async fn healthz() -> &'static str {
-    "ok\n"
+    ALIVE
 }
+
+/// The body of `/healthz`.
+pub(super) const ALIVE: &str = "ok\n";
 
 /// Whether it should get requests
 ///

@@ -1,5 +1,6 @@
 //! The listing endpoints of the HTTP API: fixed prices and auctions.
 
+use super::answer::Answer;
 use super::auction_shape::{
     Bid, BidBody, BidPage, Listing, ListingBody, PlacedBid, Purchase, PurchaseBody, ends_before_start, listing_settings,
 };
@@ -22,6 +23,7 @@ use firstcome::core::coupon::Effect;
 use firstcome::core::id::ListingName;
 use firstcome::core::revision::Revision;
 use firstcome::{PlaceBid, Purchase as PurchaseCommand, Put, StoreError};
+use hyper::body::Body;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::pin;
@@ -267,23 +269,36 @@ pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, header
     ))]
 pub(crate) async fn post_bid(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = pin!(async {
-        let (caller, listing, parts, bytes) = service_call(&app, path, request).await?;
-        let (bidder, price) = body::parse::<BidBody<'_>>(&bytes)?.bid()?;
-        let meaning = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
-        let request = body::request(&parts.headers, caller, (listing.as_str(), "bids"), &meaning)?;
-        let bid = PlaceBid { bidder, price, request };
-        let placed = answered(&app, pin!(app.auctions.place_bid(&listing, bid))).await?;
-        let placed = placed.map_err(|rejection| {
-            app.metrics.auctions.bid_refused(&rejection);
-            refused(&rejection)
-        })?;
-        if matches!(placed, Effect::New(_)) {
-            app.metrics.auctions.bid_accepted();
-        }
-        let (replayed, placed) = (replayed(&placed), placed.into_inner());
-        Ok((StatusCode::CREATED, NO_STORE, replayed, Json(PlacedBid::new(&listing, &placed))).into_response())
+        let (parts, body) = request.into_parts();
+        bid(&app, &path.map_err(|_| body::undecodable())?.0, &parts.headers, body).await
     });
     measured(&app, Route::PostBid, call).await
+}
+
+/// Answers a bid on the listing that the path names.
+pub(super) async fn bid(
+    app: &App,
+    listing: &str,
+    headers: &HeaderMap,
+    body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Answer, Problem> {
+    let caller = app.caller(headers)?.require(Scope::Service)?;
+    let listing = body::listing(listing)?;
+    let bytes = body::read(headers, body, app.config.limits.body).await?;
+    let (bidder, price) = body::parse::<BidBody<'_>>(&bytes)?.bid()?;
+    let meaning = [bidder.as_str().as_bytes(), &price.get().to_be_bytes()];
+    let request = body::request(headers, caller, (listing.as_str(), "bids"), &meaning)?;
+    let bid = PlaceBid { bidder, price, request };
+    let placed = answered(app, pin!(app.auctions.place_bid(&listing, bid))).await?;
+    let placed = placed.map_err(|rejection| {
+        app.metrics.auctions.bid_refused(&rejection);
+        refused(&rejection)
+    })?;
+    if matches!(placed, Effect::New(_)) {
+        app.metrics.auctions.bid_accepted();
+    }
+    let (Effect::New(bid) | Effect::Again(bid)) = &placed;
+    Ok(Answer::new(StatusCode::CREATED, &PlacedBid::new(&listing, bid)).replayed(&placed))
 }
 
 /// Buy, or settle an auction that was won

@@ -1,12 +1,13 @@
 //! The waiting room endpoints of the HTTP API.
 
+use super::answer::Answer;
 use super::body::{self, PathName};
 use super::json::Json;
 use super::room_shape::{
     PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Shown, Ticket, TicketBody, room_settings,
 };
 use super::shape::Problem as ProblemShape;
-use super::{NO_STORE, answered, measured, replayed, revision};
+use super::{NO_STORE, answered, measured, revision};
 use crate::accept::Peer;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
@@ -18,14 +19,16 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use firstcome::core::coupon::Effect;
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
-use firstcome::edge::Stopwatch;
 use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
+use hyper::body::Body;
 use serde_json::{Map, Value};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -331,29 +334,41 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
 pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
     let call = pin!(async {
         let (parts, body) = request.into_parts();
-        let caller = app.caller(&parts.headers)?;
-        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-        let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
-        let wanted = body::parse::<TicketBody<'_>>(&bytes)?;
-        let user = wanted.user.as_deref().map(body::user).transpose()?;
-        if user.is_some() {
-            caller.require(Scope::Service)?;
-        } else if caller.scope == Scope::Public {
-            app.may_join(parts.extensions.get::<Peer>().map(|peer| peer.0), &parts.headers)?;
-        }
-        let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
-        let request = body::request(&parts.headers, caller, (room.as_str(), "tickets"), &meaning)?;
-        let joined = answered(&app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
-        let (joining, answer) = joined.map_err(refused)?;
-        let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
-        let replayed = replayed(&match joining {
-            Joining::SameRequest => Effect::Again(()),
-            Joining::New | Joining::SameUser => Effect::New(()),
-        });
-        let ticket = Ticket::new(&answer, pass_of(&app, &room, &answer)?).with_ticket(&room, &answer.ticket);
-        Ok((status, NO_STORE, replayed, Json(ticket)).into_response())
+        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
+        join(&app, &path.map_err(|_| body::undecodable())?.0, peer, &parts.headers, body).await
     });
     measured(&app, Route::PostTicket, call).await
+}
+
+/// Answers a join of the room that the path names. A call within the process has no `peer`.
+pub(super) async fn join(
+    app: &App,
+    room: &str,
+    peer: Option<IpAddr>,
+    headers: &HeaderMap,
+    body: impl Body<Data = Bytes> + Unpin,
+) -> Result<Answer, Problem> {
+    let caller = app.caller(headers)?;
+    let room = body::room(room)?;
+    let bytes = body::read(headers, body, app.config.limits.body).await?;
+    let wanted = body::parse::<TicketBody<'_>>(&bytes)?;
+    let user = wanted.user.as_deref().map(body::user).transpose()?;
+    if user.is_some() {
+        caller.require(Scope::Service)?;
+    } else if caller.scope == Scope::Public {
+        app.may_join(peer, headers)?;
+    }
+    let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
+    let request = body::request(headers, caller, (room.as_str(), "tickets"), &meaning)?;
+    let joined = answered(app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
+    let (joining, answer) = joined.map_err(refused)?;
+    let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
+    let effect = match joining {
+        Joining::SameRequest => Effect::Again(()),
+        Joining::New | Joining::SameUser => Effect::New(()),
+    };
+    let ticket = Ticket::new(&answer, pass_of(app, &room, &answer)?).with_ticket(&room, &answer.ticket);
+    Ok(Answer::new(status, &ticket).replayed(&effect))
 }
 
 /// Show the place of a ticket
@@ -389,17 +404,11 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
     measured(&app, Route::GetTicket, call).await
 }
 
-/// Answers a poll of a waiting ticket without the router; see [`super::told_at_once`].
-pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Response> {
-    let watch = Stopwatch::start();
+/// Answers a poll of a waiting ticket from memory. Returns `None` for a ticket in any other state.
+pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Answer> {
     app.caller(headers).ok()?;
     let told = app.rooms.poll_settled(room, ticket)?.ok()?;
-    if !matches!(told.state, TicketState::Waiting { .. }) {
-        return None;
-    }
-    let response = (NO_STORE, Json(Ticket::new(&told, None))).into_response();
-    app.metrics.answered(Route::GetTicket, response.status().as_u16(), watch.elapsed());
-    Some(response)
+    matches!(told.state, TicketState::Waiting { .. }).then(|| Answer::new(StatusCode::OK, &Ticket::new(&told, None)))
 }
 
 async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
