@@ -57,7 +57,7 @@ pub(crate) fn run(names: &[&str]) -> Result<String, String> {
         }
     }
     measured.push(own.ok_or("no commit was measured beside this tree; name one that builds")?);
-    report["points"] = Value::Array(joined(points(&report), measured));
+    report["points"] = Value::Array(joined(points(&report), &measured));
     let text = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())?;
     fs::write(&path, text + "\n").map_err(|error| format!("{REPORT}: {error}"))?;
     Ok(page(&report))
@@ -140,7 +140,7 @@ fn instructions(commit: &str) -> Value {
 
 /// Joins earlier points with those that were measured now, in the order of the commits. Earlier ones that were not measured
 /// again are related to this tree by the newest of them.
-fn joined(before: &[Value], now: Vec<Value>) -> Vec<Value> {
+fn joined(before: &[Value], now: &[Value]) -> Vec<Value> {
     let is = |commit: &Value| now.iter().find(|point| point["commit"] == *commit);
     let link = before.last().and_then(|newest| is(&newest["commit"])).cloned();
     let kept = before.iter().filter(|point| is(&point["commit"]).is_none());
@@ -201,7 +201,7 @@ mod tests {
     fn earlier_points_stay_and_are_related_to_the_new_tree() {
         let before = [at("a", "2026-01-01", 1.5), at("b", "2026-01-02", 1.0)];
         // The new tree is twice as fast as b.
-        let all = joined(&before, vec![at("b", "2026-01-02", 0.5), at("c", "2026-01-03", 1.0)]);
+        let all = joined(&before, &[at("b", "2026-01-02", 0.5), at("c", "2026-01-03", 1.0)]);
         let shown: Vec<(String, Option<f64>)> =
             all.iter().map(|point| (text(&point["commit"]), point["ratios"]["claims"]["median"].as_f64())).collect();
         assert_eq!(shown, [("a".into(), Some(0.75)), ("b".into(), Some(0.5)), ("c".into(), Some(1.0))]);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn this_tree_is_the_last_point_even_on_the_day_of_another() {
-        let all = joined(&[], vec![at("b", "2026-01-03", 0.5), at("a", "2026-01-01", 0.7), at("c", "2026-01-03", 1.0)]);
+        let all = joined(&[], &[at("b", "2026-01-03", 0.5), at("a", "2026-01-01", 0.7), at("c", "2026-01-03", 1.0)]);
         assert_eq!(all.iter().map(|point| text(&point["commit"])).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 }

@@ -76,10 +76,13 @@ struct Line {
     failure: Option<String>,
 }
 
+/// A database with the connection that measures its limit, or the reason why there is none.
+type Started = Result<(Server, Bare), String>;
+
 /// The servers, which end with this value.
 struct Servers {
     redis: Server,
-    databases: Vec<(Kind, Result<(Server, Bare), String>)>,
+    databases: Vec<(Kind, Started)>,
 }
 
 impl Servers {

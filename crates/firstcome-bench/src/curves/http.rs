@@ -73,8 +73,8 @@ fn load(service: &Service, shot: &Shot, connections: usize, status: u16, time: D
 fn with_attributes(bytes: u32) -> Shot {
     let body: fn(usize, usize) -> String = match bytes {
         ..=16 => |connection, number| sized::<16>(connection, number),
-        ..=64 => |connection, number| sized::<64>(connection, number),
-        ..=256 => |connection, number| sized::<256>(connection, number),
+        17..=64 => |connection, number| sized::<64>(connection, number),
+        65..=256 => |connection, number| sized::<256>(connection, number),
         _ => |connection, number| sized::<1_000>(connection, number),
     };
     let aim = Aim::One("/v1/coupons/open/claims".into());

@@ -32,8 +32,12 @@ impl Bare {
 
     async fn run(&mut self, statement: &'static str) -> anyhow::Result<()> {
         match self {
-            Self::Postgres(connection) => drop(sqlx::query(statement).execute(connection).await?),
-            Self::MySql(connection) => drop(sqlx::query(statement).execute(connection).await?),
+            Self::Postgres(connection) => {
+                sqlx::query(statement).execute(connection).await?;
+            }
+            Self::MySql(connection) => {
+                sqlx::query(statement).execute(connection).await?;
+            }
         }
         Ok(())
     }
