@@ -1,5 +1,6 @@
 //! Checks that take too long for every change. Each part also runs alone: `cargo xtask full mutants bench`.
 
+use crate::perf;
 use crate::setup;
 use crate::shell::{self, Outcome};
 use std::fmt::Write as _;
@@ -41,9 +42,11 @@ const FIRSTCOME: &str = "target/release/firstcome";
 /// The program of the benchmarks.
 const BENCH: &str = "target/release/firstcome-bench";
 
+const TREND: &str = "The trend over commits";
+
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 20] = [
+const PARTS: [Part; 23] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("openapi", "The OpenAPI document against the service", openapi),
@@ -59,6 +62,9 @@ const PARTS: [Part; 20] = [
     ("etcd", "Locks on etcd on this machine", etcd),
     ("layouts", "Locks beside Redisson on this machine", layouts),
     ("auctions", "Auctions on this machine", auctions),
+    ("field", "Peers in one table on this machine", field),
+    ("curves", "How the rates change with load and size on this machine", curves),
+    ("perf", TREND, || perf::trend::run(&[])),
     ("market", "A million random bids on each store, through kills", auction_drill),
     ("many", "Coupons on a cluster on this machine; Redis killed and back empty with a million claims in SQL", many),
     ("waiting", "What waiting costs Redis, with ten thousand and with a million in line", waiting),
@@ -71,25 +77,37 @@ pub(crate) fn run(names: &[&str]) -> Outcome {
         return Err(format!("no part {unknown}; there are: {}", PARTS.map(|(name, _, _)| name).join(" ")));
     }
     setup::run()?;
+    let mut failed = Vec::new();
+    for (name, title, part) in PARTS.iter().filter(|(name, _, _)| names.is_empty() || names.contains(name)) {
+        if !report(name, title, part)? {
+            failed.push(*name);
+        }
+    }
+    // Documents show figures of reports.
+    crate::figures()?;
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(" "))) }
+}
+
+/// Measures the named commits for the trend, and writes its report.
+pub(crate) fn trend(commits: &[&str]) -> Outcome {
+    report("perf", TREND, &|| perf::trend::run(commits))?;
+    crate::figures()
+}
+
+/// Runs a part and writes its dated report. Returns whether it passed.
+fn report(name: &str, title: &str, part: &dyn Fn() -> Result<String, String>) -> Result<bool, String> {
     let date = shell::output("date", &["-u", "+%Y-%m-%d"])?.trim().to_owned();
     let directory = shell::root().join("docs/full");
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let mut failed = Vec::new();
-    for (name, title, part) in PARTS.iter().filter(|(name, _, _)| names.is_empty() || names.contains(name)) {
-        let commit = commit()?;
-        let (verdict, text) = match part() {
-            Ok(text) => ("passed", text),
-            Err(text) => {
-                failed.push(*name);
-                ("FAILED", text)
-            }
-        };
-        let report = format!("# {title}: {verdict}\n\n{date}, commit {commit}\n\n```text\n{}\n```\n", text.trim_end());
-        let path = directory.join(format!("{name}.md"));
-        fs::write(&path, report).map_err(|error| error.to_string())?;
-        println!("{name}: {verdict}");
-    }
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(" "))) }
+    let commit = commit()?;
+    let (verdict, text) = match part() {
+        Ok(text) => ("passed", text),
+        Err(text) => ("FAILED", text),
+    };
+    let report = format!("# {title}: {verdict}\n\n{date}, commit {commit}\n\n```text\n{}\n```\n", text.trim_end());
+    fs::write(directory.join(format!("{name}.md")), report).map_err(|error| error.to_string())?;
+    println!("{name}: {verdict}");
+    Ok(verdict == "passed")
 }
 
 /// Returns the names of all parts, which are also the names of their reports.
@@ -260,6 +278,21 @@ fn layouts() -> Result<String, String> {
 fn auctions() -> Result<String, String> {
     release_bench()?;
     shell::output(BENCH, &["auctions", "--data", "target", "--table"])
+}
+
+/// Needs a quiet machine. Writes the figures of docs/benchmarks.md, too: `cargo xtask figures` shows them there.
+fn field() -> Result<String, String> {
+    release_bench()?;
+    rust_peers()?;
+    setup::peers()?;
+    setup::field_peers()?;
+    shell::output(BENCH, &["field", "--data", "target", "--out", "docs/full/field.json", "--table"])
+}
+
+/// See [`field`].
+fn curves() -> Result<String, String> {
+    release_bench()?;
+    shell::output(BENCH, &["curves", "--data", "target", "--out", "docs/full/curves.json", "--table"])
 }
 
 /// Needs a quiet machine: its disk, and the two other processes beside a database, limit the bids per second.

@@ -15,7 +15,9 @@ cargo xtask <command>
 
   test    everything that a change must pass: format, lints, tests, simulator, planted bugs
   full    what is too long for every change; writes its dated report to docs/full/
+          full perf [COMMIT…] measures other commits beside this one, and adds them to the trend
   docs    writes docs/errors.md, docs/openapi.json and docs/configuration.md from the code
+  figures writes the tables of docs/benchmarks.md and README.md and the plots in docs/plots from the reports in docs/full
   tidy    the project's own rules about its text; --mark says in stale reports that they are
   perf    instructions and allocations per operation, beside docs/perf.toml; --accept WHY writes that anew;
           --against COMMIT compares the wall clock with that commit's
@@ -26,8 +28,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(),
+        ["full", "perf", commits @ ..] if !commits.is_empty() => full::trend(commits),
         ["full", names @ ..] => full::run(names),
         ["docs"] => docs(),
+        ["figures"] => figures(),
         ["tidy"] => tidy::run(stale::Marks::Leave),
         ["tidy", "--mark"] => tidy::run(stale::Marks::Write),
         ["perf", options @ ..] => perf::run(options),
@@ -44,6 +48,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Generates tables and plots from the committed reports.
+fn figures() -> shell::Outcome {
+    for path in firstcome_figures::write(&shell::root())? {
+        println!("  written: {}", path.display());
+    }
+    Ok(())
 }
 
 /// Generates the pages that come from the code.

@@ -22,6 +22,7 @@
 mod against;
 mod callgrind;
 mod counts;
+pub(crate) mod trend;
 
 use crate::shell::{self, Outcome};
 use callgrind::Benchmark;

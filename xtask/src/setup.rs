@@ -53,12 +53,24 @@ const PEERS: &str = "target/peers";
 /// The languages of these libraries.
 const LANGUAGES: [&str; 4] = ["python", "node", "go", "java"];
 
+/// Those that only the benchmark `field` uses.
+const FIELD_LANGUAGES: [&str; 2] = ["go-field", "java-field"];
+
 /// Installs the lock libraries of other projects, for tests of compatibility. Quick if nothing has changed.
 pub(crate) fn peers() -> Outcome {
-    for language in LANGUAGES {
+    install(&LANGUAGES)
+}
+
+/// Installs the libraries that only the benchmark `field` uses.
+pub(crate) fn field_peers() -> Outcome {
+    install(&FIELD_LANGUAGES)
+}
+
+fn install(languages: &[&str]) -> Outcome {
+    for language in languages {
         println!("\n— bench/peers/install {PEERS} {language}");
         let mut command = Command::new("bench/peers/install");
-        let status = command.args([PEERS, language]).current_dir(shell::root()).status();
+        let status = command.args([PEERS, *language]).current_dir(shell::root()).status();
         match status.map_err(|error| format!("cannot run bench/peers/install: {error}"))?.code() {
             Some(0) => {}
             Some(NO_TOOLCHAIN) => println!("not installed: {language}; tests that need it are skipped outside CI"),

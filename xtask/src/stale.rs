@@ -27,7 +27,7 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 23] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
@@ -43,6 +43,9 @@ pub(crate) const MEASURED: [(&str, &[&str]); 20] = [
     ("etcd", &[LOCK_RULES, LOCKS, ETCD]),
     ("layouts", &[LOCK_RULES, LOCKS, REDIS]),
     ("auctions", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
+    ("field", &[CORE, STORE, CLUSTER, REDIS, SQL, SQLITE, SERVER, LOCKS]),
+    ("curves", &[CORE, EMBEDDED, SQLITE, REDIS, SERVER, LOCKS]),
+    ("perf", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("market", &[CORE, EMBEDDED, SQLITE, SQL, SERVER]),
     ("many", &[CORE, CLUSTER, REDIS, SQL, SERVER]),
     ("waiting", &[CORE, CLUSTER, REDIS, SERVER]),

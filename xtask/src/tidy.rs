@@ -40,6 +40,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
     surface::check(&mut findings)?;
     examples::check(&mut findings)?;
     documents::check(&listed, &mut findings);
+    findings.extend(firstcome_figures::check(&shell::root()));
     core_is_pure(&mut findings)?;
     library_is_light(&mut findings)?;
     invariants_are_listed(&mut findings)?;

@@ -2,14 +2,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"firstcome/peers/contest"
 )
 
 const usage = "usage: bench redsync [poll_ms=N] [fail_fast=0|1] | talk redsync URL[,URL…] [poll_ms=N] [fail_fast=0|1]"
@@ -20,29 +20,22 @@ const (
 	talkPollMs  = 20
 )
 
-var saying sync.Mutex
+var say = contest.Say
 
-func say(format string, values ...any) {
-	saying.Lock()
-	defer saying.Unlock()
-	line := strings.ReplaceAll(fmt.Sprintf(format, values...), "\n", " ")
-	if _, err := os.Stdout.WriteString(line + "\n"); err != nil {
-		os.Exit(1)
+// contestant is the library as the benchmark knows it.
+type contestant struct{ *library }
+
+func (c contestant) Acquire(name string, lease, wait time.Duration) (contest.Hold, error) {
+	held, err := c.acquire(name, lease, wait)
+	if held == nil {
+		return nil, err
 	}
+	return held, err
 }
 
-// listen hands on the lines of standard input. When they end, so does the process: whoever started it is gone.
-func listen() <-chan string {
-	lines := make(chan string, 1024)
-	go func() {
-		scanner := bufio.NewScanner(os.Stdin)
-		for scanner.Scan() {
-			lines <- strings.TrimSpace(scanner.Text())
-		}
-		os.Exit(0)
-	}()
-	return lines
-}
+func (c contestant) Release(held contest.Hold) (bool, error) { return c.release(held.(*hold)) }
+
+func (c contestant) What() string { return c.what() }
 
 func run(arguments []string) error {
 	settings := map[string]int{"poll_ms": 0, "fail_fast": 1}
@@ -67,13 +60,16 @@ func run(arguments []string) error {
 	}
 	switch {
 	case len(words) == 2 && words[0] == "bench" && words[1] == "redsync":
-		return bench(listen(), func(urls string) (*library, error) { return open(urls, benchPollMs) })
+		return contest.Run(contest.Listen(), func(urls string) (contest.Library, error) {
+			library, err := open(urls, benchPollMs)
+			return contestant{library}, err
+		})
 	case len(words) == 3 && words[0] == "talk" && words[1] == "redsync":
 		library, err := open(words[2], talkPollMs)
 		if err != nil {
 			return err
 		}
-		return talk(listen(), library)
+		return talk(contest.Listen(), library)
 	}
 	return fmt.Errorf("%s", usage)
 }

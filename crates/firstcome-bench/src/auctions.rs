@@ -5,9 +5,12 @@ mod by_hand;
 mod database;
 mod embedded;
 mod engine;
+mod field;
 mod hot;
 mod http;
 mod plot;
+
+pub(crate) use field::field;
 
 use super::conditions::Conditions;
 use super::coupons::Scratch;

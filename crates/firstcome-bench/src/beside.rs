@@ -1,18 +1,22 @@
-//! `firstcome-bench beside PROGRAM`: compares this build with another one under the same load, round by round.
+//! `firstcome-bench beside PROGRAM`: compares this build with another one under the same load, round by round; and how
+//! long both take to start, and how large they are.
 //!
 //! Rates of two days differ by more than most changes do. So both services run at once, only one of them under load,
 //! and the ratio is taken within a round. The first one alternates, since the machine's speed drifts within a round
 //! too.
 
-use super::conditions::Conditions;
 use super::coupons::Scratch;
-use super::http::{KEY, Service, claims, fixed_body, fresh_body, no_body};
+use super::field::about::About;
+use super::http::{KEY, Service, claims, fixed_body, fresh_body, get, no_body};
 use super::load::{Aim, Shot, fire, once};
+use super::spread::Spread;
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, progress, table, write_out};
 use anyhow::{Context, bail};
 use clap::Args;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,7 +40,13 @@ pub(crate) struct BesideArgs {
     /// Connections over HTTP
     #[arg(long, default_value_t = 64)]
     connections: usize,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
 }
+
+/// How often each build is started on an empty store.
+const STARTS: u32 = 5;
 
 /// A service of one build, with its data directory.
 struct Side {
@@ -65,17 +75,18 @@ impl Side {
     }
 
     /// Returns the requests of a round, as far as this build supports them.
-    fn kinds(&self, round: u32) -> [Option<Kind>; 3] {
+    fn kinds(&self, round: u32) -> [Option<Kind>; 4] {
         let poll = |ticket: &String| Shot { method: "GET", aim: Aim::One(ticket.clone()), key: None, body: no_body };
         [
             Some(Kind { status: 201, shot: claims(&format!("open-{round}"), fresh_body) }),
             Some(Kind { status: 409, shot: claims("gone", fixed_body) }),
             self.ticket.as_ref().map(|ticket| Kind { status: 200, shot: poll(ticket) }),
+            Some(Kind { status: 200, shot: get("/healthz") }),
         ]
     }
 }
 
-const NAMES: [&str; 3] = ["durable claims", "sold out", "polls of a ticket"];
+const NAMES: [&str; 4] = ["durable claims", "sold out", "polls of a ticket", "healthz"];
 
 /// A kind of request, with its required status.
 struct Kind {
@@ -104,12 +115,13 @@ struct Pair {
 }
 
 pub(crate) fn run(args: &BesideArgs) -> Outcome {
-    let conditions = Conditions::measure(&args.data).map_err(Failure::Usage)?;
-    let other = Side::start(&args.program, args, "other")?;
+    let about = About::measure(&args.data).map_err(Failure::Usage)?;
     let program = args.ours.clone().map_or_else(std::env::current_exe, Ok)?;
+    let builds = [Build::measure(&program, args)?, Build::measure(&args.program, args)?];
+    let other = Side::start(&args.program, args, "other")?;
     let ours = Side::start(&program, args, "ours")?;
     let bar = progress(u64::from(args.rounds), "rounds");
-    let mut pairs: [Vec<Pair>; 3] = Default::default();
+    let mut pairs: [Vec<Pair>; 4] = Default::default();
     for round in 0..args.rounds {
         let kinds = ours.kinds(round).into_iter().zip(other.kinds(round)).zip(NAMES).zip(&mut pairs);
         for (((our_kind, other_kind), name), pairs) in kinds {
@@ -130,11 +142,76 @@ pub(crate) fn run(args: &BesideArgs) -> Outcome {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    write_out(format!("{}{}", conditions.line(), text(&pairs)).as_bytes())?;
+    if args.json {
+        let report = Report { about, requests: requests(&pairs), builds };
+        write_out(format!("{}\n", serde_json::to_string_pretty(&report)?).as_bytes())?;
+    } else {
+        write_out(format!("{}{}{}", about.machine.line(), text(&pairs), text_of(&builds)).as_bytes())?;
+    }
     Ok(())
 }
 
-fn text(pairs: &[Vec<Pair>; 3]) -> String {
+/// The report of a comparison.
+#[derive(Serialize)]
+struct Report {
+    about: About,
+    /// What both builds measured for each kind of request, by its name.
+    requests: BTreeMap<&'static str, Requests>,
+    /// This build, and the other one.
+    builds: [Build; 2],
+}
+
+#[derive(Serialize)]
+struct Requests {
+    ours: Option<Spread>,
+    others: Option<Spread>,
+    /// The rate of the other build ÷ that of this build, within a round.
+    others_to_ours: Option<Spread>,
+}
+
+fn requests(pairs: &[Vec<Pair>; 4]) -> BTreeMap<&'static str, Requests> {
+    let spread = |pairs: &[Pair], of: fn(&Pair) -> f64| Spread::of(pairs.iter().map(of));
+    let requests = NAMES.iter().zip(pairs).filter(|(_, pairs)| !pairs.is_empty()).map(|(name, pairs)| {
+        let ours = spread(pairs, |pair| pair.ours);
+        let others = spread(pairs, |pair| pair.others);
+        (*name, Requests { ours, others, others_to_ours: spread(pairs, |pair| pair.others / pair.ours) })
+    });
+    requests.collect()
+}
+
+/// What a build is without load.
+#[derive(Serialize)]
+struct Build {
+    binary_bytes: u64,
+    /// From the start of the process to its line with the address, on an empty store.
+    start_ms: Option<Spread>,
+}
+
+impl Build {
+    fn measure(program: &Path, args: &BesideArgs) -> anyhow::Result<Self> {
+        let mut starts_ms = Vec::new();
+        for _ in 0..STARTS {
+            let scratch = Scratch::new(&args.data, "start")?;
+            let directory = scratch.0.to_str().context("the directory's name is not text")?;
+            let service = Service::start_of(program, &["serve", "--listen", "127.0.0.1:0", "--data", directory])?;
+            starts_ms.push(service.started.as_secs_f64() * 1e3);
+        }
+        let binary_bytes = std::fs::metadata(program).map_or(0, |file| file.len());
+        Ok(Self { binary_bytes, start_ms: Spread::of(starts_ms) })
+    }
+}
+
+fn text_of(builds: &[Build; 2]) -> String {
+    let [ours, others] = builds;
+    let size = |build: &Build| format!("{:.1} MB", build.binary_bytes as f64 / 1e6);
+    let start = |build: &Build| build.start_ms.map_or_else(|| "–".into(), |start| format!("{:.1} ms", start.median));
+    let mut rows = table(&["Build", ">This one", ">Other build"]);
+    rows.add_row(["binary".to_owned(), size(ours), size(others)]);
+    rows.add_row(["start of an empty store".to_owned(), start(ours), start(others)]);
+    format!("{rows}\n")
+}
+
+fn text(pairs: &[Vec<Pair>; 4]) -> String {
     let mut rows = table(&["Requests", ">Per second", ">Other build", ">Ratio", ">Lowest", ">Highest"]);
     for (name, pairs) in NAMES.iter().zip(pairs) {
         let Some(ratios) = Spread::of(pairs.iter().map(|pair| pair.ours / pair.others)) else {
@@ -142,35 +219,11 @@ fn text(pairs: &[Vec<Pair>; 3]) -> String {
             continue;
         };
         let rate = |side: fn(&Pair) -> f64| Spread::of(pairs.iter().map(side)).map_or(0, |spread| spread.median as u64);
-        let [median, lowest, highest] =
-            [ratios.median, ratios.lowest, ratios.highest].map(|ratio| format!("{ratio:.3}"));
+        let [median, lowest, highest] = [ratios.median, ratios.min, ratios.max].map(|ratio| format!("{ratio:.3}"));
         let [ours, others] = [rate(|pair| pair.ours), rate(|pair| pair.others)].map(grouped);
         rows.add_row([*name, &ours, &others, &median, &lowest, &highest]);
     }
     format!("{rows}\n")
-}
-
-/// The median and the extremes of some figures.
-#[derive(PartialEq, Debug)]
-struct Spread {
-    lowest: f64,
-    median: f64,
-    highest: f64,
-}
-
-impl Spread {
-    fn of(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut figures: Vec<f64> = figures.collect();
-        figures.sort_by(f64::total_cmp);
-        let (lowest, highest) = (*figures.first()?, *figures.last()?);
-        let middle = figures.len() / 2;
-        let median = if figures.len().is_multiple_of(2) {
-            f64::midpoint(figures[middle - 1], figures[middle])
-        } else {
-            figures[middle]
-        };
-        Some(Self { lowest, median, highest })
-    }
 }
 
 #[cfg(test)]
@@ -178,17 +231,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_and_the_ends_are_found() {
-        let spread = |figures: &[f64]| Spread::of(figures.iter().copied());
-        assert_eq!(spread(&[]), None);
-        assert_eq!(spread(&[0.9, 0.7, 0.8]), Some(Spread { lowest: 0.7, median: 0.8, highest: 0.9 }));
-        assert_eq!(spread(&[4.0, 1.0, 2.0, 3.0]), Some(Spread { lowest: 1.0, median: 2.5, highest: 4.0 }));
-    }
-
-    #[test]
     fn a_build_without_rooms_is_told_so() {
         let pair = Pair { ours: 800.0, others: 1_000.0 };
-        let text = text(&[vec![pair], vec![pair], Vec::new()]);
+        let text = text(&[vec![pair], vec![pair], Vec::new(), vec![pair]]);
         assert!(text.contains("0.800") && text.contains("a build has no rooms"), "{text}");
     }
 }

@@ -1,6 +1,9 @@
 //! `firstcome-bench coupons`: measures the speed and the correctness of every strategy.
 
 pub(crate) mod cluster;
+mod field;
+
+pub(crate) use field::field;
 
 use super::conditions::{Conditions, micros};
 use super::report::{Latencies, Origin, Report, ReportRow, Target, latencies};

@@ -71,7 +71,7 @@ impl Drop for Service {
 
 #[derive(Args)]
 pub(crate) struct EmptyRouteArgs {
-    /// Also serve a route that runs a bare script there
+    /// Also serve routes that run a bare script there, and that keep a line of people in a sorted set
     #[arg(long)]
     redis: Option<String>,
 }
@@ -91,6 +91,20 @@ pub(crate) fn serve_empty_route(args: &EmptyRouteArgs) -> Outcome {
                 Err(_) => axum::http::StatusCode::SERVICE_UNAVAILABLE,
             };
             router = router.route("/bare", axum::routing::post(run));
+            let line = redis_set::SortedSet::open(url).await?;
+            let join = line.clone();
+            let rank =
+                async move |axum::extract::Path(member): axum::extract::Path<String>| match line.rank(&member).await {
+                    Ok(Some(rank)) => (axum::http::StatusCode::OK, format!("{{\"position\":{}}}", rank + 1)),
+                    Ok(None) => (axum::http::StatusCode::NOT_FOUND, String::new()),
+                    Err(_) => (axum::http::StatusCode::SERVICE_UNAVAILABLE, String::new()),
+                };
+            let join = async move |body: String| match join.join(&body).await {
+                Ok(_) => axum::http::StatusCode::OK,
+                Err(_) => axum::http::StatusCode::SERVICE_UNAVAILABLE,
+            };
+            router =
+                router.route("/zrank/{member}", axum::routing::get(rank)).route("/zadd", axum::routing::post(join));
         }
         axum::serve(listener, router).await?;
         Ok(())

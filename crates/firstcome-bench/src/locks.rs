@@ -3,9 +3,12 @@
 
 mod alone;
 mod crowd;
+mod curves;
+mod database;
 mod dead;
 #[cfg(feature = "etcd")]
 mod etcd;
+mod field;
 mod hot;
 mod layout;
 mod order;
@@ -18,6 +21,8 @@ mod strategy;
 mod traced;
 mod worker;
 
+pub(crate) use curves::curves;
+pub(crate) use field::field;
 pub(super) use traced::{patient, unreachable};
 
 use super::conditions::Conditions;

@@ -5,6 +5,8 @@ mod bare;
 mod beside;
 mod conditions;
 mod coupons;
+mod curves;
+mod field;
 mod http;
 mod load;
 mod locks;
@@ -12,10 +14,11 @@ mod plot;
 mod redis_set;
 mod report;
 mod rooms;
+mod spread;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
-use firstcome_drill::{arguments, database, failure, file_system, markup, output, own_redis, stop};
+use firstcome_drill::{arguments, database, failure, file_system, output, own_redis, stop};
 use std::process::ExitCode;
 
 /// Measures firstcome on this machine, beside other ways to do the same, and says which of them were exact
@@ -36,6 +39,10 @@ enum BenchCommand {
     Locks(locks::LocksArgs),
     /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
     Auctions(auctions::AuctionsArgs),
+    /// Peers in one table: locks, coupons, rooms and auctions by every way, in turns, each beside its physical limit
+    Field(Box<field::FieldArgs>),
+    /// Curves: how rates change with waiters, processes, connections, users, stock and payloads
+    Curves(curves::CurvesArgs),
     /// This build beside another one over HTTP, round by round: durable claims, sold out, polls
     #[command(hide = true)]
     Beside(beside::BesideArgs),
@@ -60,6 +67,8 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::Locks(args) => locks::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
+        BenchCommand::Field(args) => field::run(&args),
+        BenchCommand::Curves(args) => curves::run(&args),
         BenchCommand::Beside(args) => beside::run(&args),
         BenchCommand::LockWorker => locks::run_worker(),
         BenchCommand::EmptyRoute(args) => http::serve_empty_route(&args),

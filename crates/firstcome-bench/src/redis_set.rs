@@ -74,6 +74,37 @@ impl Bare {
     }
 }
 
+/// The key of a line of people, as many services keep it: a sorted set, with the place of arrival as the score.
+pub(crate) const SORTED_SET: &str = "firstcome:bench:line";
+
+/// Draws a place and adds the member.
+const JOIN: &str = "return redis.call('ZADD', KEYS[1], 'NX', redis.call('INCR', KEYS[2]) + 100000000, ARGV[1])";
+
+/// A line of people in a sorted set, which each poll asks for the rank.
+#[derive(Clone)]
+pub(crate) struct SortedSet {
+    connection: MultiplexedConnection,
+    join: Script,
+}
+
+impl SortedSet {
+    pub(crate) async fn open(url: &str) -> anyhow::Result<Self> {
+        Ok(Self { connection: connect(url).await?, join: Script::new(JOIN) })
+    }
+
+    /// Returns the number of members before this one.
+    pub(crate) async fn rank(&self, member: &str) -> anyhow::Result<Option<u64>> {
+        Ok(self.connection.clone().zrank(SORTED_SET, member).await?)
+    }
+
+    /// Adds the body as a member, unparsed, behind all others.
+    pub(crate) async fn join(&self, body: &str) -> anyhow::Result<u64> {
+        let mut connection = self.connection.clone();
+        let mut run = self.join.key("firstcome:bench:joined");
+        Ok(run.key("firstcome:bench:joined:count").arg(body).invoke_async(&mut connection).await?)
+    }
+}
+
 /// Runs the bare script for `time` with `tasks` tasks on one connection.
 pub(crate) async fn bare(url: &str, tasks: usize, time: Duration) -> anyhow::Result<ReportRow> {
     let key = "firstcome:bench:bare";

@@ -1,8 +1,11 @@
 //! `firstcome-bench rooms`: measures the cost of waiting, and the exactness of admission.
 
 mod cluster;
+mod field;
 mod flow;
 mod minute;
+
+pub(crate) use field::field;
 
 use super::conditions::Conditions;
 use super::coupons::{Scratch, disk, patiently};
@@ -104,7 +107,8 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     minute::measure(&args.data, args.watched, &runtime, &mut report)?;
     step("a long line");
     let scratch = Scratch::new(&args.data, "rooms")?;
-    let tickets = fill(&scratch.0, args.people, &runtime, &mut report)?;
+    let (tickets, row) = fill(&scratch.0, args.people, &runtime)?;
+    report.rows.push(row);
     step("HTTP");
     over_http(args, &scratch.0, tickets, &mut report)?;
     bar.finish_and_clear();
@@ -118,7 +122,7 @@ fn finish(args: &RoomsArgs, report: &Report) -> Outcome {
 }
 
 /// Puts so many people with names of 16 bytes in line, durably, and returns some of their tickets.
-fn fill(directory: &Path, people: u32, runtime: &Runtime, report: &mut Report) -> anyhow::Result<Vec<String>> {
+fn fill(directory: &Path, people: u32, runtime: &Runtime) -> anyhow::Result<(Vec<String>, ReportRow)> {
     let store = disk(directory)?;
     let room = name("line")?;
     runtime.block_on(put(&store, &room, line_only()))?;
@@ -146,9 +150,8 @@ fn fill(directory: &Path, people: u32, runtime: &Runtime, report: &mut Report) -
     }
     let row = ReportRow::new("durable joins, in process", u64::from(people), watch.elapsed());
     let view = runtime.block_on(store.room(&room))?.map_err(|refused| anyhow!("{}", refused.code()))?.view;
-    report.rows.push(row.correct(view.waiting == people));
     store.close();
-    Ok(tickets)
+    Ok((tickets, row.correct(view.waiting == people)))
 }
 
 fn over_http(args: &RoomsArgs, directory: &Path, tickets: Vec<String>, report: &mut Report) -> anyhow::Result<()> {

@@ -8,10 +8,11 @@ pub mod database;
 pub mod drill;
 pub mod failure;
 pub mod file_system;
-pub mod markup;
 pub mod output;
 pub mod own_redis;
 pub mod plan;
 pub mod stop;
+
+pub use firstcome_figures::markup;
 
 use firstcome::edge::rng;

@@ -87,7 +87,7 @@ pub(super) fn run(commit: &str, arguments: &[&str]) -> Outcome {
 }
 
 /// Builds the program of a commit, and returns its path.
-fn build_other(sha: &str) -> Result<String, String> {
+pub(super) fn build_other(sha: &str) -> Result<String, String> {
     let program = format!("{DIRECTORY}/firstcome-{sha}");
     if shell::root().join(&program).exists() {
         return Ok(program);

@@ -4,7 +4,7 @@ use crate::shell;
 use std::collections::BTreeMap;
 
 /// The project's own crates that each crate may depend on, apart from tests. The map of ARCHITECTURE.md shows the same.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("firstcome-core", &[]),
     ("firstcome-store", &["core"]),
     ("firstcome-sqlite", &["core", "store"]),
@@ -17,14 +17,15 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("firstcome", &["core", "store", "sqlite", "redis", "sql", "etcd", "client", "cluster", "macros"]),
     ("firstcome-server", &["core", "firstcome"]),
     ("firstcome-test-servers", &[]),
-    ("firstcome-drill", &["core", "firstcome", "server", "test-servers"]),
+    ("firstcome-figures", &[]),
+    ("firstcome-drill", &["core", "firstcome", "server", "test-servers", "figures"]),
     ("firstcome-cli", &["core", "firstcome", "server", "drill", "test-servers"]),
     ("firstcome-sim", &["core", "store", "firstcome"]),
     (
         "firstcome-bench",
-        &["core", "store", "firstcome", "server", "drill", "test-servers", "cli", "redis", "sql", "etcd"],
+        &["core", "store", "firstcome", "server", "drill", "test-servers", "cli", "figures", "redis", "sql", "etcd"],
     ),
-    ("xtask", &[]),
+    ("xtask", &["figures"]),
 ];
 
 /// Finds dependencies that point up, and crates that are missing above.

@@ -140,10 +140,10 @@ async fn all<H: HandDatabase>(
         bench.rows.push(row);
     }
     bench.step(&store, "combining");
-    let (full, row) = combining(bench, &store, url, &observer, None).await?;
+    let (full, row) = combining(bench, &store, url, &observer, "full", None).await?;
     bench.rows.push(row);
     bench.step(&store, "half load");
-    let (_, row) = combining(bench, &store, url, &observer, Some(full.per_second() / 2.0)).await?;
+    let (_, row) = combining(bench, &store, url, &observer, "half", Some(full.per_second() / 2.0)).await?;
     let p99_ms = row.p99_us as f64 / 1e3;
     bench.rows.push(row);
     bench.targets.extend([
@@ -153,7 +153,7 @@ async fn all<H: HandDatabase>(
     Ok(())
 }
 
-async fn by_hand<H: HandDatabase>(
+pub(super) async fn by_hand<H: HandDatabase>(
     bench: &Bench<'_>,
     store: &str,
     strategy: &'static str,
@@ -169,17 +169,17 @@ async fn by_hand<H: HandDatabase>(
     Ok(AuctionRow::new(store, strategy, false, &run).judged(&facts).commits(run.accepted))
 }
 
-/// Measures combining at full load, or at a rate.
-async fn combining<H: HandDatabase>(
+/// Measures combining on a new listing, at full load, or at a rate.
+pub(super) async fn combining<H: HandDatabase>(
     bench: &Bench<'_>,
     store: &str,
     url: &str,
     observer: &H,
+    listing: &str,
     rate: Option<f64>,
 ) -> anyhow::Result<(Run, AuctionRow)> {
     let (bidders, time) = (bench.args.bidders as usize, bench.args.time);
-    let (listing, strategy) =
-        if rate.is_none() { ("full", "combining (ours)") } else { ("half", "combining, half load") };
+    let strategy = if rate.is_none() { "combining (ours)" } else { "combining, half load" };
     let auctions = SqlAuctions::open(url).await.with_context(|| format!("{store} cannot be used"))?;
     let auction = Arc::new(Auction::open(auctions, listing, bidders).await?);
     let turns = Arc::new(BidderTurns::new(bidders));

@@ -14,6 +14,7 @@ pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
         let bar = |row: &&AuctionRow| Bar {
             name: format!("{}: {}", row.store, row.strategy),
             value: Some(value(row)),
+            range: None,
             ours: row.ours,
         };
         Chart { title, reading, bars: rows.iter().map(bar).collect() }

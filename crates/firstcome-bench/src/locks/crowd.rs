@@ -169,6 +169,15 @@ async fn names(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns how many hand-overs a line of so many waiters makes per second, from the first to the last.
+pub(super) async fn per_second(bench: &Bench, watched: &Watched, waiters: u32) -> anyhow::Result<f64> {
+    let mut cost = Cost::default();
+    for _ in 0..(HAND_OVERS / waiters).max(1) {
+        drain(bench, watched, waiters, &mut cost).await?;
+    }
+    Ok(cost.hand_overs as f64 / cost.time.as_secs_f64())
+}
+
 pub(super) async fn measure(bench: &mut Bench) -> anyhow::Result<()> {
     lines(bench).await?;
     names(bench).await?;

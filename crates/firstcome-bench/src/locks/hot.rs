@@ -55,6 +55,18 @@ pub(super) async fn run_with(
     crowd: Crowd,
     until: Until,
 ) -> anyhow::Result<LockRow> {
+    run_on(bench, &bench.url(), entrant, crowd, until).await
+}
+
+/// Runs one strategy with this crowd on a server of its kind. The figures of a server are those of the benchmark's
+/// Redis.
+pub(super) async fn run_on(
+    bench: &Bench,
+    url: &str,
+    entrant: Entrant<'_>,
+    crowd: Crowd,
+    until: Until,
+) -> anyhow::Result<LockRow> {
     let Crowd { processes, tasks, wants } = crowd;
     let most = if entrant.is(Strategy::Control) { CONTROL_PASSES } else { PASSES_MAX };
     let (time_ms, most) = match until {
@@ -68,7 +80,7 @@ pub(super) async fn run_with(
     counters.iter().for_each(|counter| drop(std::fs::remove_file(counter)));
     let mut bench_worker = Vec::new();
     for (number, counter) in (0..processes).zip(&counters) {
-        let (url, counter) = (bench.url(), counter.clone());
+        let (url, counter) = (url.to_owned(), counter.clone());
         let name = format!("bench-{}{}", std::process::id(), own(number));
         let passes = bench.scratch.join(format!("passes-{number}"));
         let job = Contend { url, name, counter, passes, tasks, time_ms, most };

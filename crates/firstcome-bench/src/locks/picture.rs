@@ -48,7 +48,7 @@ pub(super) fn draw(path: &Path, report: &Report<'_>) -> String {
     let chart = |figure: &Figure| {
         let bar = |row: &&LockRow| {
             let value = (figure.value)(row).map(|value| (value, (figure.written)(value)));
-            Bar { name: row.strategy.clone(), value, ours: row.strategy.contains("native") }
+            Bar { name: row.strategy.clone(), value, range: None, ours: row.strategy.contains("native") }
         };
         Chart { title: figure.title, reading: figure.reading, bars: rows.iter().map(bar).collect() }
     };

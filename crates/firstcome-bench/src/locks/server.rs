@@ -115,6 +115,13 @@ impl Server {
         Ok(())
     }
 
+    /// Deletes all keys: a library may leave the key of a wait behind that it gave up, which would block the next one.
+    pub(super) async fn clear(&self) -> anyhow::Result<()> {
+        let mut connection = self.connection.clone();
+        redis::cmd("FLUSHALL").query_async::<()>(&mut connection).await?;
+        Ok(())
+    }
+
     /// Times PING, one after the other on a new connection, in µs.
     pub(super) fn round_trips_us(&self) -> anyhow::Result<Vec<f64>> {
         let mut connection = redis::Client::open(self.url.as_str())?.get_connection()?;

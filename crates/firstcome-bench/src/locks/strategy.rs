@@ -1,5 +1,6 @@
 //! The lock strategies that are compared.
 
+use super::database::{DatabaseHold, DatabaseLocks};
 use super::traced::{Keep, Watched, patient, unreachable};
 use firstcome::lock::{Layout, Pauses, QuorumOptions, layout, quorum};
 use firstcome::{Fence, Guard, LockError, LockRequest, Locks};
@@ -30,6 +31,10 @@ pub(super) enum Strategy {
     QuorumCohort,
     /// The layout of Redisson, compared only with Redisson.
     Redisson,
+    /// An advisory lock of PostgreSQL, compared only in the field.
+    Advisory,
+    /// `GET_LOCK` of MariaDB, compared only in the field.
+    GetLock,
 }
 
 /// How many tasks of a process one grant of the store serves.
@@ -65,12 +70,14 @@ impl Strategy {
             Self::Quorum => "quorum",
             Self::QuorumCohort => "quorum, cohort(32)",
             Self::Redisson => "Redisson's layout, ours",
+            Self::Advisory => "PostgreSQL, pg_advisory_lock",
+            Self::GetLock => "MariaDB, GET_LOCK",
         }
     }
 
     /// Whether the strategy uses the Redis server.
     pub(super) const fn is_on_redis(self) -> bool {
-        !matches!(self, Self::Control | Self::File | Self::Memory)
+        !matches!(self, Self::Control | Self::File | Self::Memory | Self::Advisory | Self::GetLock)
     }
 
     /// Whether several processes can exclude each other by it.
@@ -84,7 +91,7 @@ impl Strategy {
             Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
             Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
             Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
-            Self::Quorum | Self::QuorumCohort | Self::Redisson => None,
+            Self::Quorum | Self::QuorumCohort | Self::Redisson | Self::Advisory | Self::GetLock => None,
         }
     }
 }
@@ -96,6 +103,8 @@ pub(super) enum StrategyKind {
     Shared(Locks, Option<Pauses>),
     /// The number is how many tasks one grant serves.
     Native(Watched, u32),
+    /// The locks of a database, one connection for each that waits.
+    Database(DatabaseLocks),
     /// Any other store; the number is how many tasks one grant serves.
     Other(Locks, u32),
 }
@@ -104,6 +113,7 @@ pub(super) enum StrategyKind {
 pub(super) enum StrategyHold {
     Nothing,
     Lock(Guard),
+    Database(DatabaseHold),
 }
 
 impl StrategyKind {
@@ -119,6 +129,7 @@ impl StrategyKind {
             Strategy::Redisson => Self::Shared(shared(Layout::Redisson).await?, None),
             Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
             Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
+            Strategy::Advisory | Strategy::GetLock => Self::Database(DatabaseLocks::open(url).await?),
             Strategy::File => Self::Other(Locks::open(directory)?, 1),
             Strategy::Memory => Self::Other(Locks::memory(), 1),
             Strategy::Quorum | Strategy::QuorumCohort => {
@@ -132,7 +143,7 @@ impl StrategyKind {
 
     fn request(&self, name: &str) -> Option<LockRequest> {
         Some(match self {
-            Self::Control => return None,
+            Self::Control | Self::Database(_) => return None,
             Self::Shared(locks, None) => locks.lock(name).fixed(),
             Self::Shared(locks, Some(pauses)) => locks.lock(name).policy(*pauses).fixed(),
             Self::Native(Watched { locks, .. }, passes) | Self::Other(locks, passes) => {
@@ -146,6 +157,9 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
     type Guard = StrategyHold;
 
     async fn acquire(&self, name: &str, wait: Duration) -> anyhow::Result<Option<StrategyHold>> {
+        if let Self::Database(locks) = self {
+            return Ok(locks.acquire(name, wait).await?.map(StrategyHold::Database));
+        }
         let Some(request) = self.request(name) else { return Ok(Some(StrategyHold::Nothing)) };
         match request.wait(wait).lease(LEASE).acquire().await {
             Ok(guard) => Ok(Some(StrategyHold::Lock(guard))),
@@ -158,13 +172,14 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
         match held {
             StrategyHold::Nothing => Ok(()),
             StrategyHold::Lock(guard) => Ok(guard.release().await?),
+            StrategyHold::Database(held) => held.release().await,
         }
     }
 
     fn traffic(&self) -> Traffic {
         let none = Traffic { requests: Some(0), pushes: 0 };
         match self {
-            Self::Control => none,
+            Self::Control | Self::Database(_) => none,
             Self::Native(watched, _) => {
                 let counts = watched.counts();
                 Traffic { requests: Some(counts.requests), pushes: counts.pushes }
@@ -178,7 +193,7 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
 
     fn fence(&self, held: &StrategyHold) -> u64 {
         match held {
-            StrategyHold::Nothing => 0,
+            StrategyHold::Nothing | StrategyHold::Database(_) => 0,
             StrategyHold::Lock(guard) => guard.fence().map_or(0, Fence::get),
         }
     }

@@ -15,7 +15,7 @@ fn file_system(directory: &Path) -> String {
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    for level in [&[][..], &["coupons"], &["rooms"], &["locks"], &["auctions"]] {
+    for level in [&[][..], &["coupons"], &["rooms"], &["locks"], &["auctions"], &["field"], &["curves"]] {
         let help = bench(directory.path(), &[level, &["--help"]].concat()).well();
         assert!(help.contains("Usage: firstcome-bench"), "{level:?}: {help}");
     }

@@ -2,7 +2,8 @@ package peers;
 
 /** Which of its locks. */
 enum Kind {
-    PLAIN("redisson", "RLock"), FAIR("redisson-fair", "RFairLock"), FENCED("redisson-fenced", "RFencedLock");
+    PLAIN("redisson", "RLock"), FAIR("redisson-fair", "RFairLock"), FENCED("redisson-fenced", "RFencedLock"),
+    SPIN("redisson-spin", "RSpinLock");
 
     final String name;
     final String type;

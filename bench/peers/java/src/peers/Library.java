@@ -39,6 +39,7 @@ final class Library {
             case PLAIN -> client.getLock(key);
             case FAIR -> client.getFairLock(key);
             case FENCED -> client.getFencedLock(key);
+            case SPIN -> client.getSpinLock(key);
         };
     }
 

@@ -14,7 +14,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 /** The locks of Redisson in two conversations: {@code bench|talk LIBRARY …}. ../README.md describes both. */
 public final class Main {
     private static final String USAGE = "usage: bench LIBRARY [threads=0|1] | talk LIBRARY URL[,URL…] [cluster=0|1] [watchdog_ms=N]; "
-        + "LIBRARY: redisson, redisson-fair, redisson-fenced";
+        + "LIBRARY: redisson, redisson-fair, redisson-fenced, redisson-spin";
 
     private Main() {
     }

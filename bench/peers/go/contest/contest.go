@@ -1,14 +1,44 @@
-package main
+// Package contest is the benchmark's critical section, again and again, under the lock of a library. ../../../README.md describes
+// the conversation.
+package contest
 
 import (
+	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"runtime"
+	"strings"
+	"sync"
 	"time"
 )
+
+var saying sync.Mutex
+
+// Say prints a line for the benchmark.
+func Say(format string, values ...any) {
+	saying.Lock()
+	defer saying.Unlock()
+	line := strings.ReplaceAll(fmt.Sprintf(format, values...), "\n", " ")
+	if _, err := os.Stdout.WriteString(line + "\n"); err != nil {
+		os.Exit(1)
+	}
+}
+
+// Listen hands on the lines of standard input. When they end, so does the process: whoever started it is gone.
+func Listen() <-chan string {
+	lines := make(chan string, 1024)
+	go func() {
+		scanner := bufio.NewScanner(os.Stdin)
+		for scanner.Scan() {
+			lines <- strings.TrimSpace(scanner.Text())
+		}
+		os.Exit(0)
+	}()
+	return lines
+}
 
 const benchLease = 30 * time.Second
 
@@ -33,16 +63,29 @@ func (c machineClock) nowNs() uint64 {
 	return uint64(c.start.UnixNano()) + uint64(time.Since(c.start))
 }
 
+// Hold is a lock that was acquired, as its library has it.
+type Hold any
+
+// Library is a lock of a library.
+type Library interface {
+	// Acquire waits so long at most, and returns nil if the time is over.
+	Acquire(name string, lease, wait time.Duration) (Hold, error)
+	// Release returns whether the library says that it still held the lock.
+	Release(held Hold) (bool, error)
+	// What says which library it is, with versions and settings.
+	What() string
+}
+
 // contest is one run of the benchmark.
 type contest struct {
 	job     job
-	library *library
+	library Library
 	counter *os.File
 	clock   machineClock
 }
 
-// bench is the benchmark's critical section, again and again.
-func bench(lines <-chan string, open func(urls string) (*library, error)) error {
+// Run does what the benchmark tells: the job, and when to begin.
+func Run(lines <-chan string, open func(urls string) (Library, error)) error {
 	run := contest{clock: machineClock{time.Now()}}
 	err := json.Unmarshal([]byte(<-lines), &run.job)
 	if err != nil {
@@ -59,14 +102,14 @@ func bench(lines <-chan string, open func(urls string) (*library, error)) error 
 			return err
 		}
 	}
-	held, err := run.library.acquire(fmt.Sprintf("%s-%d", run.job.Name, os.Getpid()), benchLease, 10*time.Second)
+	held, err := run.library.Acquire(fmt.Sprintf("%s-%d", run.job.Name, os.Getpid()), benchLease, 10*time.Second)
 	if err == nil && held != nil {
-		_, err = run.library.release(held)
+		_, err = run.library.Release(held)
 	}
 	if err != nil {
 		return err
 	}
-	say("ready %s", run.library.what())
+	Say("ready %s", run.library.What())
 	<-lines
 	return run.measure()
 }
@@ -95,7 +138,7 @@ func (r *contest) measure() error {
 	if err := os.WriteFile(r.job.Passes, passes, 0o644); err != nil {
 		return err
 	}
-	say(`{"elapsed_us":%d,"traffic":{"requests":null,"pushes":0}}`, elapsedUs)
+	Say(`{"elapsed_us":%d,"traffic":{"requests":null,"pushes":0}}`, elapsedUs)
 	return nil
 }
 
@@ -112,7 +155,7 @@ func (r *contest) contend(most uint64) ([]byte, error) {
 		if endNs < askedNs+uint64(time.Millisecond) {
 			break
 		}
-		held, err := r.library.acquire(r.job.Name, benchLease, min(time.Duration(endNs-askedNs), time.Hour))
+		held, err := r.library.Acquire(r.job.Name, benchLease, min(time.Duration(endNs-askedNs), time.Hour))
 		endedNs := r.clock.nowNs()
 		if err != nil {
 			return nil, err
@@ -126,7 +169,7 @@ func (r *contest) contend(most uint64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if released, err := r.library.release(held); err != nil || !released {
+		if released, err := r.library.Release(held); err != nil || !released {
 			return nil, fmt.Errorf("a release failed: %w", err)
 		}
 		sinceNs := uint64(math.MaxUint64)

@@ -1,4 +1,4 @@
-//! Text for the pages and drawings of reports.
+//! Text for pages and drawings.
 
 use std::fmt::{Arguments, Write};
 
