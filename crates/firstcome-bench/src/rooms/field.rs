@@ -19,7 +19,7 @@ use std::time::Duration;
 const CONNECTIONS: usize = 64;
 /// A waiting room of another project, which is a Go module.
 const ANTEROOM: &str = "anteroom (Go)";
-const NO_ANTEROOM: &str = "proxy.golang.org does not serve github.com/rsendz/anteroom";
+const NO_ANTEROOM: &str = "the Go module proxy does not serve github.com/rsendz/anteroom";
 
 /// One kind of request to one service.
 struct Requests<'a> {

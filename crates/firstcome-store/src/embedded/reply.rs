@@ -2,13 +2,12 @@
 //!
 //! A wake-up from the writer's thread costs its runtime a lock, and often a system call, for each caller. A wake-up
 //! from a thread of that runtime costs neither. So the writer tells every caller of a batch its reply, and then wakes
-//! one caller per lane. A lane is a thread that sent commands. That caller wakes the others of its lane as soon as it
-//! runs.
+//! one caller per thread that sent commands. That caller wakes the others of its thread as soon as it runs.
 //!
 //! # Invariants
-//! - Every caller that waits is woken once its reply is there: by the writer, by a caller of its lane that ran, or by
+//! - Every caller that waits is woken once its reply is there: by the writer, by a caller of its thread that ran, or by
 //!   one that was dropped before it ran.
-//! - A caller that does not run delays the others of its lane only until the writer looks again
+//! - A caller that does not run delays the others of its thread only until the writer looks again
 //!   ([`wake_left_over`]), within [`LEFT_OVER_MAX`].
 
 use super::Judged;
@@ -25,35 +24,35 @@ use std::time::Duration;
 /// How long the writer lets callers wait for another caller to wake them.
 pub(super) const LEFT_OVER_MAX: Duration = Duration::from_micros(500);
 
-/// How many lanes there are. Threads beyond it share lanes.
-const LANES: usize = 64;
+/// How many threads have a list of their own. Threads beyond it share lists.
+const THREADS: usize = 64;
 
-/// The lanes of all stores of the process.
-static OF_PROCESS: Lanes = Lanes::new();
+/// The lists of all stores of the process.
+static OF_PROCESS: WakeLists = WakeLists::new();
 
 /// The callers whose replies are there and who are not woken yet.
-struct Lanes {
-    waiting: [Mutex<Vec<Waker>>; LANES],
-    /// The lanes with replies of the current batch: a bit each.
+struct WakeLists {
+    waiting: [Mutex<Vec<Waker>>; THREADS],
+    /// The threads with replies of the current batch: a bit each.
     fresh: AtomicU64,
-    /// The lanes in which a caller was woken to wake the others: a bit each.
+    /// The threads of which a caller was woken to wake the others: a bit each.
     passed_on: AtomicU64,
 }
 
-/// The number of a lane.
+/// The number of a thread that sent commands.
 #[derive(Clone, Copy)]
-struct Lane(usize);
+struct CallerThread(usize);
 
-impl Lane {
+impl CallerThread {
     fn of_this_thread() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local! {
-            static LANE: Cell<Option<Lane>> = const { Cell::new(None) };
+            static THREAD: Cell<Option<CallerThread>> = const { Cell::new(None) };
         }
-        LANE.get().unwrap_or_else(|| {
-            let lane = Self(NEXT.fetch_add(1, Ordering::Relaxed) % LANES);
-            LANE.set(Some(lane));
-            lane
+        THREAD.get().unwrap_or_else(|| {
+            let thread = Self(NEXT.fetch_add(1, Ordering::Relaxed) % THREADS);
+            THREAD.set(Some(thread));
+            thread
         })
     }
 
@@ -62,35 +61,35 @@ impl Lane {
     }
 
     fn all_of(bits: u64) -> impl Iterator<Item = Self> {
-        (0..LANES).map(Self).filter(move |lane| bits & lane.bit() != 0)
+        (0..THREADS).map(Self).filter(move |thread| bits & thread.bit() != 0)
     }
 }
 
-impl Lanes {
+impl WakeLists {
     const fn new() -> Self {
-        let waiting = [const { Mutex::new(Vec::new()) }; LANES];
+        let waiting = [const { Mutex::new(Vec::new()) }; THREADS];
         Self { waiting, fresh: AtomicU64::new(0), passed_on: AtomicU64::new(0) }
     }
 
     /// Adds a caller whose reply is there.
-    fn add(&self, lane: Lane, caller: Waker) {
-        self.waiting[lane.0].lock().push(caller);
-        self.fresh.fetch_or(lane.bit(), Ordering::AcqRel);
+    fn add(&self, thread: CallerThread, caller: Waker) {
+        self.waiting[thread.0].lock().push(caller);
+        self.fresh.fetch_or(thread.bit(), Ordering::AcqRel);
     }
 
-    /// Wakes all callers of a lane.
-    fn wake_all(&self, lane: Lane) {
-        self.passed_on.fetch_and(!lane.bit(), Ordering::AcqRel);
-        let callers: Vec<Waker> = self.waiting[lane.0].lock().drain(..).collect();
+    /// Wakes all callers of a thread.
+    fn wake_all(&self, thread: CallerThread) {
+        self.passed_on.fetch_and(!thread.bit(), Ordering::AcqRel);
+        let callers: Vec<Waker> = self.waiting[thread.0].lock().drain(..).collect();
         callers.into_iter().for_each(Waker::wake);
     }
 
     /// Wakes the caller that has waited longest, to wake the others.
-    fn wake_first(&self, lane: Lane) {
+    fn wake_first(&self, thread: CallerThread) {
         let first = {
-            let mut callers = self.waiting[lane.0].lock();
+            let mut callers = self.waiting[thread.0].lock();
             if 1 < callers.len() {
-                self.passed_on.fetch_or(lane.bit(), Ordering::AcqRel);
+                self.passed_on.fetch_or(thread.bit(), Ordering::AcqRel);
             }
             if callers.is_empty() { None } else { Some(callers.remove(0)) }
         };
@@ -99,10 +98,10 @@ impl Lanes {
         }
     }
 
-    /// Wakes the others of a lane, if the writer has left that to a caller.
-    fn carry_on(&self, lane: Lane) {
-        if self.passed_on.load(Ordering::Acquire) & lane.bit() != 0 {
-            self.wake_all(lane);
+    /// Wakes the others of a thread, if the writer has left that to a caller.
+    fn carry_on(&self, thread: CallerThread) {
+        if self.passed_on.load(Ordering::Acquire) & thread.bit() != 0 {
+            self.wake_all(thread);
         }
     }
 
@@ -110,19 +109,19 @@ impl Lanes {
         // Those of the batch before had the time of this batch.
         self.wake_left_over();
         if self.fresh.load(Ordering::Acquire) != 0 {
-            Lane::all_of(self.fresh.swap(0, Ordering::AcqRel)).for_each(|lane| self.wake_first(lane));
+            CallerThread::all_of(self.fresh.swap(0, Ordering::AcqRel)).for_each(|thread| self.wake_first(thread));
         }
     }
 
     fn wake_left_over(&self) {
         let passed_on = self.passed_on.load(Ordering::Acquire);
         if passed_on != 0 {
-            Lane::all_of(passed_on).for_each(|lane| self.wake_all(lane));
+            CallerThread::all_of(passed_on).for_each(|thread| self.wake_all(thread));
         }
     }
 }
 
-/// Wakes the callers whose replies were sent since the last call: one of each lane, who wakes the others.
+/// Wakes the callers whose replies were sent since the last call: one of each thread, which wakes the others.
 pub(super) fn wake_callers() {
     OF_PROCESS.wake_callers();
 }
@@ -139,15 +138,15 @@ pub(super) fn wake_left_over() {
 
 /// The place of one reply.
 struct Place<T, R> {
-    lanes: &'static Lanes,
-    lane: Lane,
+    lists: &'static WakeLists,
+    thread: CallerThread,
     state: Mutex<State<T, R>>,
 }
 
 enum State<T, R> {
     /// The caller waits; `None` until it was polled.
     Waiting(Option<Waker>),
-    Told(Judged<T, R>),
+    Ready(Judged<T, R>),
     /// The caller has taken the reply.
     Taken,
 }
@@ -164,9 +163,9 @@ impl<T, R> Reply<T, R> {
         Self::pair_in(&OF_PROCESS)
     }
 
-    fn pair_in(lanes: &'static Lanes) -> (Self, Awaited<T, R>) {
+    fn pair_in(lists: &'static WakeLists) -> (Self, Awaited<T, R>) {
         let state = Mutex::new(State::Waiting(None));
-        let place = Arc::new(Place { lanes, lane: Lane::of_this_thread(), state });
+        let place = Arc::new(Place { lists, thread: CallerThread::of_this_thread(), state });
         (Self(Some(Arc::clone(&place))), Awaited(place))
     }
 
@@ -176,7 +175,7 @@ impl<T, R> Reply<T, R> {
         // Without a waker the caller has not been polled yet, and will find the reply. Or it has given up: the effect
         // stands, and a repeat will find it.
         if let Some(waker) = place.tell(answer) {
-            place.lanes.add(place.lane, waker);
+            place.lists.add(place.thread, waker);
         }
     }
 
@@ -188,17 +187,17 @@ impl<T, R> Reply<T, R> {
 
 impl<T, R> Place<T, R> {
     fn tell(&self, answer: Judged<T, R>) -> Option<Waker> {
-        match std::mem::replace(&mut *self.state.lock(), State::Told(answer)) {
+        match std::mem::replace(&mut *self.state.lock(), State::Ready(answer)) {
             State::Waiting(waker) => waker,
-            State::Told(_) | State::Taken => None,
+            State::Ready(_) | State::Taken => None,
         }
     }
 }
 
 impl<T, R> Drop for Reply<T, R> {
     fn drop(&mut self) {
-        // The writer drops a reply unsent only when it panics in the middle of a batch, or ends. Nothing wakes lanes
-        // then.
+        // The writer drops a reply unsent only when it panics in the middle of a batch, or ends. Nothing calls
+        // `wake_callers` then.
         if let Some(place) = self.0.take()
             && let Some(waker) = place.tell(Err(StoreError::Unknown))
         {
@@ -212,11 +211,11 @@ impl<T, R> Future for Awaited<T, R> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Judged<T, R>> {
         // Also if its own reply is not there: the caller that was woken may have had its reply before.
-        self.0.lanes.carry_on(self.0.lane);
+        self.0.lists.carry_on(self.0.thread);
         let reply = {
             let mut state = self.0.state.lock();
             match std::mem::replace(&mut *state, State::Taken) {
-                State::Told(reply) => reply,
+                State::Ready(reply) => reply,
                 State::Waiting(waker) => {
                     let known = waker.filter(|waker| waker.will_wake(cx.waker()));
                     *state = State::Waiting(Some(known.unwrap_or_else(|| cx.waker().clone())));
@@ -234,7 +233,7 @@ impl<T, R> Drop for Awaited<T, R> {
     fn drop(&mut self) {
         // This caller may be the one that the writer woke to wake the others.
         if !matches!(*self.0.state.lock(), State::Taken) {
-            self.0.lanes.carry_on(self.0.lane);
+            self.0.lists.carry_on(self.0.thread);
         }
     }
 }
@@ -277,18 +276,18 @@ mod tests {
         }
     }
 
-    type Waiting = (&'static Lanes, Vec<Arc<Caller>>, Vec<Reply<usize>>, Vec<Awaited<usize>>);
+    type Waiting = (&'static WakeLists, Vec<Arc<Caller>>, Vec<Reply<usize>>, Vec<Awaited<usize>>);
 
-    /// Three callers of one lane, each of which waits.
+    /// Three callers of one thread, each of which waits.
     fn waiting() -> Waiting {
-        let lanes: &'static Lanes = Box::leak(Box::new(Lanes::new()));
+        let lists: &'static WakeLists = Box::leak(Box::new(WakeLists::new()));
         let callers: Vec<Arc<Caller>> = (0..3).map(|_| Arc::default()).collect();
-        let pairs: Vec<Pair> = (0..3).map(|_| Reply::pair_in(lanes)).collect();
+        let pairs: Vec<Pair> = (0..3).map(|_| Reply::pair_in(lists)).collect();
         let (replies, mut awaited): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         for (caller, awaited) in callers.iter().zip(&mut awaited) {
             assert!(poll(awaited, caller).is_pending());
         }
-        (lanes, callers, replies, awaited)
+        (lists, callers, replies, awaited)
     }
 
     fn poll(awaited: &mut Awaited<usize>, caller: &Arc<Caller>) -> Poll<Judged<usize>> {
@@ -304,11 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_caller_of_a_lane_wakes_the_others() {
-        let (lanes, callers, replies, mut awaited) = waiting();
+    fn the_first_caller_of_a_thread_wakes_the_others() {
+        let (lists, callers, replies, mut awaited) = waiting();
         send_all(replies);
         assert_eq!(wake_ups(&callers), [0, 0, 0], "the batch has not ended");
-        lanes.wake_callers();
+        lists.wake_callers();
         assert_eq!(wake_ups(&callers), [1, 0, 0]);
         for number in 0..3 {
             assert!(
@@ -316,50 +315,50 @@ mod tests {
             );
             assert_eq!(wake_ups(&callers), [1, 1, 1]);
         }
-        lanes.wake_callers();
+        lists.wake_callers();
         assert_eq!(wake_ups(&callers), [1, 1, 1], "each once");
     }
 
     #[test]
     fn a_caller_that_gives_up_wakes_the_others_too() {
-        let (lanes, callers, replies, mut awaited) = waiting();
+        let (lists, callers, replies, mut awaited) = waiting();
         send_all(replies);
-        lanes.wake_callers();
+        lists.wake_callers();
         drop(awaited.remove(0));
         assert_eq!(wake_ups(&callers), [1, 1, 1]);
     }
 
     #[test]
     fn callers_are_woken_although_the_first_one_never_runs() {
-        let (lanes, callers, replies, _awaited) = waiting();
+        let (lists, callers, replies, _awaited) = waiting();
         send_all(replies);
-        lanes.wake_callers();
-        lanes.wake_left_over();
+        lists.wake_callers();
+        lists.wake_left_over();
         assert_eq!(wake_ups(&callers), [1, 1, 1]);
         // The end of a batch wakes what the batch before has left over.
-        let (lanes, callers, replies, _awaited) = waiting();
+        let (lists, callers, replies, _awaited) = waiting();
         send_all(replies);
-        lanes.wake_callers();
-        lanes.wake_callers();
+        lists.wake_callers();
+        lists.wake_callers();
         assert_eq!(wake_ups(&callers), [1, 1, 1]);
     }
 
     #[test]
     fn a_caller_that_was_polled_for_another_reason_wakes_the_others() {
-        let (lanes, callers, replies, mut awaited) = waiting();
+        let (lists, callers, replies, mut awaited) = waiting();
         send_all(replies);
         assert!(poll(&mut awaited[0], &callers[0]).is_ready());
-        lanes.wake_callers();
-        // Its reply is taken: this wake-up comes too late for it. Any other caller of the lane notices.
+        lists.wake_callers();
+        // Its reply is taken: this wake-up comes too late for it. Any other caller of the thread notices.
         assert_eq!(wake_ups(&callers), [1, 0, 0]);
-        let (_, mut newcomer) = Reply::pair_in(lanes);
+        let (_, mut newcomer) = Reply::pair_in(lists);
         assert!(poll(&mut newcomer, &callers[0]).is_ready(), "its reply was dropped");
         assert_eq!(wake_ups(&callers), [1, 1, 1]);
     }
 
     #[test]
     fn a_reply_that_is_dropped_is_an_unknown_outcome() {
-        let (_lanes, callers, replies, mut awaited) = waiting();
+        let (_lists, callers, replies, mut awaited) = waiting();
         drop(replies);
         assert_eq!(wake_ups(&callers), [1, 1, 1]);
         for (awaited, caller) in awaited.iter_mut().zip(&callers) {
@@ -369,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_writer_sees_who_has_given_up() {
-        let (_lanes, _callers, replies, mut awaited) = waiting();
+        let (_lists, _callers, replies, mut awaited) = waiting();
         drop(awaited.remove(1));
         assert_eq!(replies.iter().map(Reply::is_closed).collect::<Vec<_>>(), [false, true, false]);
     }
