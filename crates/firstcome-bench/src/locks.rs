@@ -2,6 +2,7 @@
 //! waiting.
 
 mod alone;
+mod bare;
 mod crowd;
 mod curves;
 mod database;
@@ -96,6 +97,9 @@ pub(crate) struct LocksArgs {
     /// and with the fastest whose name begins with RFairLock. bench/peers/README.md says how they are installed.
     #[arg(long, value_enum)]
     layout: Option<Shared>,
+    /// Only measure the line on one hot lock, in turns with the least that a hand-over in order can cost
+    #[arg(long, conflicts_with_all = ["quorum", "layout", "peers", "plot"])]
+    line: bool,
     /// Directory on a disk, in which a scratch directory is made and removed
     #[arg(long, value_name = "DIR", default_value = ".")]
     data: PathBuf,
@@ -261,6 +265,11 @@ async fn measure_and_tell(args: &LocksArgs, conditions: &Conditions) -> Outcome 
     match (args.layout, args.quorum) {
         (Some(Shared::Redisson), _) => layout::measure(&mut bench).await?,
         (None, true) => quorum::measure(&mut bench).await?,
+        (None, false) if args.line => {
+            let control = hot::run(&bench, Entrant::Ours(Strategy::Control), CONTROL).await?;
+            bench.rows.push(control);
+            line(&mut bench).await?;
+        }
         (None, false) => one_server(&mut bench).await?,
     }
     let Bench { rows, figures, targets, .. } = &bench;
@@ -325,6 +334,10 @@ async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
         bench.rows.push(row);
     }
     peers(bench, bar).await?;
+    step(bar, Strategy::Bare.says());
+    if bare::host_of(&bench.server.url).is_some() {
+        line(bench).await?;
+    }
     step(bar, "the order of the line");
     let ordered = hot::run(bench, Entrant::Ours(Strategy::Fifo), Until::Passes(bench.hand_overs)).await?;
     trips_us.sort_by(f64::total_cmp);
@@ -341,6 +354,45 @@ async fn hot(bench: &mut Bench, bar: &ProgressBar) -> anyhow::Result<()> {
         Target::at_most("native FIFO: order inversions", ordered.order_inversions as f64, 0.0),
         Target::at_most("native FIFO: lost updates in the same", ordered.lost_updates as f64, 0.0),
     ]);
+    Ok(())
+}
+
+/// How long the control runs.
+const CONTROL: Until = Until::TimeMs(300);
+/// The rounds in which the line is compared with the bare hand-over.
+const LINE_ROUNDS: u32 = 5;
+/// The shortest round: on a machine with other work a process may not run for a while.
+const LINE_ROUND_MIN: Duration = Duration::from_millis(300);
+
+/// Compares the line with the bare hand-over, in turns, since both depend on what else the machine does.
+async fn line(bench: &mut Bench) -> anyhow::Result<()> {
+    let time = (bench.time / LINE_ROUNDS).max(LINE_ROUND_MIN);
+    let until = Until::TimeMs(time.as_millis() as u64);
+    let (mut ratios, mut rows) = (Vec::new(), Vec::new());
+    for _ in 0..LINE_ROUNDS {
+        let ours = hot::run(bench, Entrant::Ours(Strategy::Fifo), until).await?;
+        let bare = hot::run(bench, Entrant::Ours(Strategy::Bare), until).await?;
+        if let Some(row) = [&ours, &bare].into_iter().find(|row| 0 < row.lost_updates) {
+            bail!("{} lost {} updates", row.strategy, row.lost_updates);
+        }
+        ratios.push(ours.per_second / bare.per_second);
+        rows.extend([ours, bare]);
+    }
+    ratios.sort_by(f64::total_cmp);
+    let middle = ratios.get(ratios.len() / 2).copied().context("no round")?;
+    bench.targets.push(Target::at_least("native FIFO ÷ bare hand-over, in turns", middle, 0.9));
+    for strategy in [Strategy::Fifo, Strategy::Bare] {
+        let mut of: Vec<LockRow> = rows.extract_if(.., |row| row.strategy == strategy.says()).collect();
+        of.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let says = strategy.says();
+        if let Some(row) = of.get(of.len() / 2) {
+            let server_us = row.server_cpu_us_each.unwrap_or(0.0);
+            bench.figures.extend([
+                Figure::new(format!("{says}, in turns: per second"), row.per_second),
+                Figure::new(format!("{says}, in turns: server CPU per acquisition, µs"), server_us),
+            ]);
+        }
+    }
     Ok(())
 }
 

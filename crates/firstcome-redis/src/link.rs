@@ -217,7 +217,8 @@ impl Link {
                 let run = async |up: Arc<CommandSocket>, put| {
                     self.invoke_over(CommandConnection::Node(&up, put), invocation).await
                 };
-                cluster.at(invocation.first_key(), Purpose::Commands, run).await
+                // On the heap, so that callers over one server do not carry it along.
+                Box::pin(cluster.at(invocation.first_key(), Purpose::Commands, run)).await
             }
         }
     }
@@ -314,11 +315,16 @@ impl Link {
     }
 
     async fn invoke_over(&self, lane: CommandConnection<'_>, invocation: &Invocation) -> Result<Value, LinkError> {
-        let Invocation { script, command } = invocation;
-        match self.ask(lane, command).await {
-            Err(error) if error.is_no_script() => {}
-            answer => return answer,
+        match self.ask(lane, &invocation.command).await {
+            // On the heap, because it is rare.
+            Err(error) if error.is_no_script() => Box::pin(self.load_and_ask(lane, invocation)).await,
+            answer => answer,
         }
+    }
+
+    /// Loads a script that the server does not know, and runs it.
+    async fn load_and_ask(&self, lane: CommandConnection<'_>, invocation: &Invocation) -> Result<Value, LinkError> {
+        let Invocation { script, command } = invocation;
         // Loading a script needs no acknowledgement by replicas.
         let plain = match lane {
             CommandConnection::Acknowledged(up, _, _) => CommandConnection::Node(up, Put::Plain),

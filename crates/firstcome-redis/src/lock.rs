@@ -123,15 +123,17 @@ impl LockStore for RedisLocks {
             self.watch.may_grant()?;
         }
         let run = run_of(&step);
+        let needs_replicas = self.link.needs_replicas();
+        // The rare ways have a place of their own on the heap: each hand-over moves this future into one.
         let value = match &step {
-            Step::Acquire { .. } => self.link.invoke_acknowledged(&run, is_grant).await?,
-            Step::Release { .. } => self.link.invoke(&run).await?,
-            Step::Renew { .. } if self.link.needs_replicas() => self.link.invoke_acknowledged(&run, is_renewed).await?,
-            Step::Renew { .. } | Step::Beat { .. } => self.link.invoke_beside(&run).await?,
+            Step::Acquire { .. } if needs_replicas => Box::pin(self.link.invoke_acknowledged(&run, is_grant)).await?,
+            Step::Acquire { .. } | Step::Release { .. } => self.link.invoke(&run).await?,
+            Step::Renew { .. } if needs_replicas => Box::pin(self.link.invoke_acknowledged(&run, is_renewed)).await?,
+            Step::Renew { .. } | Step::Beat { .. } => Box::pin(self.link.invoke_beside(&run)).await?,
         };
         // An answer that this process cannot read may belong to a step that was taken.
         let mut answer = answer(&step, value).ok_or(StoreError::Unknown)?;
-        if self.link.needs_replicas() || self.watch.may_grant().is_err() {
+        if needs_replicas || self.watch.may_grant().is_err() {
             self.withhold(&step, &mut answer.said);
         }
         Ok(answer)

@@ -1,5 +1,6 @@
 //! The lock strategies that are compared.
 
+use super::bare::{BareHold, BareLocks};
 use super::database::{DatabaseHold, DatabaseLocks};
 use super::traced::{Keep, Watched, patient, unreachable};
 use firstcome::lock::{Layout, Pauses, QuorumOptions, layout, quorum};
@@ -22,6 +23,8 @@ pub(super) enum Strategy {
     SpinShrinking,
     SpinFull,
     Fifo,
+    /// The least that a hand-over in order can cost, compared with the line.
+    Bare,
     Cohort,
     File,
     Memory,
@@ -64,6 +67,7 @@ impl Strategy {
             Self::SpinShrinking => "shrinking jitter, 100 ms",
             Self::SpinFull => "full jitter, 1 to 128 ms",
             Self::Fifo => "native FIFO",
+            Self::Bare => "bare hand-over, no lock",
             Self::Cohort => "native cohort(32)",
             Self::File => "locks.db",
             Self::Memory => "memory, one process",
@@ -90,7 +94,7 @@ impl Strategy {
             Self::SpinConstant => Some(Pauses::Constant { every_ms: ms(100) }),
             Self::SpinShrinking => Some(Pauses::ShrinkingJitter { base_ms: ms(100) }),
             Self::SpinFull => Some(Pauses::FullJitter { base_ms: ms(1), most_ms: ms(128) }),
-            Self::Control | Self::Fifo | Self::Cohort | Self::File | Self::Memory => None,
+            Self::Control | Self::Fifo | Self::Bare | Self::Cohort | Self::File | Self::Memory => None,
             Self::Quorum | Self::QuorumCohort | Self::Redisson | Self::Advisory | Self::GetLock => None,
         }
     }
@@ -103,6 +107,7 @@ pub(super) enum StrategyKind {
     Shared(Locks, Option<Pauses>),
     /// The number is how many tasks one grant serves.
     Native(Watched, u32),
+    Bare(BareLocks),
     /// The locks of a database, one connection for each that waits.
     Database(DatabaseLocks),
     /// Any other store; the number is how many tasks one grant serves.
@@ -113,6 +118,7 @@ pub(super) enum StrategyKind {
 pub(super) enum StrategyHold {
     Nothing,
     Lock(Guard),
+    Bare(BareHold),
     Database(DatabaseHold),
 }
 
@@ -129,6 +135,7 @@ impl StrategyKind {
             Strategy::Redisson => Self::Shared(shared(Layout::Redisson).await?, None),
             Strategy::Fifo => Self::Native(Watched::open(url, Keep::Places).await?, 1),
             Strategy::Cohort => Self::Native(Watched::open(url, Keep::Counts).await?, COHORT),
+            Strategy::Bare => Self::Bare(BareLocks::open(url).await?),
             Strategy::Advisory | Strategy::GetLock => Self::Database(DatabaseLocks::open(url).await?),
             Strategy::File => Self::Other(Locks::open(directory)?, 1),
             Strategy::Memory => Self::Other(Locks::memory(), 1),
@@ -143,7 +150,7 @@ impl StrategyKind {
 
     fn request(&self, name: &str) -> Option<LockRequest> {
         Some(match self {
-            Self::Control | Self::Database(_) => return None,
+            Self::Control | Self::Bare(_) | Self::Database(_) => return None,
             Self::Shared(locks, None) => locks.lock(name).fixed(),
             Self::Shared(locks, Some(pauses)) => locks.lock(name).policy(*pauses).fixed(),
             Self::Native(Watched { locks, .. }, passes) | Self::Other(locks, passes) => {
@@ -160,6 +167,9 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
         if let Self::Database(locks) = self {
             return Ok(locks.acquire(name, wait).await?.map(StrategyHold::Database));
         }
+        if let Self::Bare(locks) = self {
+            return Ok(locks.acquire(name, wait).await?.map(StrategyHold::Bare));
+        }
         let Some(request) = self.request(name) else { return Ok(Some(StrategyHold::Nothing)) };
         match request.wait(wait).lease(LEASE).acquire().await {
             Ok(guard) => Ok(Some(StrategyHold::Lock(guard))),
@@ -173,12 +183,18 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
             StrategyHold::Nothing => Ok(()),
             StrategyHold::Lock(guard) => Ok(guard.release().await?),
             StrategyHold::Database(held) => held.release().await,
+            StrategyHold::Bare(held) => match self {
+                Self::Bare(locks) => locks.release(held).await,
+                _ => Ok(()),
+            },
         }
     }
 
     fn traffic(&self) -> Traffic {
         let none = Traffic { requests: Some(0), pushes: 0 };
         match self {
+            // Two scripts and a message for each; the server counts the calls.
+            Self::Bare(_) => Traffic { requests: None, pushes: 0 },
             Self::Control | Self::Database(_) => none,
             Self::Native(watched, _) => {
                 let counts = watched.counts();
@@ -194,6 +210,7 @@ impl firstcome_bench::bench_worker::LockStrategy for StrategyKind {
     fn fence(&self, held: &StrategyHold) -> u64 {
         match held {
             StrategyHold::Nothing | StrategyHold::Database(_) => 0,
+            StrategyHold::Bare(held) => held.fence,
             StrategyHold::Lock(guard) => guard.fence().map_or(0, Fence::get),
         }
     }

@@ -1,16 +1,20 @@
-//! Locks: the rules in memory, and a step as the bytes that go to Redis and come back.
+//! Locks: the rules in memory, a hand-over between two processes' clients, and a step as the bytes that go to Redis and
+//! come back.
 
 use crate::COUNT_MAX;
 use crate::world::START_US;
-use firstcome::MemoryLocks;
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::PERMITS_MAX;
 use firstcome::core::lock::{Acquired, ClientId, Copies, LockAnswer, Mode, Released, Request, Step, Wait, Waiter};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::ManualClock;
 use firstcome::redis::RedisLocks;
+use firstcome::{Locks, MemoryLocks};
 use std::hint::black_box;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
+use tokio::runtime::{Builder, RngSeed};
 
 fn request(number: usize) -> Request {
     Request { client: ClientId(0x00c0_ffee_0000_0007), number: number as u64 }
@@ -59,6 +63,27 @@ fn take_and_release(locks: &MemoryLocks, acquires: &[Step], count: usize) {
         let released = black_box(locks.take_now(release));
         assert!(matches!(released.said, LockAnswer::Released(Released::Released)));
     }
+}
+
+/// A release that grants the lock to a waiter of another process, and the next wait: the clients of two processes, with
+/// their drivers, over one store in memory.
+pub(crate) fn hand_over(count: usize) {
+    let mut seeded = Builder::new_current_thread();
+    let runtime = seeded.enable_all().rng_seed(RngSeed::from_bytes(b"perf")).build().expect("a runtime");
+    runtime.block_on(async {
+        let store = Arc::new(locks());
+        let processes = [1, 2].map(|id| Locks::over_as(ClientId(id), Arc::clone(&store)));
+        let mut held = processes[1].lock("hot").acquire().await.expect("the free lock");
+        for number in 0..count {
+            let mut waiting = pin!(processes[number % 2].lock("hot").acquire());
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            black_box(held.release().await).expect("a hold in time");
+            held = waiting.await.expect("the lock that was handed over");
+        }
+        // Their drops would be counted once, in every run.
+        std::mem::forget((held, processes));
+    });
+    std::mem::forget(runtime);
 }
 
 /// An acquire as the bytes that go out, and the longer answer to it, a place in line, as it comes in.

@@ -21,7 +21,7 @@ const COUNT_MAX: usize = 1_800;
 
 type Operation = (&'static str, fn(usize));
 
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 16] = [
     ("claim", world::claim),
     ("sold-out", world::sold_out),
     ("duplicate", world::duplicate),
@@ -31,6 +31,7 @@ const OPERATIONS: [Operation; 15] = [
     ("bid", world::bid),
     ("lock-rules", locks::rules),
     ("lock-rules-shared", locks::rules_shared),
+    ("lock-hand-over", locks::hand_over),
     ("lock-acquire-bytes", locks::acquire_bytes),
     ("lock-release-bytes", locks::release_bytes),
     ("http-claim", http::claim),

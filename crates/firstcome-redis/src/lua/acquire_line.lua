@@ -1,12 +1,12 @@
 
-local request = string.match(ARGV[1], '^%S+')
+local request, is_shared = string.match(ARGV[1], '^(%S+) %d+ (%-?)')
 local client, name = string.sub(request, 1, 16), string.sub(KEYS[2], 12)
 
 -- The way to the end of a busy line, by a process that was heard of just now: what follows says the same. Not for requests
 -- that share the lock.
-held = ARGV[3] == '1' and not string.find(ARGV[1], '^%S+ %d+ %-') and call('GET', KEYS[2])
-if held and not string.find(held, '^%S+ %d+ %-') then
-  local holder, lease = string.match(held, '^(%S+) (%d+)')
+held = ARGV[3] == '1' and is_shared == '' and call('GET', KEYS[2])
+local holder, lease, is_held_shared = string.match(held or '', '^(%S+) (%d+) (%-?)')
+if is_held_shared == '' then
   local expires = string.sub(held, -19, -4) + lasts_us(lease, string.sub(held, -2, -2))
   local line, rest = bucket .. 'q:' .. name, bucket .. 'w:' .. name
   local head_client = string.sub(call('ZRANGE', line, 0, 0)[1] or client, 1, 16)

@@ -26,7 +26,8 @@ local function draw_clock()
     call('SET', COUNTER, before)
     return nil
   end
-  if string.sub(before, -1) == 'v' and call('EXISTS', VOIDS) == 1 then
+  -- The sign stays while anything is void. One run in ten asks whether that is so: the sign may outlast it.
+  if string.sub(before, -1) == 'v' and (string.sub(clock_text, -1) ~= '0' or call('EXISTS', VOIDS) == 1) then
     call('SET', COUNTER, clock_text .. ' v')
   end
   return before

@@ -27,6 +27,8 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(super) trait AnyStore: Send + Sync {
     fn guarantees(&self) -> Guarantees;
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
+    /// Takes the step of a call, and passes its answer on. One future, because each hand-over makes two of them.
+    fn finish(self: Arc<Self>, shared: Arc<Shared>, call: Call) -> BoxFuture<()>;
     fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>>;
     fn attach(&self, client: ClientId, inbox: LockInbox);
     fn detach(&self, client: ClientId);
@@ -39,6 +41,13 @@ impl<S: LockStore> AnyStore for S {
 
     fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>> {
         Box::pin(async move { LockStore::take(&*self, step).await })
+    }
+
+    fn finish(self: Arc<Self>, shared: Arc<Shared>, Call { id, step }: Call) -> BoxFuture<()> {
+        Box::pin(async move {
+            let answer = LockStore::take(&*self, step).await;
+            shared.finish(id, answer);
+        })
     }
 
     fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>> {
@@ -216,19 +225,14 @@ impl Shared {
 
     /// Sends one call. Returns a future to await if the answer does not come at once.
     fn begin(self: &Arc<Self>, call: Call) -> Option<BoxFuture<()>> {
-        let Call { id, step } = call;
         match &self.backend {
             Backend::Memory(store) => {
-                let answer = store.take_now(&step);
-                self.finish(id, Ok(answer));
+                let answer = store.take_now(&call.step);
+                self.finish(call.id, Ok(answer));
                 None
             }
             Backend::Other(store) => {
-                let (shared, store) = (Arc::clone(self), Arc::clone(store));
-                let mut running: BoxFuture<()> = Box::pin(async move {
-                    let answer = store.take(step).await;
-                    shared.finish(id, answer);
-                });
+                let mut running = Arc::clone(store).finish(Arc::clone(self), call);
                 // Poll once now, so that calls arrive in the order in which they were made.
                 match running.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(()) => None,
