@@ -22,6 +22,7 @@ mod archive_auction;
 mod archive_room;
 mod auction;
 mod coupon;
+mod create;
 mod faults;
 mod lock;
 mod room;
@@ -76,7 +77,7 @@ const WRITE_BUSY_MAX: Duration = Duration::from_secs(1);
 
 /// Opens the store in a directory and loads it. Creates the directory if it is absent.
 ///
-/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. The [`Fault`] says
+/// Costs one pass over all claims (about half a second per million) and, for a new file, two syncs. The [`Fault`] says
 /// what to do: another process has the store open, the file has a later version, belongs to another program, is damaged, or
 /// cannot be written.
 pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> {
@@ -157,6 +158,7 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
     check_linked_version()?;
     let path = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    create::create(&path, &schema::STORE, |_| Ok(()))?;
     make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
     let open = || {
         let mut connection = Connection::open_with_flags(&path, flags)?;
