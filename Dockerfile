@@ -8,6 +8,8 @@ COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY xtask xtask
+# The service shows it.
+COPY docs/openapi.json docs/openapi.json
 RUN cargo build --release --locked --package firstcome-cli
 
 FROM debian:bookworm-slim

@@ -218,9 +218,9 @@ pub(crate) fn measure_size(data: &Path, count: u32, runtime: &Runtime, report: &
     drop(full);
     let per_million = full_rss.saturating_sub(empty_rss) as f64 / f64::from(count);
     report.targets.extend([
-        Target::at_most("start, ms", started.as_secs_f64() * 1e3, 200.0),
+        Target::at_most("start, ms", started.as_secs_f64() * 1e3, 10.0),
         Target::at_most("RSS per 1 M claims, MB", per_million, 200.0),
-        Target::at_most("recovery of 1 M claims, s", recovered.as_secs_f64() * 1e6 / f64::from(count), 2.0),
+        Target::at_most("recovery of 1 M claims, s", recovered.as_secs_f64() * 1e6 / f64::from(count), 0.5),
     ]);
     Ok(())
 }

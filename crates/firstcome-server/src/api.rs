@@ -31,7 +31,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{AppendHeaders, IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use firstcome::StoreError;
 use firstcome::core::coupon::Effect;
 use firstcome::edge::Stopwatch;
@@ -40,8 +40,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 use utoipa::OpenApi;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The header that carries the pass of a public call.
 pub(crate) const PASS_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass");
@@ -57,62 +55,74 @@ fn replayed<T>(effect: &Effect<T>) -> AppendHeaders<Option<(HeaderName, &'static
     AppendHeaders(matches!(effect, Effect::Again(_)).then_some((REPLAYED, "true")))
 }
 
-#[derive(OpenApi)]
-#[openapi(
-    info(
-        title = "firstcome",
-        description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
-            coupons handed out exactly once, locks that hand over in order of arrival.\n\nAll bodies are \
-            JSON in UTF-8; unknown fields are refused, and whole numbers are written \
-            without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
-            problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
-            one effect. An answer to a repeat has `Idempotency-Replayed: true`. With a key of the service, `Idempotency-Body` (16 \
-            digits of 0-9 a-f) names what the request means, and is compared instead of the body.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
-            more answers to it, though its calls have their effect.",
-    ),
-    components(schemas(shape::Problem)),
-    modifiers(&SecuritySchemes)
-)]
-struct Document;
+/// Lists the endpoints once, for the router of the service and for the OpenAPI document. No code of the service calls the
+/// document's part: the binary has the finished document instead.
+macro_rules! endpoints {
+    ($($path:literal: $($method:ident $module:ident::$handler:ident),+;)+) => {
+        fn endpoints() -> Router<Arc<App>> {
+            Router::new()$(.route($path, MethodRouter::new()$(.$method($module::$handler))+))+
+        }
 
-fn documented() -> (Router<Arc<App>>, utoipa::openapi::OpenApi) {
-    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
-        .routes(routes!(coupon::put_coupon, coupon::patch_coupon, coupon::get_coupon, coupon::delete_coupon))
-        .routes(routes!(coupon::post_claim, coupon::get_claims))
-        .routes(routes!(coupon::get_claim))
-        .routes(routes!(dead_letter::get_dead_letters))
-        .routes(routes!(coupon::post_redemption))
-        .routes(routes!(room::put_room, room::patch_room, room::get_room, room::delete_room))
-        .routes(routes!(room::post_pause))
-        .routes(routes!(room::post_resume))
-        .routes(routes!(room::post_ticket))
-        .routes(routes!(room::get_ticket, room::delete_ticket))
-        .routes(routes!(room::post_verify))
-        .routes(routes!(room::post_release))
-        .routes(routes!(room_gate::get_gate))
-        .routes(routes!(room::get_pass_keys, room::post_pass_key))
-        .routes(routes!(lock::get_lock))
-        .routes(routes!(lock::post_acquire))
-        .routes(routes!(lock::post_renew))
-        .routes(routes!(lock::post_lock_release))
-        .routes(routes!(member::get_member))
-        .routes(routes!(member::get_records))
-        .routes(routes!(member::post_charge))
-        .routes(routes!(member::post_refund))
-        .routes(routes!(listing::put_listing, listing::patch_listing, listing::get_listing))
-        .routes(routes!(listing::get_bids, listing::post_bid))
-        .routes(routes!(listing::post_purchase))
-        .routes(routes!(health::healthz))
-        .routes(routes!(health::readyz))
-        .routes(routes!(health::metrics))
-        .split_for_parts();
-    (router, document::complete(document))
+        /// The method and the path of each endpoint.
+        #[cfg(test)]
+        const ENDPOINTS: &[(&str, &str)] = &[$($((stringify!($method), $path)),+),+];
+
+        #[derive(OpenApi)]
+        #[openapi(
+            info(
+                title = "firstcome",
+                description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
+                    coupons handed out exactly once, locks that hand over in order of arrival.\n\nAll bodies are \
+                    JSON in UTF-8; unknown fields are refused, and whole numbers are written \
+                    without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
+                    problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
+                    one effect. An answer to a repeat has `Idempotency-Replayed: true`. With a key of the service, `Idempotency-Body` (16 \
+                    digits of 0-9 a-f) names what the request means, and is compared instead of the body.\n\nA client that ends its side of a connection (`shutdown`) has left: the service may write no \
+                    more answers to it, though its calls have their effect.",
+            ),
+            paths($($($module::$handler),+),+),
+            components(schemas(shape::Problem)),
+            modifiers(&SecuritySchemes)
+        )]
+        struct Document;
+    };
 }
 
-/// The HTTP API as an OpenAPI document: `/openapi.json`.
+endpoints! {
+    "/v1/coupons/{coupon}": put coupon::put_coupon, patch coupon::patch_coupon, get coupon::get_coupon, delete coupon::delete_coupon;
+    "/v1/coupons/{coupon}/claims": post coupon::post_claim, get coupon::get_claims;
+    "/v1/coupons/{coupon}/claims/{user}": get coupon::get_claim;
+    "/v1/coupons/{coupon}/dead-letters": get dead_letter::get_dead_letters;
+    "/v1/coupons/{coupon}/redemptions": post coupon::post_redemption;
+    "/v1/rooms/{room}": put room::put_room, patch room::patch_room, get room::get_room, delete room::delete_room;
+    "/v1/rooms/{room}/pause": post room::post_pause;
+    "/v1/rooms/{room}/resume": post room::post_resume;
+    "/v1/rooms/{room}/tickets": post room::post_ticket;
+    "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
+    "/v1/rooms/{room}/passes/verify": post room::post_verify;
+    "/v1/rooms/{room}/passes/release": post room::post_release;
+    "/v1/rooms/{room}/gate": get room_gate::get_gate;
+    "/v1/pass-keys": get room::get_pass_keys, post room::post_pass_key;
+    "/v1/locks/{lock}": get lock::get_lock;
+    "/v1/locks/{lock}/acquire": post lock::post_acquire;
+    "/v1/locks/{lock}/renew": post lock::post_renew;
+    "/v1/locks/{lock}/release": post lock::post_lock_release;
+    "/v1/members/{member}": get member::get_member;
+    "/v1/members/{member}/points/records": get member::get_records;
+    "/v1/members/{member}/points/charge": post member::post_charge;
+    "/v1/members/{member}/points/refund": post member::post_refund;
+    "/v1/listings/{listing}": put listing::put_listing, patch listing::patch_listing, get listing::get_listing;
+    "/v1/listings/{listing}/bids": get listing::get_bids, post listing::post_bid;
+    "/v1/listings/{listing}/purchase": post listing::post_purchase;
+    "/healthz": get health::healthz;
+    "/readyz": get health::readyz;
+    "/metrics": get health::metrics;
+}
+
+/// Builds the OpenAPI document of the HTTP API from the code. The service shows the copy in `docs/openapi.json`, which
+/// a test compares with this: to build the document takes longer than the rest of a start.
 pub fn openapi_json() -> String {
-    let (_, document) = documented();
-    document.to_pretty_json().unwrap_or_default() + "\n"
+    document::complete(Document::openapi()).to_pretty_json().unwrap_or_default() + "\n"
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
@@ -163,12 +173,10 @@ fn cors(origins: &[HeaderValue]) -> CorsLayer {
 
 /// All routes of the service.
 pub fn router(app: Arc<App>) -> Router {
-    let (api, document) = documented();
-    let pages = pages::router(&document);
     let origins = &app.config.allow_origins;
     let cors = (!origins.is_empty()).then(|| cors(origins));
-    let router = api
-        .merge(pages)
+    let router = endpoints()
+        .merge(pages::router())
         .fallback(async || Problem::new(Code::NotFound))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         // Bodies are read by `body::read`, which has a limit and a deadline of its own.
@@ -246,4 +254,25 @@ pub(crate) async fn measured<T: IntoResponse>(
     };
     app.metrics.answered(route, response.status().as_u16(), watch.elapsed());
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_document_describes_each_endpoint_at_the_path_that_serves_it() {
+        let document: serde_json::Value = serde_json::from_str(&openapi_json()).unwrap();
+        let described: BTreeSet<(&str, &str)> = document["paths"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .flat_map(|(path, methods)| {
+                let methods = methods.as_object().into_iter().flatten();
+                methods.map(move |(method, _)| (method.as_str(), path.as_str()))
+            })
+            .collect();
+        assert_eq!(described, ENDPOINTS.iter().copied().collect());
+    }
 }

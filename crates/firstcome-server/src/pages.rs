@@ -13,11 +13,15 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use firstcome::Durability;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use utoipa::Modify;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 
+/// The OpenAPI document, as `api::openapi_json` builds it.
+const OPENAPI: &str = include_str!("../../../docs/openapi.json");
+/// The page of the document, rendered at its first request: a start does not wait for it.
+static REFERENCE: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(reference::render(OPENAPI).unwrap_or_default()));
 const STYLE: &str = include_str!("../assets/firstcome.css");
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; \
     frame-ancestors 'none'; base-uri 'none'";
@@ -108,12 +112,10 @@ async fn error(path: PathName) -> Response {
     }
 }
 
-/// Builds the pages. The document never changes while the service runs, so both its forms are built once.
-pub(crate) fn router(document: &OpenApi) -> Router<Arc<App>> {
-    let json = Bytes::from(document.to_json().unwrap_or_default());
-    let reference = Bytes::from(reference::render(document).unwrap_or_default());
-    let json = move || async move { ([(header::CONTENT_TYPE, "application/json")], json.clone()) };
-    let reference = move || async move { html(StatusCode::OK, reference.clone()) };
+/// Builds the pages.
+pub(crate) fn router() -> Router<Arc<App>> {
+    let json = async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI);
+    let reference = async || html(StatusCode::OK, REFERENCE.clone());
     let style = async || {
         let headers = [
             (header::CONTENT_TYPE, "text/css"),

@@ -21,7 +21,9 @@ mod archive;
 mod archive_auction;
 mod archive_room;
 mod auction;
+mod checkpoint;
 mod coupon;
+mod create;
 mod faults;
 mod lock;
 mod room;
@@ -36,6 +38,7 @@ pub use lock::{
 };
 pub use verify::verify;
 
+use checkpoint::{Checkpointer, Patience, Progress, move_pages};
 use faults::{fault, io_fault};
 use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
@@ -65,8 +68,12 @@ pub const LOCK_FILE: &str = "firstcome.lock";
 /// SQLite versions before this one can lose committed pages when a checkpoint meets a write.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 
-/// The length of the write-ahead log, in pages, after which the writer moves it to the file: 4 MB, a few milliseconds.
+/// The length of the write-ahead log, in pages, after which it is moved into the file: 4 MB.
 const CHECKPOINT_PAGES: i64 = 1_000;
+
+/// The length of the write-ahead log, in pages, at which the writer waits until it is moved: 64 MB. Only a disk that takes
+/// seconds for a checkpoint gets there.
+const LOG_PAGES_MAX: i64 = 16 * CHECKPOINT_PAGES;
 
 /// How long an open or a read waits for another process that holds the file for a moment.
 const BUSY_MAX: Duration = Duration::from_secs(5);
@@ -76,7 +83,7 @@ const WRITE_BUSY_MAX: Duration = Duration::from_secs(1);
 
 /// Opens the store in a directory and loads it. Creates the directory if it is absent.
 ///
-/// Costs one pass over all claims (about half a second per million) and, for a new file, a few syncs. The [`Fault`] says
+/// Costs one pass over all claims (about half a second per million) and, for a new file, two syncs. The [`Fault`] says
 /// what to do: another process has the store open, the file has a later version, belongs to another program, is damaged, or
 /// cannot be written.
 pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> {
@@ -92,7 +99,13 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
     let backing = Backing {
-        journal: Box::new(Sqlite { connection, pages: 0, _lock: lock }),
+        journal: Box::new(Sqlite {
+            checkpointer: Checkpointer::new(directory.join(DATABASE_FILE)),
+            connection,
+            pages: 0,
+            checkpoint_at: CHECKPOINT_PAGES,
+            _lock: lock,
+        }),
         rows: Arc::new(Reader { connection: Mutex::new(reader) }),
         durability: Durability::Disk,
         coupons,
@@ -157,6 +170,7 @@ fn connect(directory: &Path) -> Result<Connection, Fault> {
     check_linked_version()?;
     let path = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    create::create(&path, &schema::STORE, |_| Ok(()))?;
     make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
     let open = || {
         let mut connection = Connection::open_with_flags(&path, flags)?;
@@ -213,7 +227,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(32);
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // The writer moves pages itself, between two batches: see `Sqlite::checkpoint`.
+    // A thread moves pages: see `Sqlite::checkpoint`.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -239,9 +253,13 @@ fn open_reader(path: &Path, schema: &schema::Schema) -> Result<Connection, Fault
 
 /// The writing side. Owned by the writer thread.
 struct Sqlite {
+    /// Ends before the lock of the directory is left.
+    checkpointer: Checkpointer,
     connection: Connection,
     /// Pages in the log, by estimate since the last checkpoint.
     pages: i64,
+    /// The length of the log at which the next checkpoint begins.
+    checkpoint_at: i64,
     _lock: File,
 }
 
@@ -251,11 +269,25 @@ impl Sqlite {
         coupon::write(&self.connection, changes)
     }
 
-    /// Moves the log's pages into the file, so that SQLite can reuse the log from its start.
+    /// Has the log's pages moved into the file once the log is long, so that SQLite can use it again from its start.
     fn checkpoint(&mut self) -> rusqlite::Result<()> {
-        // Busy only means that a reader still needs the log: the next checkpoint moves the rest.
-        self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-        self.pages = 0;
+        if self.pages < self.checkpoint_at {
+            return Ok(());
+        }
+        let patience = if self.pages < LOG_PAGES_MAX { Patience::GoOn } else { Patience::Wait };
+        match self.checkpointer.advance(patience) {
+            Ok(Progress::Underway) => return Ok(()),
+            Ok(Progress::Rest) => {}
+            // What the log has is durable. It may grow while the cause passes.
+            Err(error) if patience == Patience::GoOn && may_pass(&fault(&error, "")) => {
+                self.checkpoint_at = self.pages + CHECKPOINT_PAGES;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        // Pages that stay are needed by a reader: the next checkpoint moves them.
+        move_pages(&self.connection)?;
+        (self.pages, self.checkpoint_at) = (0, CHECKPOINT_PAGES);
         Ok(())
     }
 
@@ -266,8 +298,7 @@ impl Sqlite {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
         let fault = fault(error, doing);
-        let may_pass = matches!(fault.kind, FaultKind::Busy | FaultKind::Full);
-        let outcome = match (is_before_commit, may_pass && self.connection.is_autocommit()) {
+        let outcome = match (is_before_commit, may_pass(&fault) && self.connection.is_autocommit()) {
             (true, true) => Outcome::Passing,
             (true, false) => Outcome::Nothing,
             (false, _) => Outcome::Unknown,
@@ -276,11 +307,14 @@ impl Sqlite {
     }
 }
 
+/// Whether the cause may pass by itself.
+const fn may_pass(fault: &Fault) -> bool {
+    matches!(fault.kind, FaultKind::Busy | FaultKind::Full)
+}
+
 impl Journal for Sqlite {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        if CHECKPOINT_PAGES <= self.pages {
-            self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
-        }
+        self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
         self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", true))?;
         self.connection.execute_batch("COMMIT").map_err(|error| {
             // A full disk fails before the frame that seals the transaction; a failed sync comes after it.
@@ -297,6 +331,7 @@ impl Journal for Sqlite {
     }
 
     fn close(&mut self) {
+        self.checkpointer.stop();
         // This only saves work at the next start: the log is durable already.
         let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
     }

@@ -25,7 +25,7 @@ pub use standing::standing_locks;
 pub use verify::verify_locks;
 
 use super::{
-    CHECKPOINT_PAGES, check_linked_version, io_fault, make_private, make_private_file, schema, sync_directory,
+    CHECKPOINT_PAGES, check_linked_version, create, io_fault, make_private, make_private_file, schema, sync_directory,
 };
 use crate::faults::fault;
 use firstcome_core::id::LockName;
@@ -88,8 +88,9 @@ impl SqliteLocks {
         // The path must stay valid when this process changes its working directory.
         let directory = directory.canonicalize();
         let directory = directory.map_err(|error| io_fault(&error, format!("cannot find {shown}")))?;
-        let (connection, identity) = connect(&directory, durability)?;
-        let secret = secret(&connection).map_err(|error| fault(&error, format!("cannot open {shown}")))??;
+        let drawn = draw_secret()?;
+        let (connection, identity) = connect(&directory, durability, &drawn)?;
+        let secret = secret(&connection, &drawn).map_err(|error| fault(&error, format!("cannot open {shown}")))?;
         let post = Arc::new(LockNotifier::new(&directory)?);
         let (queue, jobs) = lock_queue();
         let writer = Writer::new(connection, identity, Arc::clone(&clock), Arc::clone(&post));
@@ -132,10 +133,13 @@ impl Drop for SqliteLocks {
     }
 }
 
-/// Opens the file for writing and brings its schema up to date.
-fn connect(directory: &Path, durability: LockDurability) -> Result<(Connection, Identity), Fault> {
+const KEEP_SECRET: &str = "INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING";
+
+/// Opens the file for writing and brings its schema up to date. A new file keeps this secret.
+fn connect(directory: &Path, durability: LockDurability, secret: &[u8; 32]) -> Result<(Connection, Identity), Fault> {
     check_linked_version()?;
     let path = directory.join(LOCKS_FILE);
+    create::create(&path, &schema::LOCKS, |connection| connection.execute(KEEP_SECRET, [&secret[..]]).map(drop))?;
     make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;
     let before = Identity::of(&path)?;
     let tried = Stopwatch::start();
@@ -160,15 +164,11 @@ fn connect(directory: &Path, durability: LockDurability) -> Result<(Connection, 
     Ok((connection, before))
 }
 
-/// Reads the secret, and draws it first if the file is new.
-fn secret(connection: &Connection) -> rusqlite::Result<Result<[u8; 32], Fault>> {
-    let drawn = match draw_secret() {
-        Ok(drawn) => drawn,
-        Err(fault) => return Ok(Err(fault)),
-    };
+/// Reads the secret, and stores the drawn one first if the file has none.
+fn secret(connection: &Connection, drawn: &[u8; 32]) -> rusqlite::Result<[u8; 32]> {
     // If two processes open a new file at once, both get the secret that was written first.
-    connection.execute("INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING", [&drawn[..]])?;
-    connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0)).map(Ok)
+    connection.execute(KEEP_SECRET, [&drawn[..]])?;
+    connection.query_row("SELECT bytes FROM secret WHERE id = 1", [], |row| row.get(0))
 }
 
 /// Reads the secret that is stored with the locks of a directory; `None` without a file of locks. Creates nothing.
@@ -185,9 +185,8 @@ pub fn handle_secret(directory: &Path) -> Result<Option<[u8; 32]>, Fault> {
 /// Stores a secret with the locks of a directory, unless it has one.
 pub fn keep_handle_secret(directory: &Path, secret: &[u8; 32]) -> Result<(), Fault> {
     make_private(directory).map_err(|error| io_fault(&error, format!("cannot make {}", directory.display())))?;
-    let (connection, _) = connect(directory, LockDurability::Durable)?;
-    let keep = "INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONFLICT (id) DO NOTHING";
-    let kept = connection.execute(keep, [&secret[..]]);
+    let (connection, _) = connect(directory, LockDurability::Durable, secret)?;
+    let kept = connection.execute(KEEP_SECRET, [&secret[..]]);
     kept.map(drop).map_err(|error| fault(&error, "cannot keep the secret of handles"))
 }
 

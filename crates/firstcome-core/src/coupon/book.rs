@@ -110,17 +110,28 @@ impl Book {
     }
 
     pub(super) fn find(&self, user: &str) -> Option<Serial> {
-        let tag = self.tag(user);
+        self.find_tagged(self.tag(user), user)
+    }
+
+    /// Finds a user by its name and its tag.
+    pub(super) fn find_tagged(&self, tag: u32, user: &str) -> Option<Serial> {
         let is_user = |serial: u32| self.user(Serial(serial)) == user;
         self.index.find(tag, is_user).map(Serial)
     }
 
-    fn tag(&self, user: &str) -> u32 {
+    /// Returns half of the hash of a name. A caller that finds and then appends draws it once.
+    pub(super) fn tag(&self, user: &str) -> u32 {
         self.hasher.hash_one(user) as u32
     }
 
     /// Appends the next claim. The caller has made sure that the user is not in the book.
     pub(super) fn append(&mut self, user: &UserId, issued_at: Timestamp) -> Serial {
+        let tag = self.tag(user.as_str());
+        self.append_tagged(tag, user, issued_at)
+    }
+
+    /// Appends as [`Self::append`] does, with the tag of the user.
+    pub(super) fn append_tagged(&mut self, tag: u32, user: &UserId, issued_at: Timestamp) -> Serial {
         let serial = Serial(self.issued + 1);
         let (segment, _) = Self::slot(serial);
         if segment == self.segments.len() {
@@ -131,7 +142,6 @@ impl Book {
         page.ends.push(page.users.len() as u32);
         page.issued_at.push(issued_at);
         self.issued = serial.0;
-        let tag = self.tag(user.as_str());
         self.index.insert(tag, serial.0);
         serial
     }

@@ -3,7 +3,6 @@
 use crate::error::Code;
 use askama::Template;
 use serde_json::Value;
-use utoipa::openapi::OpenApi;
 
 #[derive(Template)]
 #[template(path = "docs.html")]
@@ -159,9 +158,9 @@ fn shape(name: &str, schema: &Value) -> Shape {
     }
 }
 
-/// Renders the page.
-pub(super) fn render(document: &OpenApi) -> askama::Result<String> {
-    let document = serde_json::to_value(document).unwrap_or_default();
+/// Renders the page of an OpenAPI document.
+pub(super) fn render(document: &str) -> askama::Result<String> {
+    let document: Value = serde_json::from_str(document).unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     for (path, methods) in document["paths"].as_object().into_iter().flatten() {
         for method in ["put", "patch", "get", "post", "delete"] {
