@@ -3,7 +3,7 @@
 use super::coupon::gone;
 use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::{CouponRow, Database, kind, tag};
-use crate::coupon::ASK_MAX;
+use crate::claim_batch::ASK_MAX;
 use crate::outbox::{Entrant, Entry, Tag, Verdict};
 use crate::sequencer::{ENTRIES_MAX, Stray};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
