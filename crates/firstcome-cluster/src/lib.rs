@@ -27,6 +27,7 @@
 
 mod archive;
 mod back;
+mod claim_batch;
 mod coupon;
 mod coupon_state;
 mod database;

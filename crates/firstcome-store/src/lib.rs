@@ -26,6 +26,7 @@ pub mod key;
 mod lock;
 pub mod lock_queue;
 mod port;
+pub mod reply;
 mod room;
 mod seal;
 mod shared;
