@@ -1,6 +1,7 @@
 //! Locks that grant in the order of arrival, with a fence on every grant.
 
 mod address;
+mod any_store;
 #[doc(hidden)]
 pub mod attribute_support;
 mod connect;

@@ -44,7 +44,7 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
     let pairs = bids.iter().zip(&health);
     let mut ratios: Vec<f64> = pairs.map(|(bids, health)| accepted_per_second(bids) / health.per_second()).collect();
     ratios.sort_by(f64::total_cmp);
-    bench.targets.push(Target::at_least("HTTP: accepted bids ÷ /healthz", ratios[ratios.len() / 2], 0.2));
+    bench.targets.push(Target::at_least("HTTP: accepted bids ÷ /healthz", ratios[ratios.len() / 2], 0.4));
     let (health, bids) = (together(&health)?, together(&bids)?);
     // The service has ended: audits the store that it has left.
     let auction = Auction::at(disk(&directory)?, LISTING, BIDDERS)?;

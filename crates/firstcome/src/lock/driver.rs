@@ -1,5 +1,6 @@
 //! Runs the pure lock client of the core over a store: sends its calls, wakes its waiters, and keeps its time.
 
+use super::any_store::{AnyStore, BoxFuture};
 use super::guard::HoldTerms;
 use super::quick::{self, Quick};
 use super::{Guard, LockError};
@@ -13,55 +14,12 @@ use firstcome_store::{Fault, Guarantees, LockEvent, LockInbox, LockStore, Memory
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-
-type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// A [`LockStore`] as a trait object.
-pub(super) trait AnyStore: Send + Sync {
-    fn guarantees(&self) -> Guarantees;
-    fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>>;
-    /// Takes the step of a call, and passes its answer on. One future, because each hand-over makes two of them.
-    fn finish(self: Arc<Self>, shared: Arc<Shared>, call: Call) -> BoxFuture<()>;
-    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>>;
-    fn attach(&self, client: ClientId, inbox: LockInbox);
-    fn detach(&self, client: ClientId);
-}
-
-impl<S: LockStore> AnyStore for S {
-    fn guarantees(&self) -> Guarantees {
-        LockStore::guarantees(self)
-    }
-
-    fn take(self: Arc<Self>, step: Step) -> BoxFuture<Result<Answer, StoreError>> {
-        Box::pin(async move { LockStore::take(&*self, step).await })
-    }
-
-    fn finish(self: Arc<Self>, shared: Arc<Shared>, Call { id, step }: Call) -> BoxFuture<()> {
-        Box::pin(async move {
-            let answer = LockStore::take(&*self, step).await;
-            shared.finish(id, answer);
-        })
-    }
-
-    fn view(self: Arc<Self>, name: LockName) -> BoxFuture<Result<TimedLockView, StoreError>> {
-        Box::pin(async move { LockStore::view(&*self, &name).await })
-    }
-
-    fn attach(&self, client: ClientId, inbox: LockInbox) {
-        LockStore::attach(self, client, inbox);
-    }
-
-    fn detach(&self, client: ClientId) {
-        LockStore::detach(self, client);
-    }
-}
 
 pub(super) enum Backend {
     /// Answers within the call: needs no future and no task.
@@ -273,7 +231,7 @@ impl Shared {
         let _ = passed.await;
     }
 
-    fn finish(self: &Arc<Self>, call: u64, answer: Result<Answer, StoreError>) {
+    pub(super) fn finish(self: &Arc<Self>, call: u64, answer: Result<Answer, StoreError>) {
         self.act_and_send(|machine, now| {
             let answer = answer.map_err(|error| {
                 let failed = if matches!(error, StoreError::Unknown) { Failed::Unknown } else { Failed::Unavailable };
