@@ -19,8 +19,10 @@ const REST_PAGES: i64 = 64;
 const ROUNDS: usize = 3;
 
 /// What the thread does, or has done.
+#[derive(Default)]
 enum Phase {
     /// Nothing. The next checkpoint has not begun.
+    #[default]
     Rest,
     /// Moves pages.
     Moving,
@@ -36,12 +38,6 @@ enum Phase {
 struct Shared {
     phase: Mutex<Phase>,
     changed: Condvar,
-}
-
-impl Default for Phase {
-    fn default() -> Self {
-        Self::Rest
-    }
 }
 
 /// How far a checkpoint is.
