@@ -33,14 +33,14 @@ pub(super) struct Asking {
 }
 
 /// The place where a caller is told.
-pub(super) type Reply = reply::Reply<Heard, Infallible>;
+pub(super) type Reply = reply::Reply<ClaimProgress, Infallible>;
 
 /// What a caller waits for.
-pub(super) type Awaited = reply::Awaited<Heard, Infallible>;
+pub(super) type Awaited = reply::Awaited<ClaimProgress, Infallible>;
 
 /// What a caller hears of its claim.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Heard {
+pub(super) enum ClaimProgress {
     /// What became of its ticket.
     Verdict(Verdict),
     /// Its place is certain since this instant, and the coupon lets it be told so before SQL holds it.
@@ -178,12 +178,12 @@ impl Node {
         let since = Instant::now();
         let heard = |word: SequencerReply, earliest: Acknowledge| match (word, placed, &other_settings) {
             (SequencerReply::Drawn(_), Some(since), _) if earliest == Acknowledge::Placed => {
-                Word::Told(Ok(Heard::Placed(since)))
+                AfterScript::Answered(Ok(ClaimProgress::Placed(since)))
             }
-            (SequencerReply::Drawn(ticket), _, _) => Word::Waits(Drawn { generation, ticket, since }),
-            (_, _, Some(Ok(()))) => Word::Told(Ok(Heard::OtherSettings)),
-            (_, _, Some(Err(error))) => Word::Told(Err(error.clone())),
-            (reply, _, None) => Word::Told(Ok(Heard::Refused(Refusal { reply, generation }))),
+            (SequencerReply::Drawn(ticket), _, _) => AfterScript::Waits(Drawn { generation, ticket, since }),
+            (_, _, Some(Ok(()))) => AfterScript::Answered(Ok(ClaimProgress::OtherSettings)),
+            (_, _, Some(Err(error))) => AfterScript::Answered(Err(error.clone())),
+            (reply, _, None) => AfterScript::Answered(Ok(ClaimProgress::Refused(Refusal { reply, generation }))),
         };
         state.answer(entrants.iter().map(|entrant| entrant.tag).zip(words), heard);
     }
@@ -199,8 +199,8 @@ impl Node {
 }
 
 /// What the sequencer's word means for its caller.
-pub(super) enum Word {
-    Told(Result<Heard, StoreError>),
+pub(super) enum AfterScript {
+    Answered(Result<ClaimProgress, StoreError>),
     /// The caller goes on to wait for what becomes of its ticket.
     Waits(Drawn),
 }

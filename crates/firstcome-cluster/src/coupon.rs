@@ -1,6 +1,6 @@
 //! Implements the port for coupons on a cluster.
 
-use super::claim_batch::{self, Asking, Drawn, Heard, Refusal};
+use super::claim_batch::{self, Asking, ClaimProgress, Drawn, Refusal};
 use super::coupon_state::{CouponState, PendingClaim, StoredCoupon};
 use super::database::{ClaimRow, CouponRow, Used};
 use super::node::Node;
@@ -71,7 +71,7 @@ impl Attempt<'_> {
     async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
             let step = match self.ask().await {
-                Ok(Heard::Verdict(Verdict::Issued(issued))) => {
+                Ok(ClaimProgress::Verdict(Verdict::Issued(issued))) => {
                     return Ok(Outcome::Issued(Ok(Effect::New(issued))));
                 }
                 // What was handed over in the time may be done yet.
@@ -97,7 +97,7 @@ impl Attempt<'_> {
     }
 
     /// Asks the sequencer once, and waits until SQL has confirmed its word, or that takes long.
-    async fn ask(&mut self) -> Result<Heard, StoreError> {
+    async fn ask(&mut self) -> Result<ClaimProgress, StoreError> {
         let (reply, heard) = Reply::pair();
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
         claim_batch::push(self.node, self.state, Asking { entrant, earliest: self.earliest, reply })?;
@@ -107,7 +107,7 @@ impl Attempt<'_> {
             match timeout_at(until.min(self.until), waiting.hear()).await {
                 Ok(heard) => {
                     let heard = heard?;
-                    self.is_handed_over |= !matches!(heard, Heard::Refused(_) | Heard::OtherSettings);
+                    self.is_handed_over |= !matches!(heard, ClaimProgress::Refused(_) | ClaimProgress::OtherSettings);
                     return Ok(heard);
                 }
                 // What was handed over in the time may be done yet.
@@ -117,7 +117,7 @@ impl Attempt<'_> {
             until = match self.state.drawn(self.tag) {
                 Some(drawn) if drawn.since + VERDICT_WAIT <= Instant::now() => {
                     self.is_handed_over = true;
-                    return Ok(Heard::Late(drawn));
+                    return Ok(ClaimProgress::Late(drawn));
                 }
                 Some(drawn) => drawn.since + VERDICT_WAIT,
                 None => Instant::now() + VERDICT_WAIT,
@@ -126,18 +126,18 @@ impl Attempt<'_> {
     }
 
     /// Follows what was heard until SQL has confirmed it.
-    async fn follow(&mut self, heard: Heard) -> Result<Step, StoreError> {
+    async fn follow(&mut self, heard: ClaimProgress) -> Result<Step, StoreError> {
         let Refusal { reply, generation } = match heard {
-            Heard::Verdict(Verdict::Issued(issued)) => {
+            ClaimProgress::Verdict(Verdict::Issued(issued)) => {
                 return Ok(Step::Done(Outcome::Issued(Ok(Effect::New(issued)))));
             }
-            Heard::Verdict(Verdict::ReadAgain) => return Ok(Step::Again),
-            Heard::Placed(since) => return Ok(Step::Done(Outcome::Placed(since))),
-            Heard::Late(Drawn { generation, ticket, .. }) => {
+            ClaimProgress::Verdict(Verdict::ReadAgain) => return Ok(Step::Again),
+            ClaimProgress::Placed(since) => return Ok(Step::Done(Outcome::Placed(since))),
+            ClaimProgress::Late(Drawn { generation, ticket, .. }) => {
                 return Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await;
             }
-            Heard::OtherSettings => return Ok(Step::Again),
-            Heard::Refused(refusal) => refusal,
+            ClaimProgress::OtherSettings => return Ok(Step::Again),
+            ClaimProgress::Refused(refusal) => refusal,
         };
         match reply {
             // A ticket that was drawn is no refusal.

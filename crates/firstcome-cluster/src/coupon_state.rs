@@ -1,6 +1,6 @@
 //! Keeps one coupon as this node knows it.
 
-use super::claim_batch::{self, ASK_MAX, Asking, Awaited, Drawn, Heard, Reply, Word};
+use super::claim_batch::{self, ASK_MAX, AfterScript, Asking, Awaited, ClaimProgress, Drawn, Reply};
 use super::database::{ClaimRow, CouponRow};
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::read_batch::LOOKS_MAX;
@@ -92,7 +92,7 @@ pub(super) struct PendingClaim<'a> {
 }
 
 impl PendingClaim<'_> {
-    pub(super) async fn hear(&mut self) -> Result<Heard, StoreError> {
+    pub(super) async fn hear(&mut self) -> Result<ClaimProgress, StoreError> {
         let heard = (&mut self.heard).await;
         self.is_told = true;
         heard.map(|heard| match heard {
@@ -220,15 +220,15 @@ impl CouponState {
     pub(super) fn answer(
         &self,
         words: impl Iterator<Item = (Tag, SequencerReply)>,
-        heard: impl Fn(SequencerReply, Acknowledge) -> Word,
+        heard: impl Fn(SequencerReply, Acknowledge) -> AfterScript,
     ) {
         let mut waiting = self.waiting.lock();
         for (tag, word) in words {
             // A caller that is not there has its verdict, or has gone.
             let Some(pending) = waiting.get_mut(&tag) else { continue };
             match heard(word, pending.earliest) {
-                Word::Waits(drawn) => pending.drawn = Some(drawn),
-                Word::Told(heard) => {
+                AfterScript::Waits(drawn) => pending.drawn = Some(drawn),
+                AfterScript::Answered(heard) => {
                     if let Some(Pending { reply, .. }) = waiting.remove(&tag) {
                         reply.send(heard.map(Ok));
                     }
@@ -262,8 +262,8 @@ impl CouponState {
         for (tag, verdict) in verdicts {
             if let Some(Pending { reply, drawn, .. }) = waiting.remove(&tag) {
                 reply.send(Ok(Ok(match (verdict, drawn) {
-                    (Verdict::ReadAgain, Some(drawn)) => Heard::Late(drawn),
-                    (verdict, _) => Heard::Verdict(verdict),
+                    (Verdict::ReadAgain, Some(drawn)) => ClaimProgress::Late(drawn),
+                    (verdict, _) => ClaimProgress::Verdict(verdict),
                 })));
             }
         }
