@@ -104,7 +104,7 @@ pub(super) fn insert<'a, const N: usize>(
 /// The name of the row that [`once`] has found and updated.
 const FOUND: &str = "found";
 
-/// See [`super::OneStatement::insert`].
+/// See [`super::Inserts::insertion`].
 pub(super) fn insert_if_found<'a, const N: usize>(
     table: &str,
     columns: [Column; N],
