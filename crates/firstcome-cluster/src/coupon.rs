@@ -1,29 +1,32 @@
 //! Implements the port for coupons on a cluster.
 
-use super::claim_batch::{self, Asking, ClaimProgress, Drawn, Refusal};
-use super::coupon_state::{CouponState, PendingClaim, StoredCoupon};
+use super::coupon_state::{Asking, CouponState, StoredCoupon};
 use super::database::{ClaimRow, CouponRow, Used};
 use super::node::Node;
 use super::outbox::{Entrant, Tag, Verdict};
-use super::sequencer::{SequencerReply, Stray};
+use super::sequencer::{GenerationReply, Judged, Question, SequencerReply, Stray};
 use super::{Cluster, outbox_writer};
 use firstcome_core::coupon::{Acknowledge, Claim, CouponSettings, Effect, Issued, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, UserId};
 use firstcome_core::revision::Revision;
 use firstcome_core::time::Timestamp;
+use firstcome_redis::LinkError;
 use firstcome_sql::boxed::boxed;
 use firstcome_store::ShownCode;
 use firstcome_store::StoreError;
+use firstcome_store::batcher::Service;
 use firstcome_store::edge::draw_pause;
-use firstcome_store::reply::Reply;
 use firstcome_store::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
 
+/// Claims that go to the sequencer in one script.
+pub(super) const ASK_MAX: usize = 256;
 /// After so long without a verdict SQL is looked at: the message may be lost, or its sender dead.
 const VERDICT_WAIT: Duration = Duration::from_millis(500);
 /// After so long without the ticket in SQL the sequencer is asked again: it finds out whether anybody still writes.
@@ -32,6 +35,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+/// How often a sequencer that is lost is rebuilt for one batch before its callers are told.
+const MENDS_MAX: u32 = 3;
 
 /// One claim under way.
 struct Attempt<'a> {
@@ -70,15 +75,9 @@ fn no_claim(rejection: Rejection) -> Step {
 impl Attempt<'_> {
     async fn run(mut self) -> Result<Outcome, StoreError> {
         loop {
-            let step = match self.ask().await {
-                Ok(ClaimProgress::Verdict(Verdict::Issued(issued))) => {
-                    return Ok(Outcome::Issued(Ok(Effect::New(issued))));
-                }
-                // What was handed over in the time may be done yet.
-                Ok(heard) => timeout_at(self.until, self.follow(heard)).await.unwrap_or(Err(StoreError::Unknown)),
-                Err(error) => Err(error),
-            };
-            match step {
+            let step = timeout_at(self.until, self.step()).await;
+            // What was handed over in the time may be done yet.
+            match step.unwrap_or(Err(StoreError::Unknown)) {
                 Ok(Step::Done(told)) => return Ok(told),
                 Ok(Step::Again) => {}
                 Err(StoreError::Unknown) => self.is_handed_over = true,
@@ -96,52 +95,32 @@ impl Attempt<'_> {
         }
     }
 
-    /// Asks the sequencer once, and waits until SQL has confirmed its word, or that takes long.
-    async fn ask(&mut self) -> Result<ClaimProgress, StoreError> {
-        let (reply, heard) = Reply::pair();
+    /// Asks the sequencer once, and follows its word until SQL has confirmed it.
+    async fn step(&mut self) -> Result<Step, StoreError> {
+        let mut place = self.state.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
-        claim_batch::push(self.node, self.state, Asking { entrant, earliest: self.earliest, reply })?;
-        let mut waiting = PendingClaim { state: self.state, tag: self.tag, heard, is_told: false };
-        let mut until = Instant::now() + VERDICT_WAIT;
-        loop {
-            match timeout_at(until.min(self.until), waiting.hear()).await {
-                Ok(heard) => {
-                    let heard = heard?;
-                    self.is_handed_over |= !matches!(heard, ClaimProgress::Refused(_) | ClaimProgress::OtherSettings);
-                    return Ok(heard);
-                }
-                // What was handed over in the time may be done yet.
-                Err(_) if self.until <= Instant::now() => return Err(StoreError::Unknown),
-                Err(_) => {}
+        let Spoken { word, version, generation, last } = self.node.ask(self.state, entrant).await?;
+        self.is_handed_over |= matches!(word, SequencerReply::Drawn(_));
+        if version < self.state.version() {
+            // The sequencer has not heard of settings that SQL has: a caller that put them is about to tell it, or has died.
+            let row = self.state.row();
+            Box::pin(self.node.sequencer.adjust(self.state.keys, &row)).await?;
+            if !matches!(word, SequencerReply::Drawn(_)) {
+                return Ok(Step::Again);
             }
-            until = match self.state.drawn(self.tag) {
-                Some(drawn) if drawn.since + VERDICT_WAIT <= Instant::now() => {
-                    self.is_handed_over = true;
-                    return Ok(ClaimProgress::Late(drawn));
-                }
-                Some(drawn) => drawn.since + VERDICT_WAIT,
-                None => Instant::now() + VERDICT_WAIT,
-            };
         }
-    }
-
-    /// Follows what was heard until SQL has confirmed it.
-    async fn follow(&mut self, heard: ClaimProgress) -> Result<Step, StoreError> {
-        let Refusal { reply, generation } = match heard {
-            ClaimProgress::Verdict(Verdict::Issued(issued)) => {
-                return Ok(Step::Done(Outcome::Issued(Ok(Effect::New(issued)))));
+        match word {
+            SequencerReply::Drawn(ticket) => {
+                if self.earliest == Acknowledge::Placed && self.is_answered_early(version).await? {
+                    outbox_writer::see_to(self.node, self.state, generation, ticket);
+                    return Ok(Step::Done(Outcome::Placed(last)));
+                }
+                let until = self.until.min(Instant::now() + VERDICT_WAIT);
+                if let Ok(Ok(Verdict::Issued(issued))) = timeout_at(until, &mut place.verdict).await {
+                    return Ok(Step::Done(Outcome::Issued(Ok(Effect::New(issued)))));
+                }
+                Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await
             }
-            ClaimProgress::Verdict(Verdict::ReadAgain) => return Ok(Step::Again),
-            ClaimProgress::Placed(since) => return Ok(Step::Done(Outcome::Placed(since))),
-            ClaimProgress::Late(Drawn { generation, ticket, .. }) => {
-                return Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await;
-            }
-            ClaimProgress::OtherSettings => return Ok(Step::Again),
-            ClaimProgress::Refused(refusal) => refusal,
-        };
-        match reply {
-            // A ticket that was drawn is no refusal.
-            SequencerReply::Drawn(_) => Ok(Step::Again),
             SequencerReply::Has(ticket) => Box::pin(self.confirm(generation, ticket, |seen| self.of_user(seen))).await,
             SequencerReply::Again(ticket) | SequencerReply::Reused(ticket) => {
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
@@ -152,6 +131,18 @@ impl Attempt<'_> {
             SequencerReply::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
             SequencerReply::Backlog => Err(behind()),
         }
+    }
+
+    /// Whether a coupon whose sequencer judges by this version of its settings tells claims before SQL holds them. By
+    /// other settings than the newest it tells none: SQL may refuse what those let in. Nor does it while Redis may lose the place.
+    async fn is_answered_early(&self, version: i64) -> Result<bool, StoreError> {
+        if !self.node.redis_keeps() {
+            return Ok(false);
+        }
+        if self.state.version() < version {
+            self.node.look(self.state, None, None).await?;
+        }
+        Ok(self.state.tells_early(version))
     }
 
     /// Waits until SQL has come to a ticket, and says what it holds; [`Step::Again`] if it holds nothing then, or takes long.
@@ -236,6 +227,16 @@ impl Attempt<'_> {
     }
 }
 
+/// What the sequencer said, and which sequencer.
+#[derive(Clone, Copy)]
+pub(super) struct Spoken {
+    pub(super) word: SequencerReply,
+    /// The instant of the last ticket that was drawn.
+    pub(super) last: Timestamp,
+    pub(super) version: i64,
+    pub(super) generation: i64,
+}
+
 /// How long claims are sent away while too many wait for the database.
 const BACKLOG_RETRY: Duration = Duration::from_secs(1);
 
@@ -259,6 +260,59 @@ impl Node {
         }
         // What is done once for each coupon is not to be a part of each claim.
         Ok(Box::pin(self.database.coupon(name)).await?.map(|row| self.keep(row)))
+    }
+
+    /// Asks the sequencer about one claim. One round trip, shared with others.
+    async fn ask(self: &Arc<Self>, state: &Arc<CouponState>, entrant: Entrant) -> Result<Spoken, StoreError> {
+        let (tell, told) = oneshot::channel();
+        if state.asking.push(Asking { entrant, tell })? == Service::Wanted {
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(state)));
+        }
+        told.await.unwrap_or(Err(StoreError::Unknown))
+    }
+
+    /// Asks the sequencer about several claims. It is looked at, and rebuilt, before it is asked, if it may be another one.
+    async fn ask_all(
+        self: &Arc<Self>,
+        state: &Arc<CouponState>,
+        batch: &[Asking],
+    ) -> Result<(Judged, i64), StoreError> {
+        let entrants: Vec<&Entrant> = batch.iter().map(|asking| &asking.entrant).collect();
+        let mut is_begun = false;
+        for _ in 0..MENDS_MAX {
+            self.stopped(state).map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            if state.trusted.load(Ordering::Relaxed) != self.doubts() {
+                self.rebuild(state).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
+            }
+            let (generation, position) = state.position();
+            let (now, backlog_max) = (self.database.time.given(), self.options.backlog_max);
+            let may_write = state.may_write();
+            let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
+            match self.sequencer.claim(state.keys, &question).await {
+                Ok(GenerationReply::Answer(judged)) => {
+                    if judged.drains {
+                        outbox_writer::call(self, state);
+                    }
+                    // Another connection meanwhile may be one to another server, whose sequencer no caller has looked at.
+                    if state.trusted.load(Ordering::Relaxed) == self.doubts() {
+                        return Ok((judged, generation));
+                    }
+                    is_begun |= judged.words.iter().any(|word| matches!(word, SequencerReply::Drawn(_)));
+                }
+                Ok(GenerationReply::Lost) => state.trusted.store(u64::MAX, Ordering::Relaxed),
+                // A script that fails in the middle has met what is no sequencer of ours. Its entry may stand.
+                Err(LinkError::Refused { .. }) => {
+                    is_begun = true;
+                    state.trusted.store(u64::MAX, Ordering::Relaxed);
+                }
+                Err(_) if is_begun => return Err(StoreError::Unknown),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if is_begun {
+            return Err(StoreError::Unknown);
+        }
+        Err(StoreError::busy_with("nothing was done: what Redis knows of the coupon was rebuilt several times"))
     }
 
     async fn put(&self, name: &CouponName, revision: &Revision<CouponSettings>) -> Answer<Put> {
@@ -382,6 +436,29 @@ fn record(state: &CouponState, claim: ClaimRow) -> ClaimRecord {
     let redeemed = redeemed_at.map(|redeemed_at| Redeemed { serial: issued.serial, redeemed_at });
     let claimed = state.claimed(issued, &user);
     ClaimRecord { user, claimed, attributes, redeemed }
+}
+
+async fn serve(node: Arc<Node>, state: Arc<CouponState>) {
+    for mut batch in state.asking.serve() {
+        // A caller that has gone away finds nothing changed.
+        batch.retain(|asking| !asking.tell.is_closed());
+        if batch.is_empty() {
+            continue;
+        }
+        match node.ask_all(&state, &batch).await {
+            Ok((judged, generation)) => {
+                let Judged { words, version, last, .. } = judged;
+                for (asking, word) in batch.into_iter().zip(words) {
+                    let _ = asking.tell.send(Ok(Spoken { word, version, generation, last }));
+                }
+            }
+            Err(error) => {
+                for asking in batch {
+                    let _ = asking.tell.send(Err(error.clone()));
+                }
+            }
+        }
+    }
 }
 
 impl CouponStore for Cluster {

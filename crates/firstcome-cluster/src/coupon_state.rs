@@ -1,10 +1,10 @@
 //! Keeps one coupon as this node knows it.
 
-use super::claim_batch::{self, ASK_MAX, AfterScript, Asking, Awaited, ClaimProgress, Drawn, Reply};
+use super::coupon::{ASK_MAX, Spoken};
 use super::database::{ClaimRow, CouponRow};
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::read_batch::LOOKS_MAX;
-use super::sequencer::{Keys, SequencerReply};
+use super::sequencer::Keys;
 use super::writer_lease::WriterLease;
 use firstcome_core::coupon::stream::Known;
 use firstcome_core::coupon::{Acknowledge, Issued};
@@ -26,12 +26,10 @@ const CLAIMS_WAITING_MAX: usize = 65_536;
 /// Looks at SQL that may wait.
 const LOOKS_WAITING_MAX: usize = 65_536;
 
-/// A caller that waits for what becomes of its claim.
-struct Pending {
-    reply: Reply,
-    earliest: Acknowledge,
-    /// Its ticket, once it is known here.
-    drawn: Option<Drawn>,
+/// A claim that waits for the sequencer.
+pub(super) struct Asking {
+    pub(super) entrant: Entrant,
+    pub(super) tell: oneshot::Sender<Result<Spoken, StoreError>>,
 }
 
 /// A caller that wants to know what SQL holds.
@@ -59,8 +57,8 @@ pub(super) struct CouponState {
     row: RwLock<CouponRow>,
     pub(super) asking: Batcher<Asking>,
     pub(super) looking: Batcher<ReadRequest>,
-    /// Callers whose claims are at the sequencer, or whose tickets SQL does not have yet.
-    waiting: Mutex<HashMap<Tag, Pending, RandomState>>,
+    /// Those whose tickets SQL does not have yet.
+    waiting: Mutex<HashMap<Tag, oneshot::Sender<Verdict>, RandomState>>,
     /// How many times the sequencer has said that this node drains.
     called: AtomicU64,
     is_draining: AtomicBool,
@@ -83,30 +81,16 @@ pub(super) enum Stop {
     GoesOn,
 }
 
-/// A caller that waits. Takes its tag out of the waiting when it goes without having heard.
+/// Takes a tag out of the waiting when a caller that waits has gone.
 pub(super) struct PendingClaim<'a> {
-    pub(super) state: &'a CouponState,
-    pub(super) tag: Tag,
-    pub(super) heard: Awaited,
-    pub(super) is_told: bool,
-}
-
-impl PendingClaim<'_> {
-    pub(super) async fn hear(&mut self) -> Result<ClaimProgress, StoreError> {
-        let heard = (&mut self.heard).await;
-        self.is_told = true;
-        heard.map(|heard| match heard {
-            Ok(heard) => heard,
-            Err(never) => match never {},
-        })
-    }
+    state: &'a CouponState,
+    tag: Tag,
+    pub(super) verdict: oneshot::Receiver<Verdict>,
 }
 
 impl Drop for PendingClaim<'_> {
     fn drop(&mut self) {
-        if !self.is_told {
-            self.state.waiting.lock().remove(&self.tag);
-        }
+        self.state.waiting.lock().remove(&self.tag);
     }
 }
 
@@ -199,76 +183,22 @@ impl CouponState {
         self.stopped.swap(is_stopped == Stop::Stopped, Ordering::SeqCst)
     }
 
-    /// Registers the callers of a batch, who hear verdicts from now on. Returns their claims.
-    pub(super) fn expect(&self, batch: Vec<Asking>) -> Vec<Entrant> {
-        let mut waiting = self.waiting.lock();
-        let register = |Asking { entrant, earliest, reply }| {
-            waiting.insert(entrant.tag, Pending { reply, earliest, drawn: None });
-            entrant
-        };
-        batch.into_iter().map(register).collect()
-    }
-
-    /// Whether a caller of these may be told before SQL holds its claim.
-    pub(super) fn is_early_wanted(&self, entrants: &[Entrant]) -> bool {
-        let waiting = self.waiting.lock();
-        let earliest = |entrant: &Entrant| waiting.get(&entrant.tag).map(|pending| pending.earliest);
-        entrants.iter().any(|entrant| earliest(entrant) == Some(Acknowledge::Placed))
-    }
-
-    /// Tells callers what the sequencer said to their claims, as far as it is for them.
-    pub(super) fn answer(
-        &self,
-        words: impl Iterator<Item = (Tag, SequencerReply)>,
-        heard: impl Fn(SequencerReply, Acknowledge) -> AfterScript,
-    ) {
-        let mut waiting = self.waiting.lock();
-        for (tag, word) in words {
-            // A caller that is not there has its verdict, or has gone.
-            let Some(pending) = waiting.get_mut(&tag) else { continue };
-            match heard(word, pending.earliest) {
-                AfterScript::Waits(drawn) => pending.drawn = Some(drawn),
-                AfterScript::Answered(heard) => {
-                    if let Some(Pending { reply, .. }) = waiting.remove(&tag) {
-                        reply.send(heard.map(Ok));
-                    }
-                }
-            }
-        }
-        drop(waiting);
-        claim_batch::wake_callers();
-    }
-
-    /// Tells callers why the sequencer said nothing to their claims.
-    pub(super) fn fail(&self, entrants: &[Entrant], error: &StoreError) {
-        let mut waiting = self.waiting.lock();
-        for entrant in entrants {
-            if let Some(Pending { reply, .. }) = waiting.remove(&entrant.tag) {
-                reply.send(Err(error.clone()));
-            }
-        }
-        drop(waiting);
-        claim_batch::wake_callers();
-    }
-
-    /// The ticket of a caller that waits, once it is known here.
-    pub(super) fn drawn(&self, tag: Tag) -> Option<Drawn> {
-        self.waiting.lock().get(&tag)?.drawn
+    /// Registers a caller that will wait for a verdict.
+    pub(super) fn wait(&self, tag: Tag) -> PendingClaim<'_> {
+        let (tell, verdict) = oneshot::channel();
+        self.waiting.lock().insert(tag, tell);
+        PendingClaim { state: self, tag, verdict }
     }
 
     /// Tells verdicts to those who wait here.
     pub(super) fn tell(&self, verdicts: impl IntoIterator<Item = (Tag, Verdict)>) {
         let mut waiting = self.waiting.lock();
         for (tag, verdict) in verdicts {
-            if let Some(Pending { reply, drawn, .. }) = waiting.remove(&tag) {
-                reply.send(Ok(Ok(match (verdict, drawn) {
-                    (Verdict::ReadAgain, Some(drawn)) => ClaimProgress::Late(drawn),
-                    (verdict, _) => ClaimProgress::Verdict(verdict),
-                })));
+            if let Some(tell) = waiting.remove(&tag) {
+                // A caller that has gone does not hear it.
+                let _ = tell.send(verdict);
             }
         }
-        drop(waiting);
-        claim_batch::wake_callers();
     }
 
     /// Takes in what another node has written.

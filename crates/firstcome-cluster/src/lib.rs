@@ -27,7 +27,6 @@
 
 mod archive;
 mod back;
-mod claim_batch;
 mod coupon;
 mod coupon_state;
 mod database;

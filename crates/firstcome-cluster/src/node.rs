@@ -18,7 +18,6 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
@@ -65,8 +64,6 @@ pub(crate) struct Node {
     pub(crate) sequencer: Sequencer,
     pub(crate) database: Database,
     pub(crate) options: ClusterOptions,
-    /// Where the tasks of this node run: beside its connections, whichever thread a call comes from.
-    runtime: Handle,
     /// The number of the deployment.
     pub(crate) deployment: i64,
     pub(crate) by_name: Mutex<HashMap<CouponName, Arc<CouponState>, RandomState>>,
@@ -118,7 +115,6 @@ impl Node {
             sequencer,
             database,
             options,
-            runtime: Handle::current(),
             deployment: number,
             by_name: Mutex::new(HashMap::with_hasher(draw_hasher())),
             by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
@@ -139,11 +135,6 @@ impl Node {
         node.check_redis().await;
         tokio::spawn(fitness::watch(Arc::downgrade(&node)));
         Ok(node)
-    }
-
-    /// Starts a task of this node.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
     }
 
     pub(crate) fn counts(&self) -> ClusterCounts {

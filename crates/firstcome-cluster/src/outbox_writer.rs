@@ -60,14 +60,14 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 /// Begins to drain, in a task of its own, if no caller does in this node.
 pub(super) fn call(node: &Arc<Node>, state: &Arc<CouponState>) {
     if state.call() {
-        node.spawn(write_outbox(Arc::downgrade(node), Arc::clone(state)));
+        tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(state)));
     }
 }
 
 /// Sees to it that SQL gets a ticket that a caller was told of before: by one task for each coupon, as long as this takes.
 pub(super) fn see_to(node: &Arc<Node>, state: &Arc<CouponState>, generation: i64, ticket: u64) {
     if state.place(generation, ticket) {
-        node.spawn(follow(Arc::downgrade(node), Arc::clone(state)));
+        tokio::spawn(follow(Arc::downgrade(node), Arc::clone(state)));
     }
 }
 

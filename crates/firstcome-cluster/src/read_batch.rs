@@ -22,7 +22,7 @@ impl Node {
         let (tell, told) = oneshot::channel();
         let looking = ReadRequest { user: user.map(Into::into), request, tell };
         if state.looking.push(looking)? == Service::Wanted {
-            self.spawn(serve(Arc::clone(self), Arc::clone(state)));
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(state)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
     }

@@ -112,15 +112,13 @@ impl Node {
     /// Reads what another node has said of a room.
     pub(super) fn news(self: &Arc<Self>, room_node: &Arc<RoomNode>) {
         let (node, room_node) = (Arc::clone(self), Arc::clone(room_node));
-        self.spawn(async move {
-            let _ = node.order(&room_node, Want::See).await;
-        });
+        tokio::spawn(async move { node.order(&room_node, Want::See).await });
     }
 
     /// Sees to it that time goes on in a room while there is anybody.
     fn wake(self: &Arc<Self>, room_node: &Arc<RoomNode>) {
         if !room_node.is_beating.swap(true, Ordering::SeqCst) {
-            self.spawn(beat(Arc::downgrade(self), Arc::clone(room_node)));
+            tokio::spawn(beat(Arc::downgrade(self), Arc::clone(room_node)));
         }
     }
 

@@ -92,7 +92,7 @@ pub(super) struct Question<'a> {
     pub(super) backlog_max: u64,
     /// Whether this node may be the one to write to SQL.
     pub(super) may_write: bool,
-    pub(super) entrants: &'a [Entrant],
+    pub(super) entrants: &'a [&'a Entrant],
 }
 
 /// An answer of the sequencer, if it is the sequencer of the generation that was asked.

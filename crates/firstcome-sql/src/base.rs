@@ -126,21 +126,6 @@ impl Session {
         Ok(())
     }
 
-    /// Runs a statement that commits by itself, and says how many rows it has written. After an error that is
-    /// [`SqlError::Unknown`] it may stand.
-    pub async fn run_alone(mut self, text: String, patience: Duration) -> Result<u64, SqlError> {
-        self.clean = false;
-        match timeout(patience, self.connection.lent().run(text)).await {
-            Ok(Ok(rows)) => {
-                self.clean = true;
-                Ok(rows)
-            }
-            Ok(Err(error)) if is_taken(&error) => Err(SqlError::Serialization { says: error.to_string() }),
-            Ok(Err(error)) => Err(SqlError::at_commit(&error)),
-            Err(_) => Err(SqlError::late_at_commit()),
-        }
-    }
-
     /// Says that no transaction is open.
     pub const fn done(&mut self) {
         self.clean = true;
@@ -149,15 +134,10 @@ impl Session {
 
 /// A row that another caller has made in the meantime is a conflict like others: a caller that comes next sees it.
 fn conflict_or(error: &sqlx::Error) -> SqlError {
-    if is_taken(error) {
-        return SqlError::Serialization { says: error.to_string() };
+    match error.as_database_error() {
+        Some(said) if said.is_unique_violation() => SqlError::Serialization { says: error.to_string() },
+        _ => SqlError::in_transaction(error),
     }
-    SqlError::in_transaction(error)
-}
-
-/// Whether the server refused a row because there is one with its key.
-fn is_taken(error: &sqlx::Error) -> bool {
-    error.as_database_error().is_some_and(|said| said.is_unique_violation())
 }
 
 /// A pause before something is done again, longer each time.

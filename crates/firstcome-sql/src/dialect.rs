@@ -91,14 +91,6 @@ impl Dialect {
         }
     }
 
-    /// How this dialect updates a row and inserts others in one statement; `None` if it cannot.
-    pub const fn one_statement(self) -> Option<OneStatement> {
-        match self {
-            Self::Postgres => Some(OneStatement(())),
-            Self::MySql => None,
-        }
-    }
-
     /// The statement that inserts no row: it fails if the user may not insert any.
     pub fn insert_nothing(self, table: &str, column: &str) -> String {
         match self {
@@ -136,52 +128,6 @@ impl Dialect {
     }
 }
 
-/// One statement that updates a row and, only if it has found that row, inserts others. Such a statement is a transaction of its
-/// own, so it costs one round trip where a transaction that looks whether the row was found costs two.
-#[derive(Clone, Copy, Debug)]
-pub struct OneStatement(());
-
-impl OneStatement {
-    /// Writes the statement. `update` and the insertions have no semicolon at their ends. It counts the rows of `insertion`: none
-    /// if the row was not found.
-    pub fn text(self, update: &str, before: Option<&str>, insertion: &str) -> String {
-        postgres::once(update, before, insertion)
-    }
-}
-
-/// What writes insertions: of a statement of its own ([`Dialect`]), or of one that updates a row ([`OneStatement`]).
-pub trait Inserts: Copy {
-    /// Writes an insertion of rows into a table. There is at least one row.
-    fn insertion<'a, const N: usize>(
-        self,
-        table: &str,
-        columns: [Column; N],
-        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
-    ) -> String;
-}
-
-impl Inserts for Dialect {
-    fn insertion<'a, const N: usize>(
-        self,
-        table: &str,
-        columns: [Column; N],
-        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
-    ) -> String {
-        self.insert(table, columns, rows)
-    }
-}
-
-impl Inserts for OneStatement {
-    fn insertion<'a, const N: usize>(
-        self,
-        table: &str,
-        columns: [Column; N],
-        rows: impl Iterator<Item = [Value<'a>; N]> + Clone,
-    ) -> String {
-        postgres::insert_if_found(table, columns, &rows)
-    }
-}
-
 /// Connections whose sessions are set as is needed here, each held against `watch` before it is used. Opens nothing yet.
 pub fn pool(address: Address, options: &DatabaseOptions, watch: Arc<Watch>) -> Pool {
     match address {
@@ -209,7 +155,7 @@ impl Column {
 }
 
 /// What one row has in one column.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Value<'a> {
     /// An integer.
     Number(i64),

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod journal;
 mod lock;
 mod queue;
+mod reply;
 mod room;
 mod room_port;
 mod writer;
@@ -21,7 +22,6 @@ use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
 use crate::faults::Faults;
 use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
-use crate::reply::{Awaited, Judged, Reply};
 use crate::stats::WriterStats;
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
@@ -40,6 +40,7 @@ use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
 pub use lock::MemoryLocks;
 use parking_lot::{Mutex, RwLock};
+use reply::{Awaited, Reply};
 use room::{Order, RoomCell};
 use room_port::Clockwork;
 use std::collections::HashMap;
@@ -282,6 +283,8 @@ struct PutCommand {
     voucher_key: VoucherKey,
     reply: Reply<Put>,
 }
+
+type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
 
 /// A store that this process owns. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]

@@ -26,7 +26,6 @@ pub mod key;
 mod lock;
 pub mod lock_queue;
 mod port;
-pub mod reply;
 mod room;
 mod seal;
 mod shared;

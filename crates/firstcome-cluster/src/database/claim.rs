@@ -3,7 +3,7 @@
 use super::coupon::gone;
 use super::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::{CouponRow, Database, kind, tag};
-use crate::claim_batch::ASK_MAX;
+use crate::coupon::ASK_MAX;
 use crate::outbox::{Entrant, Entry, Tag, Verdict};
 use crate::sequencer::{ENTRIES_MAX, Stray};
 use firstcome_core::coupon::{Attributes, Claim, Issued, Serial};
@@ -11,7 +11,7 @@ use firstcome_core::limits::{ATTRIBUTES_BYTES_MAX, NAME_BYTES_MAX};
 use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
 use firstcome_sql::base::{ROLL_BACK, Session};
-use firstcome_sql::dialect::{Dialect, OneStatement, Row, list, quoted};
+use firstcome_sql::dialect::{Dialect, Row, list, quoted};
 use firstcome_sql::reader::{Reader, wrong};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -105,8 +105,7 @@ fn claim_of(row: &Row) -> Result<ClaimRow, SqlError> {
 }
 
 impl Database {
-    /// Writes a batch, if the coupon is as it is thought to be. One round trip on PostgreSQL and two on MySQL; up to five more if not
-    /// all of it is plain.
+    /// Writes a batch, if the coupon is as it is thought to be. Two round trips; up to five if not all of it is plain.
     ///
     /// [`SqlError::Unknown`]: it may be written. The same batch again tells.
     pub(crate) async fn write(&self, row: &CouponRow, batch: &Batch) -> Result<Written, SqlError> {
@@ -130,20 +129,9 @@ impl Database {
     ) -> Result<Written, SqlError> {
         let mut session = self.base.session(until).await?;
         let inserts = inserts(batch, &fresh);
-        let moved = || SqlError::Serialization { says: "a coupon is not as it was read".to_owned() };
-        if let Some(one) = self.dialect().one_statement().filter(|_| !inserts.is_empty()) {
-            let (text, rows) = writing_once(one, row, &fresh.row, &inserts);
-            let written = session.run_alone(text, self.base.options.connections.answer_timeout).await;
-            return match written {
-                Ok(written) if written == rows => Ok(Written::Done(Box::new(fresh))),
-                Ok(_) => Err(moved()),
-                Err(SqlError::Unknown { .. }) => self.find_out(batch, fresh).await,
-                Err(error) => Err(error),
-            };
-        }
         let (text, rows) = writing(self.dialect(), row, &fresh.row, &inserts);
         if session.run(format!("{}{text}", self.dialect().words().begin)).await? != rows {
-            return Err(moved());
+            return Err(SqlError::Serialization { says: "a coupon is not as it was read".to_owned() });
         }
         self.finish(session, batch, fresh).await
     }
@@ -151,14 +139,10 @@ impl Database {
     /// Commits, and finds out itself what became of a commit that is not answered.
     async fn finish(&self, session: Session, batch: &Batch, fresh: Fresh) -> Result<Written, SqlError> {
         match self.commit(session).await {
-            Ok(()) => Ok(Written::Done(Box::new(fresh))),
-            Err(SqlError::Unknown { .. }) => self.find_out(batch, fresh).await,
-            Err(error) => Err(error),
+            Ok(()) => return Ok(Written::Done(Box::new(fresh))),
+            Err(SqlError::Unknown { .. }) => {}
+            Err(error) => return Err(error),
         }
-    }
-
-    /// Finds out what became of a commit that is not answered.
-    async fn find_out(&self, batch: &Batch, fresh: Fresh) -> Result<Written, SqlError> {
         let mut attempts = self.attempts();
         loop {
             match self.is_written(fresh.row.id, batch, attempts.until).await {
@@ -440,63 +424,42 @@ fn inserts<'a>(batch: &'a Batch, fresh: &Fresh) -> Vec<Insert<'a>> {
     entrants.zip(issued).map(|(entrant, issued)| Insert { issued, entrant }).collect()
 }
 
-/// The update that says where the stream is now, if all is as it was read. Without a semicolon.
-fn moving(before: &CouponRow, after: &CouponRow) -> String {
-    format!(
-        "UPDATE firstcome_coupon SET issued={},last_at={},position={},anchor={} WHERE id={} AND generation={} \
-         AND position={} AND anchor={} AND issued={} AND version={}",
+/// The text that writes claims and where the stream is now, and how many rows it writes if all is as it was read.
+fn writing(dialect: Dialect, before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>]) -> (String, u64) {
+    let id = before.id;
+    let mut text = format!(
+        "UPDATE firstcome_coupon SET issued={},last_at={},position={},anchor={} WHERE id={id} AND generation={} \
+         AND position={} AND anchor={} AND issued={} AND version={};",
         after.issued,
         after.last_at.as_us(),
         after.position,
         after.anchor,
-        before.id,
         before.generation,
         before.position,
         before.anchor,
         before.issued,
         before.version,
-    )
-}
-
-fn new_claims<'a>(coupon: i64, inserts: &'a [Insert<'a>]) -> impl Iterator<Item = NewClaim<'a>> + Clone {
-    let claim = move |Insert { issued, entrant }: &Insert<'a>| NewClaim {
-        coupon,
+    );
+    let claims = inserts.iter().map(|Insert { issued, entrant }| NewClaim {
+        coupon: id,
         issued: *issued,
         claim: &entrant.claim,
         tag: entrant.tag,
-    };
-    inserts.iter().map(claim)
-}
-
-fn new_requests<'a>(coupon: i64, inserts: &'a [Insert<'a>]) -> impl Iterator<Item = NewRequest> + Clone + 'a {
+    });
+    let mut rows = 1 + inserts.len() as u64;
+    if !inserts.is_empty() {
+        text.push_str(&write_claims(dialect, claims.clone()));
+    }
     let request = |NewClaim { coupon, issued, claim, .. }: NewClaim<'_>| {
         Some(NewRequest { coupon, kind: kind::CLAIM, request: claim.request?, serial: issued.serial })
     };
-    new_claims(coupon, inserts).filter_map(request)
-}
-
-/// The text that writes claims and where the stream is now, and how many rows it writes if all is as it was read.
-fn writing(dialect: Dialect, before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>]) -> (String, u64) {
-    let mut text = format!("{};", moving(before, after));
-    let mut rows = 1 + inserts.len() as u64;
-    if !inserts.is_empty() {
-        text.push_str(&write_claims(dialect, new_claims(before.id, inserts)));
-    }
-    let requests = new_requests(before.id, inserts);
+    let requests = claims.filter_map(request);
     let keyed = requests.clone().count();
     if 0 < keyed {
         rows += keyed as u64;
         text.push_str(&write_requests(dialect, requests));
     }
     (text, rows)
-}
-
-/// The same as one statement, which writes nothing if anything is not as it was read, and counts the claims. There is at least one.
-fn writing_once(one: OneStatement, before: &CouponRow, after: &CouponRow, inserts: &[Insert<'_>]) -> (String, u64) {
-    let claims = write_claims(one, new_claims(before.id, inserts));
-    let requests = new_requests(before.id, inserts);
-    let requests = requests.clone().next().map(|_| write_requests(one, requests));
-    (one.text(&moving(before, after), requests.as_deref(), &claims), inserts.len() as u64)
 }
 
 /// Writes down an entry that no caller can read, or its beginning: a server takes only so much at once.
@@ -519,12 +482,11 @@ mod tests {
     use firstcome_core::id::{CouponName, RequestId, UserId};
     use firstcome_store::VoucherKey;
 
-    /// The longest claim. No two numbers give one that has a column like the other.
-    fn longest_entrant(number: usize) -> Entrant {
-        let user = UserId::restore(&format!("{number:u>NAME_BYTES_MAX$}")).unwrap();
-        let attributes = Attributes::new(&format!("{number:a>ATTRIBUTES_BYTES_MAX$}"));
-        let request = Some(RequestId { key: u128::MAX - number as u128, body: (1 << 63) + number as u64 });
-        Entrant { tag: Tag((1 << 63) + number as u64), claim: Claim { user, attributes, request } }
+    fn longest_entrant() -> Entrant {
+        let user = UserId::restore(&"u".repeat(NAME_BYTES_MAX)).unwrap();
+        let attributes = Attributes::new(&"a".repeat(ATTRIBUTES_BYTES_MAX));
+        let request = Some(RequestId { key: u128::MAX, body: 1 << 63 });
+        Entrant { tag: Tag(1 << 63), claim: Claim { user, attributes, request } }
     }
 
     #[test]
@@ -545,7 +507,7 @@ mod tests {
             loss_accepted: 0,
         };
         let entry = |number: u64| {
-            let entrants = (0..ASK_MAX).map(longest_entrant).collect();
+            let entrants = vec![longest_entrant(); ASK_MAX];
             let first = row.position + 1 + number * ASK_MAX as u64;
             let stored = Entrants { first, version: i64::MAX, at: Timestamp::MIN, node: "".into(), entrants };
             Entry { last: first + ASK_MAX as u64 - 1, anchor: i64::MAX, raw: Vec::new(), claims: Ok(stored) }
@@ -553,9 +515,8 @@ mod tests {
         let batch = Batch { entries: (0..ENTRIES_MAX.into()).map(entry).collect() };
         let fresh = plain(&row, &batch).unwrap();
         let inserts = inserts(&batch, &fresh);
-        let one = Dialect::Postgres.one_statement().map(|one| writing_once(one, &row, &fresh.row, &inserts));
-        let several = [Dialect::MySql, Dialect::Postgres].map(|dialect| writing(dialect, &row, &fresh.row, &inserts));
-        for (text, _) in several.into_iter().chain(one) {
+        for (text, _) in [Dialect::MySql, Dialect::Postgres].map(|dialect| writing(dialect, &row, &fresh.row, &inserts))
+        {
             assert!(4 << 20 < text.len() && text.len() <= TEXT_BYTES_MAX, "{}", text.len());
         }
         let mut text = String::new();

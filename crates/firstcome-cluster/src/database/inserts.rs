@@ -3,7 +3,7 @@
 use crate::outbox::Tag;
 use firstcome_core::coupon::{Claim, Issued, Serial};
 use firstcome_core::id::RequestId;
-use firstcome_sql::dialect::{Column, Inserts, Value};
+use firstcome_sql::dialect::{Column, Dialect, Value};
 
 /// A claim to be written.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ pub(crate) struct NewRequest {
 }
 
 /// Writes claims, of which there is at least one.
-pub(crate) fn write_claims<'a>(inserts: impl Inserts, claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
+pub(crate) fn write_claims<'a>(dialect: Dialect, claims: impl Iterator<Item = NewClaim<'a>> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("serial"),
@@ -46,11 +46,11 @@ pub(crate) fn write_claims<'a>(inserts: impl Inserts, claims: impl Iterator<Item
             Value::Number(tag.0.cast_signed()),
         ]
     };
-    inserts.insertion("firstcome_claim", columns, claims.map(row))
+    dialect.insert("firstcome_claim", columns, claims.map(row))
 }
 
 /// Writes requests, of which there is at least one.
-pub(crate) fn write_requests(inserts: impl Inserts, requests: impl Iterator<Item = NewRequest> + Clone) -> String {
+pub(crate) fn write_requests(dialect: Dialect, requests: impl Iterator<Item = NewRequest> + Clone) -> String {
     let columns = [
         Column::Number("coupon"),
         Column::Number("kind"),
@@ -67,5 +67,5 @@ pub(crate) fn write_requests(inserts: impl Inserts, requests: impl Iterator<Item
             Value::Number(serial.get().into()),
         ]
     };
-    inserts.insertion("firstcome_coupon_request", columns, requests.map(row))
+    dialect.insert("firstcome_coupon_request", columns, requests.map(row))
 }

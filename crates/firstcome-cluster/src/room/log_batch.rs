@@ -43,7 +43,7 @@ impl Node {
     pub(super) async fn order(self: &Arc<Self>, room_node: &Arc<RoomNode>, want: Want) -> Result<LogReply, StoreError> {
         let (tell, told) = oneshot::channel();
         if room_node.orders.push(Order { want, tell })? == Service::Wanted {
-            self.spawn(serve(Arc::clone(self), Arc::clone(room_node)));
+            tokio::spawn(serve(Arc::clone(self), Arc::clone(room_node)));
         }
         told.await.unwrap_or(Err(StoreError::Unknown))
     }

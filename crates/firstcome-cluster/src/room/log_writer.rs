@@ -29,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(super) fn call(node: &Arc<Node>, room_node: &Arc<RoomNode>) {
     let is_wanted = room_node.copy.lock().as_ref().is_some_and(|copy| is_due(copy, node.options.image_bytes_min));
     if is_wanted && !room_node.is_writing.swap(true, Ordering::SeqCst) {
-        node.spawn(write(Arc::downgrade(node), Arc::clone(room_node)));
+        tokio::spawn(write(Arc::downgrade(node), Arc::clone(room_node)));
     }
 }
 

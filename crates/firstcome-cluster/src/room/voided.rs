@@ -48,7 +48,7 @@ impl Drop for VoidedScan {
 pub(super) fn call(node: &Arc<Node>, room: i64) {
     if node.sweeping.lock().insert(room) {
         let sweeping = VoidedScan { rooms: Arc::clone(&node.sweeping), room };
-        node.spawn(delete_voided_rows(Arc::downgrade(node), sweeping));
+        tokio::spawn(delete_voided_rows(Arc::downgrade(node), sweeping));
     }
 }
 

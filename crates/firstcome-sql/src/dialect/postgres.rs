@@ -1,7 +1,7 @@
 //! PostgreSQL.
 
 use super::connection::LentConnection;
-use super::{Column, Dialect, Value, Words, add_list, checked, hex, quoted};
+use super::{Column, Value, Words, add_list, checked, hex};
 use crate::DatabaseOptions;
 use crate::replication::{Replication, count, value};
 use crate::watch::Watch;
@@ -33,20 +33,6 @@ fn element(text: &mut String, value: Value<'_>) {
         }
         Value::Bytes(of) => bytes(text, of),
         Value::Key(key) => bytes(text, &key.to_be_bytes()),
-        Value::Nothing => text.push_str("NULL"),
-    }
-}
-
-/// A value that stands alone.
-fn constant(text: &mut String, value: Value<'_>) {
-    match value {
-        Value::Number(number) => {
-            // Quoted, so that the sign is a part of the number. Writing to a string cannot fail.
-            let _ = write!(text, "'{number}'");
-        }
-        Value::Name(name) => quoted(text, name),
-        Value::Bytes(bytes) => Dialect::Postgres.bytes(text, bytes),
-        Value::Key(key) => Dialect::Postgres.bytes(text, &key.to_be_bytes()),
         Value::Nothing => text.push_str("NULL"),
     }
 }
@@ -93,78 +79,24 @@ pub(super) fn pool(connect: PgConnectOptions, options: &DatabaseOptions, watch: 
     pool.connect_lazy_with(connect)
 }
 
+// Columns as arrays: to read each of a thousand values as an expression of its own costs more than the rows do.
 pub(super) fn insert<'a, const N: usize>(
     table: &str,
     columns: [Column; N],
     rows: &(impl Iterator<Item = [Value<'a>; N]> + Clone),
 ) -> String {
-    format!("{};", insertion(table, columns, rows, ""))
-}
-
-/// The name of the row that [`once`] has found and updated.
-const FOUND: &str = "found";
-
-/// See [`super::Inserts::insertion`].
-pub(super) fn insert_if_found<'a, const N: usize>(
-    table: &str,
-    columns: [Column; N],
-    rows: &(impl Iterator<Item = [Value<'a>; N]> + Clone),
-) -> String {
-    insertion(table, columns, rows, &format!("{FOUND},"))
-}
-
-/// See [`super::OneStatement::text`].
-pub(super) fn once(update: &str, before: Option<&str>, insertion: &str) -> String {
-    let before = before.map_or(String::new(), |before| format!(",before AS ({before})"));
-    format!("WITH {FOUND} AS ({update} RETURNING 1){before} {insertion};")
-}
-
-/// An insertion that reads rows, and `beside` them the source that is named there.
-// Columns as arrays: to read each of a thousand values as an expression of its own costs more than the rows do. A column with
-// one value in all rows is no array: the server would read the value once per row.
-fn insertion<'a, const N: usize>(
-    table: &str,
-    columns: [Column; N],
-    rows: &(impl Iterator<Item = [Value<'a>; N]> + Clone),
-    beside: &str,
-) -> String {
-    let first = rows.clone().next();
-    let mut alike: [Option<Value<'a>>; N] = std::array::from_fn(|at| {
-        let value = first.map(|row| row[at])?;
-        rows.clone().all(|row| row[at] == value).then_some(value)
-    });
-    // At least one column says how many rows there are.
-    if alike.iter().all(Option::is_some) {
-        alike[0] = None;
-    }
-    let kind = |column: Column| match column {
-        Column::Number(_) => "bigint",
-        Column::Name(_) => "text",
-        Column::Bytes(_) => "bytea",
-    };
-    let mut text = format!("INSERT INTO {table} ({}) SELECT ", columns.map(Column::name).join(","));
-    add_list(&mut text, alike.iter().zip(columns).enumerate(), |text, (at, (alike, column))| match alike {
-        Some(value) => {
-            constant(text, *value);
-            // Writing to a string cannot fail.
-            let _ = write!(text, "::{}", kind(column));
-        }
-        None => {
-            let _ = write!(text, "u.c{at}");
-        }
-    });
-    let _ = write!(text, " FROM {beside}unnest(");
-    let arrays = || alike.iter().enumerate().filter(|(_, alike)| alike.is_none()).map(|(at, _)| at);
-    add_list(&mut text, arrays(), |text, at| {
+    let mut text = format!("INSERT INTO {table} ({}) SELECT * FROM unnest(", columns.map(Column::name).join(","));
+    add_list(&mut text, columns.iter().enumerate(), |text, (at, column)| {
         text.push_str("'{");
         add_list(text, rows.clone(), |text, row| element(text, row[at]));
-        let _ = write!(text, "}}'::{}[]", kind(columns[at]));
+        text.push_str("}'::");
+        text.push_str(match column {
+            Column::Number(_) => "bigint[]",
+            Column::Name(_) => "text[]",
+            Column::Bytes(_) => "bytea[]",
+        });
     });
-    text.push_str(") AS u (");
-    add_list(&mut text, arrays(), |text, at| {
-        let _ = write!(text, "c{at}");
-    });
-    text.push(')');
+    text.push_str(");");
     text
 }
 
@@ -203,46 +135,6 @@ pub(super) fn insert_nothing(table: &str, column: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const COLUMNS: [Column; 3] = [Column::Number("coupon"), Column::Name("name"), Column::Bytes("of")];
-
-    fn rows(names: &[&'static str]) -> Vec<[Value<'static>; 3]> {
-        names.iter().map(|name| [Value::Number(-7), Value::Name(name), Value::Nothing]).collect()
-    }
-
-    #[test]
-    fn a_column_is_an_array_unless_all_rows_have_the_same_value() {
-        let text = |rows: Vec<[Value<'static>; 3]>| insert("claim", COLUMNS, &rows.into_iter());
-        assert_eq!(
-            text(rows(&["ann", "bob"])),
-            "INSERT INTO claim (coupon,name,of) SELECT '-7'::bigint,u.c1,NULL::bytea \
-             FROM unnest('{\"ann\",\"bob\"}'::text[]) AS u (c1);"
-        );
-        // One array says how many rows there are.
-        assert_eq!(
-            text(rows(&["ann", "ann"])),
-            "INSERT INTO claim (coupon,name,of) SELECT u.c0,'ann'::text,NULL::bytea \
-             FROM unnest('{-7,-7}'::bigint[]) AS u (c0);"
-        );
-        let mut mixed = rows(&["ann", "bob"]);
-        mixed[1][2] = Value::Bytes(&[1]);
-        assert_eq!(
-            text(mixed),
-            "INSERT INTO claim (coupon,name,of) SELECT '-7'::bigint,u.c1,u.c2 \
-             FROM unnest('{\"ann\",\"bob\"}'::text[],'{NULL,\"\\\\x01\"}'::bytea[]) AS u (c1,c2);"
-        );
-    }
-
-    #[test]
-    fn rows_of_one_statement_are_read_beside_the_row_that_it_finds() {
-        let insertion = insert_if_found("claim", COLUMNS, &rows(&["ann", "bob"]).into_iter());
-        assert!(insertion.contains(" FROM found,unnest("), "{insertion}");
-        assert_eq!(
-            once("UPDATE coupon SET position=2", Some("INSERT 1"), "INSERT 2"),
-            "WITH found AS (UPDATE coupon SET position=2 RETURNING 1),before AS (INSERT 1) INSERT 2;"
-        );
-        assert_eq!(once("UPDATE x", None, "INSERT 2"), "WITH found AS (UPDATE x RETURNING 1) INSERT 2;");
-    }
 
     #[test]
     fn a_session_that_is_not_what_was_asked_for_is_refused() {

@@ -2,10 +2,10 @@
 
 use super::engine::Engine;
 use super::queue::{PushError, Queue, Waited};
+use super::reply::{self, LEFT_OVER_MAX};
 use super::{Command, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, FaultKind, StoreError};
-use crate::reply::{self, LEFT_OVER_MAX};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -11,12 +11,12 @@
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
 use super::journal::{Change, CouponId, Journal, RoomId};
+use super::reply::{self, Reply};
 use super::room::RoomWriter;
 use super::writer::{Log, Primitive};
 use super::{Command, PutCommand, PutRoomCommand, RoomJob, Shared};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
-use crate::reply::{self, Reply};
 use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;

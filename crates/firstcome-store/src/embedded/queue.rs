@@ -118,7 +118,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reply::Reply;
+    use crate::embedded::reply::Reply;
 
     fn tick() -> Command {
         Command::Tick(None, Reply::pair().0)

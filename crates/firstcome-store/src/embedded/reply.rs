@@ -10,6 +10,7 @@
 //! - A caller that does not run delays the others of its thread only until the writer looks again
 //!   ([`wake_left_over`]), within [`LEFT_OVER_MAX`].
 
+use super::Judged;
 use crate::error::StoreError;
 use firstcome_core::coupon::Rejection;
 use parking_lot::Mutex;
@@ -20,11 +21,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// What a caller is told: the outcome of its command, or why there is none.
-pub type Judged<T, R = Rejection> = Result<Result<T, R>, StoreError>;
-
 /// How long the writer lets callers wait for another caller to wake them.
-pub const LEFT_OVER_MAX: Duration = Duration::from_micros(500);
+pub(super) const LEFT_OVER_MAX: Duration = Duration::from_micros(500);
 
 /// How many threads have a list of their own. Threads beyond it share lists.
 const THREADS: usize = 64;
@@ -124,17 +122,17 @@ impl WakeLists {
 }
 
 /// Wakes the callers whose replies were sent since the last call: one of each thread, which wakes the others.
-pub fn wake_callers() {
+pub(super) fn wake_callers() {
     OF_PROCESS.wake_callers();
 }
 
 /// Whether callers may still wait for another caller to wake them.
-pub fn is_left_over() -> bool {
+pub(super) fn is_left_over() -> bool {
     OF_PROCESS.passed_on.load(Ordering::Acquire) != 0
 }
 
 /// Wakes all callers that no other caller has woken yet.
-pub fn wake_left_over() {
+pub(super) fn wake_left_over() {
     OF_PROCESS.wake_left_over();
 }
 
@@ -153,18 +151,15 @@ enum State<T, R> {
     Taken,
 }
 
-firstcome_core::debug_by_name!([T, R] Reply<T, R>);
-firstcome_core::debug_by_name!([T, R] Awaited<T, R>);
-
 /// The writer's end: sends the reply. If it is dropped unsent, the caller gets `Unknown`.
-pub struct Reply<T, R = Rejection>(Option<Arc<Place<T, R>>>);
+pub(super) struct Reply<T, R = Rejection>(Option<Arc<Place<T, R>>>);
 
 /// The caller's end: a future of the reply. Cancel-safe: dropping it gives the command up.
-pub struct Awaited<T, R = Rejection>(Arc<Place<T, R>>);
+pub(super) struct Awaited<T, R = Rejection>(Arc<Place<T, R>>);
 
 impl<T, R> Reply<T, R> {
     /// Makes the two ends, for a command of this thread.
-    pub fn pair() -> (Self, Awaited<T, R>) {
+    pub(super) fn pair() -> (Self, Awaited<T, R>) {
         Self::pair_in(&OF_PROCESS)
     }
 
@@ -175,7 +170,7 @@ impl<T, R> Reply<T, R> {
     }
 
     /// Sends the reply. A caller that waits for it is woken by the next [`wake_callers`].
-    pub fn send(mut self, answer: Judged<T, R>) {
+    pub(super) fn send(mut self, answer: Judged<T, R>) {
         let Some(place) = self.0.take() else { return };
         // Without a waker the caller has not been polled yet, and will find the reply. Or it has given up: the effect
         // stands, and a repeat will find it.
@@ -185,7 +180,7 @@ impl<T, R> Reply<T, R> {
     }
 
     /// Whether the caller has given up.
-    pub fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.0.as_ref().is_none_or(|place| Arc::strong_count(place) == 1)
     }
 }
@@ -245,7 +240,7 @@ impl<T, R> Drop for Awaited<T, R> {
 
 impl<T, R> Awaited<T, R> {
     /// Waits for the reply on a thread that runs nothing else.
-    pub fn wait(mut self) -> Judged<T, R> {
+    pub(super) fn wait(mut self) -> Judged<T, R> {
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
         let mut cx = Context::from_waker(&waker);
         loop {
