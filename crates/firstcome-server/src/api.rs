@@ -14,7 +14,7 @@ mod lock;
 mod lock_shape;
 mod member;
 mod revision;
-mod room;
+pub(crate) mod room;
 mod room_gate;
 mod room_shape;
 pub(crate) mod shape;

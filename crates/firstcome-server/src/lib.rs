@@ -18,6 +18,7 @@ pub mod api;
 mod auction;
 pub mod auth;
 mod backend;
+mod cookie;
 pub mod error;
 mod lock;
 mod metrics;

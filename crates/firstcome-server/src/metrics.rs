@@ -65,10 +65,13 @@ pub(crate) enum Route {
     GetBids,
     PostBid,
     PostPurchase,
+    GetRoomPage,
+    PostRoomJoin,
+    PostRoomLeave,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 37] = [
+    const ALL: [(Self, &'static str); 40] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -106,12 +109,15 @@ impl Route {
         (Self::GetBids, "get_bids"),
         (Self::PostBid, "post_bid"),
         (Self::PostPurchase, "post_purchase"),
+        (Self::GetRoomPage, "get_room_page"),
+        (Self::PostRoomJoin, "post_room_join"),
+        (Self::PostRoomLeave, "post_room_leave"),
     ];
 }
 
 /// The statuses that these calls can have; the last one stands for all others.
-const STATUSES: [u16; 19] =
-    [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
+const STATUSES: [u16; 20] =
+    [200, 201, 204, 303, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RequestLabels {

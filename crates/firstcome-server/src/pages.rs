@@ -1,6 +1,9 @@
-//! The HTML pages: the card at `/`, the reference at `/docs`, a page per error code. They load no external asset.
+//! The HTML pages: the card at `/`, the reference at `/docs`, a page per error code, and the page of each room. They
+//! load no external asset.
 
+mod language;
 mod reference;
+mod room;
 
 use crate::api::body::PathName;
 use crate::error::Code;
@@ -10,7 +13,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use firstcome::Durability;
 use std::sync::{Arc, LazyLock};
@@ -58,6 +61,21 @@ struct Index {
 #[template(path = "error.html")]
 struct ErrorPage {
     code: Code,
+}
+
+/// What stands before the paths of this service where a browser sees them. Nothing, unless a gate serves the service
+/// within another site.
+#[derive(Clone, Copy)]
+pub(crate) struct Base(pub(crate) &'static str);
+
+/// Serves a text that pages load.
+fn asset(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "max-age=3600"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    get(async move || (headers, text))
 }
 
 /// Builds a page with the headers that every page gets.
@@ -116,18 +134,11 @@ async fn error(path: PathName) -> Response {
 pub(crate) fn router() -> Router<Arc<App>> {
     let json = async || ([(header::CONTENT_TYPE, "application/json")], OPENAPI);
     let reference = async || html(StatusCode::OK, REFERENCE.clone());
-    let style = async || {
-        let headers = [
-            (header::CONTENT_TYPE, "text/css"),
-            (header::CACHE_CONTROL, "max-age=3600"),
-            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        ];
-        (headers, STYLE)
-    };
     Router::new()
         .route("/", get(index))
         .route("/docs", get(reference))
         .route("/errors/{code}", get(error))
         .route("/openapi.json", get(json))
-        .route("/assets/firstcome.css", get(style))
+        .route("/assets/firstcome.css", asset("text/css", STYLE))
+        .merge(room::router())
 }

@@ -261,7 +261,7 @@ impl App {
     /// Returns the path prefixes of the endpoints that this service does not provide.
     pub(crate) const fn lacks(&self) -> &'static [&'static str] {
         if self.is_auctions_alone {
-            return &["/v1/coupons/", "/v1/rooms/", "/v1/locks/", "/v1/pass-keys"];
+            return &["/v1/coupons/", "/v1/rooms/", "/rooms/", "/v1/locks/", "/v1/pass-keys"];
         }
         &[]
     }

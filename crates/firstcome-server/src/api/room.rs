@@ -25,7 +25,7 @@ use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
-use firstcome::{Joining, PassCheck, Put, RoomStore, StoreError, TicketAnswer};
+use firstcome::{Joining, PassCheck, Put, RoomStore, RoomSummary, StoreError, TicketAnswer};
 use hyper::body::Body;
 use serde_json::{Map, Value};
 use std::net::IpAddr;
@@ -55,7 +55,11 @@ fn whole_second(until: Timestamp) -> Timestamp {
 }
 
 /// Mints the pass of an admitted ticket.
-fn pass_of(app: &App, room: &RoomName, answer: &TicketAnswer) -> Result<Option<(String, Timestamp)>, Problem> {
+pub(crate) fn pass_of(
+    app: &App,
+    room: &RoomName,
+    answer: &TicketAnswer,
+) -> Result<Option<(String, Timestamp)>, Problem> {
     let (TicketState::Admitted { slot, .. }, Some(until)) = (answer.state, answer.until) else { return Ok(None) };
     let user = answer.user.as_deref().and_then(|user| UserId::parse(user).ok());
     let grant = Grant {
@@ -248,7 +252,7 @@ impl revision::Settings for RoomSettings {
 /// Shows the room. An admin also sees the settings, read from the store and not from the cache.
 async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
     if caller.require(Scope::Admin).is_err() {
-        let summary = answered(app, pin!(app.rooms.shown(room))).await?.map_err(refused)?;
+        let summary = summary(app, room).await?;
         return Ok((NO_STORE, Json(Room::new(room, &summary))).into_response());
     }
     let summary = answered(app, pin!(app.rooms.room(room))).await?.map_err(refused)?;
@@ -411,8 +415,26 @@ pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &
     matches!(told.state, TicketState::Waiting { .. }).then(|| Answer::new(StatusCode::OK, &Ticket::new(&told, None)))
 }
 
-async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
+/// Polls a ticket.
+pub(crate) async fn poll(app: &App, room: &str, ticket: &str) -> Result<TicketAnswer, Problem> {
     answered(app, pin!(app.rooms.poll(&body::room(room)?, ticket))).await?.map_err(refused)
+}
+
+/// Shows a room, from the cache.
+pub(crate) async fn summary(app: &App, room: &RoomName) -> Result<RoomSummary, Problem> {
+    answered(app, pin!(app.rooms.shown(room))).await?.map_err(refused)
+}
+
+/// Joins for the bearer of the ticket.
+pub(crate) async fn join_unnamed(app: &App, room: &RoomName) -> Result<TicketAnswer, Problem> {
+    let join = Join { user: None, request: None };
+    let (_, answer) = answered(app, pin!(app.rooms.join(room, join))).await?.map_err(refused)?;
+    Ok(answer)
+}
+
+/// Gives up a ticket.
+pub(crate) async fn leave(app: &App, room: &RoomName, ticket: &str) -> Result<(), Problem> {
+    answered(app, pin!(app.rooms.leave(room, ticket))).await?.map_err(refused)
 }
 
 /// Leave
@@ -432,8 +454,7 @@ pub(crate) async fn delete_ticket(State(app): State<Arc<App>>, path: PathTicket,
     let call = pin!(async {
         app.caller(&headers)?;
         let Path((room, ticket)) = path.map_err(|_| body::undecodable())?;
-        let room = body::room(&room)?;
-        answered(&app, pin!(app.rooms.leave(&room, &ticket))).await?.map_err(refused)?;
+        leave(&app, &body::room(&room)?, &ticket).await?;
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::DeleteTicket, call).await

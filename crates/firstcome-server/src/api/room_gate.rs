@@ -6,6 +6,7 @@ use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, PASS_HEADER, answered, measured};
 use crate::accept::Peer;
 use crate::address;
+use crate::cookie;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::pass::Grant;
@@ -13,15 +14,12 @@ use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use firstcome::PassCheck;
 use firstcome::core::id::RoomName;
 use std::pin::pin;
 use std::sync::Arc;
-
-/// The cookie that carries a pass if no header does.
-pub(crate) const PASS_COOKIE: &str = "firstcome_pass";
 
 const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
 const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
@@ -35,13 +33,7 @@ fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
         let pass = value.to_str().ok().filter(|_| values.next().is_none());
         return pass.ok_or_else(|| missing().detail("`X-Firstcome-Pass` came twice, or is not ASCII."));
     }
-    // A cookie of another application may hold any bytes: skip it.
-    let cookies = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
-    let mut named = cookies.filter_map(|pair| {
-        let (name, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
-        (name.trim() == PASS_COOKIE).then(|| value.trim())
-    });
-    named.next().filter(|pass| !pass.is_empty()).ok_or_else(missing)
+    cookie::read(headers, cookie::PASS).ok_or_else(missing)
 }
 
 /// Counts the call against its address if its `Authorization` is not a key of this service. Such a header belongs to

@@ -8,6 +8,7 @@ pub(crate) mod gate;
 pub(crate) mod joins;
 pub(crate) mod keys;
 pub(crate) mod limits;
+pub(crate) mod page;
 pub(crate) mod passes;
 pub(crate) mod restarts;
 pub(crate) mod tickets;

@@ -10,7 +10,7 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    admissions, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, passes, restarts, tickets,
+    admissions, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, page, passes, restarts, tickets,
     trouble as room_trouble,
 };
 use crate::{
@@ -90,6 +90,12 @@ scenarios! {
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
     gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
         the_gate_is_shut_when_the_slot_is_given_back;
+    page: a_visitor_waits_is_admitted_and_goes_where_the_visit_began a_look_draws_no_number
+        a_place_survives_a_reload_and_moves_to_another_browser a_link_takes_no_better_place_away
+        the_page_says_what_has_become_of_the_room a_visitor_without_cookies_is_told_so_and_joins_no_more
+        a_page_is_read_in_the_language_of_its_visitor a_page_leads_to_no_other_site
+        the_first_view_is_small_and_runs_nothing_inline pages_that_update_themselves_do_so_when_asked
+        joins_by_the_page_are_limited_by_address a_join_by_another_site_draws_no_number;
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back

@@ -62,8 +62,13 @@ impl Nginx {
 
     /// What a visitor sees who asks for the shop with these headers.
     fn visit(&self, headers: &[u8]) -> Answer {
+        self.send("GET /basket", headers)
+    }
+
+    fn send(&self, what: &str, headers: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("nginx listens");
-        let request = [&b"GET /basket HTTP/1.1\r\nhost: shop\r\n"[..], headers, b"\r\n"].concat();
+        let head = format!("{what} HTTP/1.1\r\nhost: shop\r\ncontent-length: 0\r\n");
+        let request = [head.as_bytes(), headers, b"\r\n"].concat();
         stream.write_all(&request).expect("it is sent");
         read_answer(&mut stream).expect("it is answered").0
     }
@@ -115,7 +120,8 @@ fn a_visitor_without_a_valid_pass_does_not_reach_the_shop() {
 
     let nginx = Nginx::start(here, server.address(), shop());
     let waits = |answer: Answer, who: &str| {
-        assert_eq!(answer.status, 302, "{who}: {}", answer.text());
+        assert_eq!(answer.status, 503, "{who}: {}", answer.text());
+        assert!(answer.text().contains("/rooms/sale/join?back=%2Fbasket"), "{who} sees no way in: {}", answer.text());
         assert!(!answer.text().contains(SHOP), "{who} reached the shop");
     };
     waits(nginx.visit(b""), "a visitor without a cookie");
@@ -135,6 +141,24 @@ fn a_visitor_without_a_valid_pass_does_not_reach_the_shop() {
     let released = back_end.call("POST", "/v1/rooms/sale/passes/release", Some(&json!({"pass": pass})));
     assert_eq!(released.status, 204);
     waits(nginx.with_cookie(pass.as_bytes()), "a visitor whose slot was given back");
+    // A visitor without scripts gets in by the page: joins, looks again, and goes back to the basket.
+    let cookies = |answer: &Answer| {
+        let pairs = answer.headers("set-cookie").filter_map(|line| line.split(';').next());
+        pairs.map(|pair| format!("cookie: {pair}\r\n")).collect::<String>()
+    };
+    let joined = nginx.send("POST /rooms/sale/join?back=%2Fbasket", b"");
+    assert_eq!(joined.status, 303, "{}", joined.text());
+    let place = cookies(&joined);
+    let page = wait_for("the visitor to be admitted", || {
+        let page = nginx.send("GET /rooms/sale?back=%2Fbasket", place.as_bytes());
+        (page.status == 200).then_some(page)
+    });
+    assert!(page.text().contains("href=\"/basket\""), "{}", page.text());
+    let served = nginx.visit(cookies(&page).as_bytes());
+    assert_eq!((served.status, served.text().as_str()), (200, SHOP));
+    for path in ["/assets/room.css?0.1.0", "/assets/room.js?0.1.0"] {
+        assert_eq!(nginx.send(&format!("GET {path}"), b"").status, 200, "{path}");
+    }
     // The operator did not name the proxy: the log says so once, and the first page too.
     let warning = "X-Forwarded-For came from an address that is not trusted";
     assert_eq!(server.errors().matches(warning).count(), 1, "{}", server.errors());

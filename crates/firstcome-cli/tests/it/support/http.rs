@@ -8,6 +8,8 @@ use std::net::{SocketAddr, TcpStream};
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    /// Status line and headers.
+    pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
@@ -21,6 +23,12 @@ impl Answer {
     /// The body as text.
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The values of a header, in their order.
+    pub(crate) fn headers<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        let pairs = self.head.lines().filter_map(|line| line.split_once(": "));
+        pairs.filter(move |(given, _)| given.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The code of a problem; empty for everything else.
@@ -179,10 +187,11 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> Result<(Answer, bool), Lost
 
 fn whole(bytes: &[u8]) -> Option<(Answer, bool)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..end]).ok()?.to_ascii_lowercase();
+    let spelt = std::str::from_utf8(&bytes[..end]).ok()?;
+    let head = spelt.to_ascii_lowercase();
     let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let length: usize = header("content-length").map_or(Some(0), |text| text.parse().ok())?;
     let body = bytes.get(end + 4..end + 4 + length)?.to_vec();
     let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some((Answer { status, body }, header("connection") != Some("close")))
+    Some((Answer { status, head: spelt.to_owned(), body }, header("connection") != Some("close")))
 }

@@ -1,0 +1,63 @@
+join-title = أنت على وشك الانضمام إلى الطابور
+join-lead = يدخل الزوار بحسب ترتيب وصولهم.
+join-button = انضم إلى الطابور
+scheduled-title = لم يُفتح بعد
+scheduled-lead = مكانك محفوظ. يدخل الزوار بالترتيب ابتداءً من الافتتاح.
+waiting-title = أنت في الطابور
+waiting-lead = يدخل الزوار بحسب ترتيب وصولهم.
+almost-title = اقترب دورك
+almost-lead = أنت التالي. أبقِ هذه الصفحة مفتوحة.
+paused-title = الطابور متوقف مؤقتًا
+paused-lead = أوقف المنظم الدخول في الوقت الحالي. مكانك محفوظ.
+admitted-title = حان دورك
+admitted-lead = ادخل قبل انتهاء الوقت.
+admitted-button = ادخل
+full-title = الطابور ممتلئ
+full-lead = حاول مرة أخرى بعد قليل.
+expired-title = انتهى مكانك
+expired-lead = انقطع الاتصال بهذه الصفحة مدة طويلة، أو انتهت زيارتك.
+left-title = لقد غادرت الطابور
+left-lead = انتقل مكانك إلى الشخص التالي.
+over-title = هذا الطابور مغلق
+over-lead = أغلقه المنظم. لن يدخل أحد بعد الآن.
+lost-title = لا يوجد اتصال
+lost-lead = انقطع الاتصال. مكانك محفوظ، وتعيد هذه الصفحة المحاولة تلقائيًا.
+cookies-title = يُرجى السماح بملفات تعريف الارتباط
+cookies-lead = يُحفظ مكانك في ملف تعريف ارتباط، ولم يحفظه متصفحك. اسمح بها لهذا الموقع ثم انضم مرة أخرى.
+rejoin-button = انضم مرة أخرى
+ahead = { $count ->
+    [0] لا أحد أمامك
+    [one] أمامك شخص واحد
+    [two] أمامك شخصان
+    [few] أمامك { $count } أشخاص
+    [many] أمامك { $count } شخصًا
+   *[other] أمامك { $count } شخص
+}
+wait-label = مدة الانتظار المتوقعة
+wait-soon = أقل من دقيقة
+wait-minutes = { $to ->
+    [one] نحو دقيقة واحدة
+    [two] نحو دقيقتين
+    [few] من { $from } إلى { $to } دقائق
+    [many] من { $from } إلى { $to } دقيقة
+   *[other] من { $from } إلى { $to } دقيقة
+}
+wait-hours = { $to ->
+    [one] نحو ساعة واحدة
+    [two] نحو ساعتين
+    [few] من { $from } إلى { $to } ساعات
+   *[other] من { $from } إلى { $to } ساعة
+}
+wait-unknown = غير معروفة بعد
+number-label = رقمك
+progress-label = التقدم منذ انضمامك
+opens-label = يُفتح خلال
+ends-label = الوقت المتبقي
+updated-label = آخر تحديث
+kept = يبقى مكانك محفوظًا إذا أعدت تحميل هذه الصفحة أو أغلقتها.
+check-button = تحقق الآن
+auto-button = التحديث تلقائيًا
+leave-button = غادر الطابور
+move-title = تابع على جهاز آخر
+move-lead = افتح هذا الرابط على الجهاز الآخر. إنه مكانك: لا تُرِه لأحد.
+language-label = اللغة

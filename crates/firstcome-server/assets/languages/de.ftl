@@ -1,0 +1,55 @@
+join-title = Sie stellen sich jetzt an
+join-lead = Der Einlass folgt der Reihenfolge des Anstellens.
+join-button = Anstellen
+scheduled-title = Es ist noch nicht geöffnet
+scheduled-lead = Ihr Platz bleibt erhalten. Der Einlass beginnt mit der Öffnung.
+waiting-title = Sie stehen in der Schlange
+waiting-lead = Der Einlass folgt der Reihenfolge des Anstellens.
+almost-title = Gleich ist es so weit
+almost-lead = Sie sind als Nächstes dran. Lassen Sie diese Seite offen.
+paused-title = Die Schlange steht still
+paused-lead = Der Veranstalter lässt im Moment niemanden ein. Sie behalten Ihren Platz.
+admitted-title = Sie sind an der Reihe
+admitted-lead = Gehen Sie hinein, bevor die Zeit abläuft.
+admitted-button = Hineingehen
+full-title = Die Schlange ist voll
+full-lead = Versuchen Sie es gleich noch einmal.
+expired-title = Ihr Platz ist verfallen
+expired-lead = Diese Seite hatte zu lange keine Verbindung, oder Ihr Besuch ist zu Ende.
+left-title = Sie haben die Schlange verlassen
+left-lead = Ihr Platz ist an die nächste Person gegangen.
+over-title = Diese Schlange ist geschlossen
+over-lead = Der Veranstalter hat sie geschlossen. Niemand wird mehr eingelassen.
+lost-title = Keine Verbindung
+lost-lead = Die Verbindung ist unterbrochen. Sie behalten Ihren Platz; diese Seite versucht es von selbst wieder.
+cookies-title = Bitte erlauben Sie Cookies
+cookies-lead = Ihr Platz steht in einem Cookie, und Ihr Browser hat es nicht behalten. Erlauben Sie Cookies für diese Website und stellen Sie sich wieder an.
+rejoin-button = Wieder anstellen
+ahead = { $count ->
+    [0] Niemand ist vor Ihnen
+    [one] { $count } Person vor Ihnen
+   *[other] { $count } Personen vor Ihnen
+}
+wait-label = Voraussichtliche Wartezeit
+wait-soon = weniger als eine Minute
+wait-minutes = { $to ->
+    [one] etwa { $to } Minute
+   *[other] { $from }–{ $to } Minuten
+}
+wait-hours = { $to ->
+    [one] etwa { $to } Stunde
+   *[other] { $from }–{ $to } Stunden
+}
+wait-unknown = noch nicht bekannt
+number-label = Ihre Nummer
+progress-label = Fortschritt seit dem Anstellen
+opens-label = Öffnet in
+ends-label = Verbleibende Zeit
+updated-label = Letzte Aktualisierung
+kept = Sie behalten Ihren Platz, wenn Sie diese Seite neu laden oder schließen.
+check-button = Jetzt prüfen
+auto-button = Von selbst aktualisieren
+leave-button = Schlange verlassen
+move-title = Auf einem anderen Gerät weitermachen
+move-lead = Öffnen Sie diesen Link auf dem anderen Gerät. Er ist Ihr Platz: Zeigen Sie ihn niemandem.
+language-label = Sprache

@@ -1,0 +1,56 @@
+# Texts of the page of a waiting room. Each language has the same keys; a test holds them to it.
+join-title = You are about to join the line
+join-lead = Visitors are let in in the order in which they joined.
+join-button = Join the line
+scheduled-title = The doors are not open yet
+scheduled-lead = Your place in line is kept. Visitors are let in from the opening on.
+waiting-title = You are in line
+waiting-lead = Visitors are let in in the order in which they joined.
+almost-title = Almost there
+almost-lead = You are next. Please keep this page open.
+paused-title = The line is paused
+paused-lead = The organiser lets no one in for the moment. You keep your place.
+admitted-title = It is your turn
+admitted-lead = Go in before the time is over.
+admitted-button = Go in
+full-title = The line is full
+full-lead = Please try again in a moment.
+expired-title = Your place has ended
+expired-lead = There was no contact with this page for too long, or your visit is over.
+left-title = You have left the line
+left-lead = Your place has gone to the next visitor.
+over-title = This line is closed
+over-lead = The organiser has closed it. No one is let in any more.
+lost-title = No contact
+lost-lead = The connection is lost. You keep your place; this page tries again by itself.
+cookies-title = Please allow cookies
+cookies-lead = Your place is kept in a cookie, and your browser did not keep it. Allow cookies for this site, and join again.
+rejoin-button = Join again
+ahead = { $count ->
+    [0] No one is ahead of you
+    [one] { $count } person ahead of you
+   *[other] { $count } people ahead of you
+}
+wait-label = Expected wait
+wait-soon = less than a minute
+wait-minutes = { $to ->
+    [one] about { $to } minute
+   *[other] { $from }–{ $to } minutes
+}
+wait-hours = { $to ->
+    [one] about { $to } hour
+   *[other] { $from }–{ $to } hours
+}
+wait-unknown = not known yet
+number-label = Your number
+progress-label = Progress since you joined
+opens-label = Opens in
+ends-label = Time left
+updated-label = Last update
+kept = You keep your place if you reload or close this page.
+check-button = Check now
+auto-button = Update by itself
+leave-button = Leave the line
+move-title = Go on with another device
+move-lead = Open this link on the other device. It is your place: show it to no one.
+language-label = Language

@@ -1,0 +1,55 @@
+join-title = Va a ponerse en la fila
+join-lead = Se entra por orden de llegada.
+join-button = Ponerse en la fila
+scheduled-title = Todavía no está abierto
+scheduled-lead = Su lugar queda guardado. Se entra por orden a partir de la apertura.
+waiting-title = Está en la fila
+waiting-lead = Se entra por orden de llegada.
+almost-title = Ya casi
+almost-lead = Usted es el siguiente. Mantenga esta página abierta.
+paused-title = La fila está en pausa
+paused-lead = El organizador ha detenido la entrada por el momento. Usted conserva su lugar.
+admitted-title = Es su turno
+admitted-lead = Entre antes de que se acabe el tiempo.
+admitted-button = Entrar
+full-title = La fila está llena
+full-lead = Vuelva a intentarlo en un momento.
+expired-title = Su lugar ha terminado
+expired-lead = No hubo contacto con esta página durante demasiado tiempo, o su visita ha terminado.
+left-title = Ha salido de la fila
+left-lead = Su lugar ha pasado a la siguiente persona.
+over-title = Esta fila está cerrada
+over-lead = El organizador la ha cerrado. Ya no entra nadie.
+lost-title = Sin conexión
+lost-lead = Se perdió la conexión. Usted conserva su lugar; esta página lo intenta de nuevo sola.
+cookies-title = Permita las cookies
+cookies-lead = Su lugar se guarda en una cookie, y su navegador no la guardó. Permita las cookies de este sitio y vuelva a ponerse en la fila.
+rejoin-button = Volver a la fila
+ahead = { $count ->
+    [0] No hay nadie delante de usted
+    [one] { $count } persona delante de usted
+   *[other] { $count } personas delante de usted
+}
+wait-label = Espera prevista
+wait-soon = menos de un minuto
+wait-minutes = { $to ->
+    [one] alrededor de { $to } minuto
+   *[other] { $from }–{ $to } minutos
+}
+wait-hours = { $to ->
+    [one] alrededor de { $to } hora
+   *[other] { $from }–{ $to } horas
+}
+wait-unknown = aún no se sabe
+number-label = Su número
+progress-label = Avance desde que llegó
+opens-label = Abre en
+ends-label = Tiempo restante
+updated-label = Última actualización
+kept = Conserva su lugar si recarga o cierra esta página.
+check-button = Comprobar ahora
+auto-button = Actualizar automáticamente
+leave-button = Salir de la fila
+move-title = Continuar en otro dispositivo
+move-lead = Abra este enlace en el otro dispositivo. Es su lugar: no lo muestre a nadie.
+language-label = Idioma

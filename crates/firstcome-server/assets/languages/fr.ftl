@@ -1,0 +1,55 @@
+join-title = Vous allez rejoindre la file
+join-lead = L’entrée se fait dans l’ordre d’arrivée.
+join-button = Rejoindre la file
+scheduled-title = Ce n’est pas encore ouvert
+scheduled-lead = Votre place est gardée. L’entrée se fait dans l’ordre dès l’ouverture.
+waiting-title = Vous êtes dans la file
+waiting-lead = L’entrée se fait dans l’ordre d’arrivée.
+almost-title = Vous y êtes presque
+almost-lead = C’est bientôt à vous. Gardez cette page ouverte.
+paused-title = La file est en pause
+paused-lead = L’organisateur a suspendu l’entrée pour le moment. Vous gardez votre place.
+admitted-title = C’est à vous
+admitted-lead = Entrez avant la fin du temps.
+admitted-button = Entrer
+full-title = La file est pleine
+full-lead = Réessayez dans un instant.
+expired-title = Votre place a pris fin
+expired-lead = Cette page est restée trop longtemps sans contact, ou votre visite est terminée.
+left-title = Vous avez quitté la file
+left-lead = Votre place est passée à la personne suivante.
+over-title = Cette file est fermée
+over-lead = L’organisateur l’a fermée. Plus personne n’entre.
+lost-title = Pas de connexion
+lost-lead = La connexion est perdue. Vous gardez votre place ; cette page réessaie d’elle-même.
+cookies-title = Veuillez autoriser les cookies
+cookies-lead = Votre place est gardée dans un cookie, et votre navigateur ne l’a pas conservé. Autorisez les cookies de ce site, puis rejoignez la file.
+rejoin-button = Rejoindre à nouveau
+ahead = { $count ->
+    [0] Personne devant vous
+    [one] { $count } personne devant vous
+   *[other] { $count } personnes devant vous
+}
+wait-label = Attente prévue
+wait-soon = moins d’une minute
+wait-minutes = { $to ->
+    [one] environ { $to } minute
+   *[other] { $from } à { $to } minutes
+}
+wait-hours = { $to ->
+    [one] environ { $to } heure
+   *[other] { $from } à { $to } heures
+}
+wait-unknown = pas encore connue
+number-label = Votre numéro
+progress-label = Progression depuis votre arrivée
+opens-label = Ouverture dans
+ends-label = Temps restant
+updated-label = Dernière mise à jour
+kept = Vous gardez votre place si vous rechargez ou fermez cette page.
+check-button = Vérifier maintenant
+auto-button = Actualiser automatiquement
+leave-button = Quitter la file
+move-title = Continuer sur un autre appareil
+move-lead = Ouvrez ce lien sur l’autre appareil. C’est votre place : ne le montrez à personne.
+language-label = Langue

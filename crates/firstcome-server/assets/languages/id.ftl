@@ -1,0 +1,54 @@
+join-title = Anda akan masuk antrean
+join-lead = Pengunjung masuk sesuai urutan kedatangan.
+join-button = Masuk antrean
+scheduled-title = Belum dibuka
+scheduled-lead = Tempat Anda disimpan. Pengunjung masuk sesuai urutan sejak dibuka.
+waiting-title = Anda sedang mengantre
+waiting-lead = Pengunjung masuk sesuai urutan kedatangan.
+almost-title = Sebentar lagi
+almost-lead = Anda berikutnya. Biarkan halaman ini terbuka.
+paused-title = Antrean dijeda
+paused-lead = Penyelenggara menghentikan masuk untuk sementara. Tempat Anda tetap ada.
+admitted-title = Giliran Anda
+admitted-lead = Masuklah sebelum waktunya habis.
+admitted-button = Masuk
+full-title = Antrean penuh
+full-lead = Silakan coba lagi sebentar lagi.
+expired-title = Tempat Anda telah berakhir
+expired-lead = Halaman ini terlalu lama tanpa kontak, atau kunjungan Anda sudah selesai.
+left-title = Anda telah keluar dari antrean
+left-lead = Tempat Anda diberikan kepada orang berikutnya.
+over-title = Antrean ini ditutup
+over-lead = Penyelenggara telah menutupnya. Tidak ada lagi yang masuk.
+lost-title = Tidak ada koneksi
+lost-lead = Koneksi terputus. Tempat Anda tetap ada; halaman ini mencoba lagi sendiri.
+cookies-title = Izinkan cookie
+cookies-lead = Tempat Anda disimpan dalam cookie, dan peramban Anda tidak menyimpannya. Izinkan cookie untuk situs ini, lalu masuk antrean lagi.
+rejoin-button = Antre lagi
+ahead = { $count ->
+    [0] Tidak ada orang di depan Anda
+   *[other] { $count } orang di depan Anda
+}
+wait-label = Perkiraan waktu tunggu
+wait-soon = kurang dari satu menit
+wait-minutes = { $to ->
+    [1] sekitar { $to } menit
+   *[other] { $from }–{ $to } menit
+}
+wait-hours = { $to ->
+    [1] sekitar { $to } jam
+   *[other] { $from }–{ $to } jam
+}
+wait-unknown = belum diketahui
+number-label = Nomor Anda
+progress-label = Kemajuan sejak Anda masuk
+opens-label = Dibuka dalam
+ends-label = Sisa waktu
+updated-label = Pembaruan terakhir
+kept = Tempat Anda tetap ada jika halaman ini dimuat ulang atau ditutup.
+check-button = Periksa sekarang
+auto-button = Perbarui otomatis
+leave-button = Keluar dari antrean
+move-title = Lanjutkan di perangkat lain
+move-lead = Buka tautan ini di perangkat lain. Tautan ini adalah tempat Anda: jangan tunjukkan kepada siapa pun.
+language-label = Bahasa

@@ -1,0 +1,54 @@
+join-title = これから列に並びます
+join-lead = 並んだ順にご案内します。
+join-button = 列に並ぶ
+scheduled-title = まだ開いていません
+scheduled-lead = 順番はそのまま保たれます。開始後、順にご案内します。
+waiting-title = 順番をお待ちです
+waiting-lead = 並んだ順にご案内します。
+almost-title = まもなくです
+almost-lead = 次にご案内します。この画面を開いたままお待ちください。
+paused-title = 列は一時停止中です
+paused-lead = 主催者がご案内を一時止めています。順番は保たれます。
+admitted-title = あなたの番です
+admitted-lead = 時間内にお入りください。
+admitted-button = 入る
+full-title = 列がいっぱいです
+full-lead = しばらくしてからもう一度お試しください。
+expired-title = 順番が終了しました
+expired-lead = 長い間この画面との通信がなかったか、ご利用が終了しました。
+left-title = 列を離れました
+left-lead = 順番は次の方に移りました。
+over-title = この列は終了しました
+over-lead = 主催者が列を閉じました。これ以上のご案内はありません。
+lost-title = 接続できません
+lost-lead = 接続が切れました。順番は保たれ、この画面は自動で再接続します。
+cookies-title = Cookieを許可してください
+cookies-lead = 順番はCookieに保存されますが、ブラウザーに保存されませんでした。このサイトのCookieを許可して、もう一度お並びください。
+rejoin-button = もう一度並ぶ
+ahead = { $count ->
+    [0] 前に待っている人はいません
+   *[other] 前に{ $count }人待っています
+}
+wait-label = 待ち時間の目安
+wait-soon = 1分以内
+wait-minutes = { $to ->
+    [1] 約{ $to }分
+   *[other] { $from }～{ $to }分
+}
+wait-hours = { $to ->
+    [1] 約{ $to }時間
+   *[other] { $from }～{ $to }時間
+}
+wait-unknown = まだ分かりません
+number-label = あなたの番号
+progress-label = 並んでからの進み具合
+opens-label = 開始まで
+ends-label = 残り時間
+updated-label = 最終更新
+kept = 画面を再読み込みしたり閉じたりしても、順番は保たれます。
+check-button = 今すぐ確認
+auto-button = 自動で更新する
+leave-button = 列を離れる
+move-title = 別の端末で続ける
+move-lead = 別の端末でこのリンクを開いてください。あなたの順番そのものです。ほかの人に見せないでください。
+language-label = 言語

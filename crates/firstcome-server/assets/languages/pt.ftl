@@ -1,0 +1,55 @@
+join-title = Você vai entrar na fila
+join-lead = A entrada segue a ordem de chegada.
+join-button = Entrar na fila
+scheduled-title = Ainda não abriu
+scheduled-lead = Seu lugar está guardado. A entrada segue a ordem a partir da abertura.
+waiting-title = Você está na fila
+waiting-lead = A entrada segue a ordem de chegada.
+almost-title = Falta pouco
+almost-lead = Você é o próximo. Mantenha esta página aberta.
+paused-title = A fila está em pausa
+paused-lead = O organizador parou a entrada por enquanto. Você mantém seu lugar.
+admitted-title = É a sua vez
+admitted-lead = Entre antes que o tempo acabe.
+admitted-button = Entrar
+full-title = A fila está cheia
+full-lead = Tente de novo em instantes.
+expired-title = Seu lugar terminou
+expired-lead = Esta página ficou sem contato por muito tempo, ou sua visita terminou.
+left-title = Você saiu da fila
+left-lead = Seu lugar passou para a próxima pessoa.
+over-title = Esta fila está fechada
+over-lead = O organizador a fechou. Ninguém mais entra.
+lost-title = Sem conexão
+lost-lead = A conexão caiu. Você mantém seu lugar; esta página tenta de novo sozinha.
+cookies-title = Permita os cookies
+cookies-lead = Seu lugar fica em um cookie, e seu navegador não o guardou. Permita os cookies deste site e entre de novo na fila.
+rejoin-button = Entrar de novo
+ahead = { $count ->
+    [0] Ninguém à sua frente
+    [one] { $count } pessoa à sua frente
+   *[other] { $count } pessoas à sua frente
+}
+wait-label = Espera prevista
+wait-soon = menos de um minuto
+wait-minutes = { $to ->
+    [one] cerca de { $to } minuto
+   *[other] { $from }–{ $to } minutos
+}
+wait-hours = { $to ->
+    [one] cerca de { $to } hora
+   *[other] { $from }–{ $to } horas
+}
+wait-unknown = ainda não se sabe
+number-label = Seu número
+progress-label = Avanço desde a chegada
+opens-label = Abre em
+ends-label = Tempo restante
+updated-label = Última atualização
+kept = Você mantém seu lugar se recarregar ou fechar esta página.
+check-button = Verificar agora
+auto-button = Atualizar automaticamente
+leave-button = Sair da fila
+move-title = Continuar em outro dispositivo
+move-lead = Abra este link no outro dispositivo. Ele é o seu lugar: não o mostre a ninguém.
+language-label = Idioma

@@ -1,0 +1,54 @@
+join-title = Sıraya girmek üzeresiniz
+join-lead = Ziyaretçiler geliş sırasına göre içeri alınır.
+join-button = Sıraya gir
+scheduled-title = Henüz açılmadı
+scheduled-lead = Yeriniz saklanıyor. Açılıştan sonra sırayla içeri alınırsınız.
+waiting-title = Sıradasınız
+waiting-lead = Ziyaretçiler geliş sırasına göre içeri alınır.
+almost-title = Az kaldı
+almost-lead = Sıradaki sizsiniz. Lütfen bu sayfayı açık tutun.
+paused-title = Sıra duraklatıldı
+paused-lead = Düzenleyen şimdilik kimseyi içeri almıyor. Yerinizi koruyorsunuz.
+admitted-title = Sıra sizde
+admitted-lead = Süre bitmeden içeri girin.
+admitted-button = İçeri gir
+full-title = Sıra dolu
+full-lead = Lütfen biraz sonra yeniden deneyin.
+expired-title = Yeriniz sona erdi
+expired-lead = Bu sayfayla çok uzun süre bağlantı olmadı ya da ziyaretiniz bitti.
+left-title = Sıradan çıktınız
+left-lead = Yeriniz sıradaki kişiye geçti.
+over-title = Bu sıra kapalı
+over-lead = Düzenleyen sırayı kapattı. Artık kimse içeri alınmıyor.
+lost-title = Bağlantı yok
+lost-lead = Bağlantı koptu. Yerinizi koruyorsunuz; bu sayfa kendiliğinden yeniden dener.
+cookies-title = Lütfen çerezlere izin verin
+cookies-lead = Yeriniz bir çerezde saklanır ve tarayıcınız onu saklamadı. Bu site için çerezlere izin verip yeniden sıraya girin.
+rejoin-button = Yeniden sıraya gir
+ahead = { $count ->
+    [0] Önünüzde kimse yok
+   *[other] Önünüzde { $count } kişi var
+}
+wait-label = Tahmini bekleme
+wait-soon = bir dakikadan az
+wait-minutes = { $to ->
+    [1] yaklaşık { $to } dakika
+   *[other] { $from }–{ $to } dakika
+}
+wait-hours = { $to ->
+    [1] yaklaşık { $to } saat
+   *[other] { $from }–{ $to } saat
+}
+wait-unknown = henüz bilinmiyor
+number-label = Numaranız
+progress-label = Sıraya girdiğinizden beri ilerleme
+opens-label = Açılışa kalan
+ends-label = Kalan süre
+updated-label = Son güncelleme
+kept = Bu sayfayı yenileseniz de kapatsanız da yerinizi korursunuz.
+check-button = Şimdi bak
+auto-button = Kendiliğinden güncelle
+leave-button = Sıradan çık
+move-title = Başka bir cihazda sürdür
+move-lead = Bu bağlantıyı öbür cihazda açın. Bağlantı yerinizdir: kimseye göstermeyin.
+language-label = Dil

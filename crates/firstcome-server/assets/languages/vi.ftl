@@ -1,0 +1,54 @@
+join-title = Bạn sắp vào hàng chờ
+join-lead = Khách được vào theo thứ tự đến trước.
+join-button = Vào hàng chờ
+scheduled-title = Chưa mở cửa
+scheduled-lead = Chỗ của bạn được giữ. Khách được vào theo thứ tự từ lúc mở cửa.
+waiting-title = Bạn đang trong hàng chờ
+waiting-lead = Khách được vào theo thứ tự đến trước.
+almost-title = Sắp đến lượt
+almost-lead = Bạn là người tiếp theo. Hãy giữ trang này mở.
+paused-title = Hàng chờ đang tạm dừng
+paused-lead = Ban tổ chức tạm ngừng cho vào. Bạn vẫn giữ chỗ của mình.
+admitted-title = Đến lượt bạn
+admitted-lead = Hãy vào trước khi hết thời gian.
+admitted-button = Vào
+full-title = Hàng chờ đã đầy
+full-lead = Vui lòng thử lại sau giây lát.
+expired-title = Chỗ của bạn đã hết hạn
+expired-lead = Trang này mất liên lạc quá lâu, hoặc lượt truy cập của bạn đã kết thúc.
+left-title = Bạn đã rời hàng chờ
+left-lead = Chỗ của bạn đã chuyển cho người tiếp theo.
+over-title = Hàng chờ đã đóng
+over-lead = Ban tổ chức đã đóng hàng chờ. Không ai được vào nữa.
+lost-title = Mất kết nối
+lost-lead = Kết nối bị gián đoạn. Bạn vẫn giữ chỗ; trang này tự thử lại.
+cookies-title = Vui lòng cho phép cookie
+cookies-lead = Chỗ của bạn được lưu trong cookie, và trình duyệt đã không lưu. Hãy cho phép cookie của trang này rồi vào hàng lại.
+rejoin-button = Vào hàng lại
+ahead = { $count ->
+    [0] Không có ai trước bạn
+   *[other] { $count } người trước bạn
+}
+wait-label = Thời gian chờ dự kiến
+wait-soon = chưa đến một phút
+wait-minutes = { $to ->
+    [1] khoảng { $to } phút
+   *[other] { $from }–{ $to } phút
+}
+wait-hours = { $to ->
+    [1] khoảng { $to } giờ
+   *[other] { $from }–{ $to } giờ
+}
+wait-unknown = chưa biết
+number-label = Số của bạn
+progress-label = Tiến độ từ khi vào hàng
+opens-label = Mở cửa sau
+ends-label = Thời gian còn lại
+updated-label = Cập nhật lần cuối
+kept = Bạn vẫn giữ chỗ nếu tải lại hoặc đóng trang này.
+check-button = Kiểm tra ngay
+auto-button = Tự động cập nhật
+leave-button = Rời hàng chờ
+move-title = Tiếp tục trên thiết bị khác
+move-lead = Mở liên kết này trên thiết bị kia. Đó là chỗ của bạn: đừng cho ai xem.
+language-label = Ngôn ngữ

@@ -1,0 +1,54 @@
+join-title = 您即将加入排队
+join-lead = 按照加入的先后顺序入场。
+join-button = 加入排队
+scheduled-title = 尚未开放
+scheduled-lead = 您的位置会保留。开放后按顺序入场。
+waiting-title = 您正在排队
+waiting-lead = 按照加入的先后顺序入场。
+almost-title = 马上就到
+almost-lead = 下一位就是您。请不要关闭本页面。
+paused-title = 排队已暂停
+paused-lead = 主办方暂时停止入场。您的位置会保留。
+admitted-title = 轮到您了
+admitted-lead = 请在时间结束前进入。
+admitted-button = 进入
+full-title = 队伍已满
+full-lead = 请稍后再试。
+expired-title = 您的位置已失效
+expired-lead = 本页面长时间没有联系，或者您的访问已经结束。
+left-title = 您已离开队伍
+left-lead = 您的位置已让给下一位。
+over-title = 排队已关闭
+over-lead = 主办方已关闭排队，不再入场。
+lost-title = 连接中断
+lost-lead = 连接已断开。您的位置会保留，本页面会自动重试。
+cookies-title = 请允许使用 Cookie
+cookies-lead = 您的位置保存在 Cookie 中，但浏览器没有保存。请允许本网站使用 Cookie，然后重新加入。
+rejoin-button = 重新排队
+ahead = { $count ->
+    [0] 您前面没有人
+   *[other] 您前面还有 { $count } 人
+}
+wait-label = 预计等待
+wait-soon = 不到 1 分钟
+wait-minutes = { $to ->
+    [1] 约 { $to } 分钟
+   *[other] { $from }–{ $to } 分钟
+}
+wait-hours = { $to ->
+    [1] 约 { $to } 小时
+   *[other] { $from }–{ $to } 小时
+}
+wait-unknown = 暂时未知
+number-label = 您的号码
+progress-label = 加入以来的进度
+opens-label = 距离开放
+ends-label = 剩余时间
+updated-label = 最近更新
+kept = 刷新或关闭本页面，您的位置都会保留。
+check-button = 立即查看
+auto-button = 自动更新
+leave-button = 离开队伍
+move-title = 换一台设备继续
+move-lead = 在另一台设备上打开此链接。它就是您的位置，请勿给他人看。
+language-label = 语言

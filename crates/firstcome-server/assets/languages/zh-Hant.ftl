@@ -1,0 +1,54 @@
+join-title = 您即將加入排隊
+join-lead = 按照加入的先後順序入場。
+join-button = 加入排隊
+scheduled-title = 尚未開放
+scheduled-lead = 您的位置會保留。開放後依序入場。
+waiting-title = 您正在排隊
+waiting-lead = 按照加入的先後順序入場。
+almost-title = 馬上就到
+almost-lead = 下一位就是您。請不要關閉本頁面。
+paused-title = 排隊已暫停
+paused-lead = 主辦方暫時停止入場。您的位置會保留。
+admitted-title = 輪到您了
+admitted-lead = 請在時間結束前進入。
+admitted-button = 進入
+full-title = 隊伍已滿
+full-lead = 請稍後再試。
+expired-title = 您的位置已失效
+expired-lead = 本頁面長時間沒有聯繫，或者您的造訪已經結束。
+left-title = 您已離開隊伍
+left-lead = 您的位置已讓給下一位。
+over-title = 排隊已關閉
+over-lead = 主辦方已關閉排隊，不再入場。
+lost-title = 連線中斷
+lost-lead = 連線已中斷。您的位置會保留，本頁面會自動重試。
+cookies-title = 請允許使用 Cookie
+cookies-lead = 您的位置儲存在 Cookie 中，但瀏覽器沒有儲存。請允許本網站使用 Cookie，然後重新加入。
+rejoin-button = 重新排隊
+ahead = { $count ->
+    [0] 您前面沒有人
+   *[other] 您前面還有 { $count } 人
+}
+wait-label = 預計等候
+wait-soon = 不到 1 分鐘
+wait-minutes = { $to ->
+    [1] 約 { $to } 分鐘
+   *[other] { $from }–{ $to } 分鐘
+}
+wait-hours = { $to ->
+    [1] 約 { $to } 小時
+   *[other] { $from }–{ $to } 小時
+}
+wait-unknown = 暫時未知
+number-label = 您的號碼
+progress-label = 加入以來的進度
+opens-label = 距離開放
+ends-label = 剩餘時間
+updated-label = 最近更新
+kept = 重新整理或關閉本頁面，您的位置都會保留。
+check-button = 立即查看
+auto-button = 自動更新
+leave-button = 離開隊伍
+move-title = 換一台裝置繼續
+move-lead = 在另一台裝置上開啟此連結。它就是您的位置，請勿給他人看。
+language-label = 語言

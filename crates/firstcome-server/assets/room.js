@@ -1,0 +1,112 @@
+// Keeps the page of a room true: asks for the place, counts down, and goes in. The page works without it.
+'use strict';
+const body = document.body;
+const status = document.getElementById('status');
+const each = (selector, act) => document.querySelectorAll(selector).forEach(act);
+/// How long an admitted visitor reads the page before it goes in.
+const GO_IN_MS = 3000;
+/// The most milliseconds between two tries while there is no contact.
+const RETRY_MS_MAX = 60000;
+
+let view = JSON.parse(body.dataset.view);
+let clockOffsetMs, heardAt, retryTimer, failures = 0, announcedAt = 0;
+
+const row = element => element.closest('[data-row]') || element;
+const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+
+function announce(text) {
+  announcedAt = Date.now();
+  write(status, text);
+}
+
+function countDown() {
+  const now = Date.now() + clockOffsetMs;
+  each('[data-until]', element => {
+    const until = view[element.dataset.until];
+    row(element).hidden = until == null;
+    if (until == null) return;
+    const s = Math.max(0, Math.ceil((until - now) / 1000));
+    const pad = n => String(n).padStart(2, '0');
+    const minutes = Math.floor(s / 60) % 60;
+    write(element, s < 3600 ? `${minutes}:${pad(s % 60)}` : `${Math.floor(s / 3600)}:${pad(minutes)}:${pad(s % 60)}`);
+  });
+  const age = Math.round((Date.now() - heardAt) / 1000);
+  const told = new Intl.RelativeTimeFormat(document.documentElement.lang, { numeric: 'auto' })
+    .format(...(age < 60 ? [-age, 'second'] : [-Math.floor(age / 60), 'minute']));
+  each('[data-age]', element => { row(element).hidden = view.poll_after_ms == null; write(element, told); });
+}
+
+function show() {
+  const before = body.dataset.phase;
+  body.dataset.phase = view.phase;
+  each('[data-text]', element => {
+    const text = view[element.dataset.text];
+    row(element).hidden = text == null;
+    if (text != null) write(element, text);
+  });
+  each('[data-in]', element => { element.hidden = !element.dataset.in.split(' ').includes(view.phase); });
+  each('[data-go]', element => { element.hidden = view.go == null; if (view.go) element.href = view.go; });
+  each('progress', element => { element.hidden = view.progress == null; element.value = view.progress || 0; });
+  document.title = view.ahead ? `${view.ahead} · ${view.title}` : view.title;
+  // A screen reader hears of each new state at once, and of the place once a minute at most.
+  if (before !== view.phase) announce(view.title);
+  else if (view.ahead && announcedAt + 60000 < Date.now()) announce(view.ahead);
+  countDown();
+}
+
+function heard(next) {
+  const hadPlace = view.number != null;
+  view = next;
+  failures = 0;
+  heardAt = Date.now();
+  clockOffsetMs = view.now_ms - heardAt;
+  // The form and the link of a place come with the whole page.
+  if (hadPlace && view.phase === 'join') return location.reload();
+  show();
+  if (view.phase === 'admitted') goIn();
+  if (view.poll_after_ms != null) later(view.poll_after_ms);
+}
+
+function goIn() {
+  // A visitor who looks elsewhere comes back to a slot that still runs, instead of one that was spent unseen.
+  if (view.go && document.visibilityState === 'visible') setTimeout(() => location.assign(view.go), GO_IN_MS);
+}
+
+function later(ms) {
+  clearTimeout(retryTimer);
+  // Spread, so that pages that began together do not ask together.
+  retryTimer = setTimeout(ask, ms * (0.9 + Math.random() * 0.2));
+}
+
+function lost() {
+  failures += 1;
+  if (failures === 2) {
+    body.dataset.phase = 'lost';
+    each('h1', element => write(element, body.dataset.lostTitle));
+    each('.lead', element => write(element, body.dataset.lostLead));
+    announce(body.dataset.lostTitle);
+  }
+  later(Math.min(RETRY_MS_MAX, 2000 * 2 ** failures));
+}
+
+async function ask() {
+  if (view.phase === 'full') return document.querySelector('form[data-in^=full]').submit();
+  try {
+    const answer = await fetch(body.dataset.check, { headers: { accept: 'application/json' }, cache: 'no-store' });
+    if (!answer.ok) throw answer.status;
+    heard(await answer.json());
+  } catch {
+    lost();
+  }
+}
+
+each('#language', element => element.addEventListener('change', () => element.form.submit()));
+each('input[readonly]', element => element.addEventListener('focus', () => element.select()));
+document.addEventListener('visibilitychange', () => {
+  if (document.visibilityState !== 'visible') return;
+  if (view.phase === 'admitted') goIn();
+  else if (view.poll_after_ms != null && heardAt + view.poll_after_ms < Date.now()) later(0);
+});
+setInterval(countDown, 1000);
+heard(view);
+if (view.phase === 'join') document.querySelector('form[data-in=join]').submit();

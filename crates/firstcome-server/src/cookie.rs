@@ -1,0 +1,52 @@
+//! Reads and writes cookies.
+
+use axum::http::{HeaderMap, HeaderValue, header};
+
+/// The cookie that carries a pass.
+pub(crate) const PASS: &str = "firstcome_pass";
+
+/// Returns the first cookie of a name that is not empty. Skips cookies of other applications, which may hold any bytes.
+pub(crate) fn read<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let pairs = headers.get_all(header::COOKIE).iter().flat_map(|line| line.as_bytes().split(|&byte| byte == b';'));
+    let mut named = pairs.filter_map(|pair| {
+        let (given, value) = std::str::from_utf8(pair).ok()?.split_once('=')?;
+        (given.trim() == name).then(|| value.trim())
+    });
+    named.next().filter(|value| !value.is_empty())
+}
+
+/// How a visitor reached the service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    Plain,
+    /// A cookie is then sent over TLS only.
+    Tls,
+}
+
+/// Writes a cookie that scripts cannot read, and that a browser sends with top-level navigations from other sites too.
+/// `None` if the value has characters that no cookie may have. A `max_age_s` of 0 removes the cookie.
+pub(crate) fn write(name: &str, value: &str, max_age_s: u64, transport: Transport) -> Option<HeaderValue> {
+    let is_octet = |byte: u8| matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e);
+    if !value.bytes().all(is_octet) {
+        return None;
+    }
+    let secure = if transport == Transport::Tls { "; Secure" } else { "" };
+    let text = format!("{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}");
+    HeaderValue::try_from(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_written_for_servers_alone() {
+        let written = |value, transport| write("place", value, 60, transport);
+        let text = "place=2.Wf~3; Path=/; Max-Age=60; HttpOnly; SameSite=Lax";
+        assert_eq!(written("2.Wf~3", Transport::Plain).unwrap(), text);
+        assert_eq!(written("2.Wf~3", Transport::Tls).unwrap(), format!("{text}; Secure"));
+        for value in ["a b", "a;b", "a,b", "a\"b", "a\\b", "a\r\nb", "안"] {
+            assert_eq!(written(value, Transport::Plain), None, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! The page of a room, in the visitor's language. The same address answers JSON to a client that asks for it.
+//!
+//! # What it promises
+//! - A browser keeps its place in a cookie that no script can read. A reload, a second tab and a restart of the service
+//!   show the same place. The recovery link moves the place to another browser.
+//! - Only a POST of this site draws a number. A crawler, a preview or another site cannot.
+//! - The page loads nothing from elsewhere and runs no inline script. It works without scripts.
+//!
+//! # What it does not promise
+//! - One place per person: a browser without the cookie joins again. The rate of joins per address applies.
+//! - That the recovery link is used once: any browser that has it has the place.
+
+mod view;
+
+use super::language::{LANGUAGES, Language, accepted, of_tag};
+use super::{Base, ErrorPage, rendered};
+use crate::accept::Peer;
+use crate::api::body::{self, PathName};
+use crate::api::json::Json;
+use crate::api::{measured, room as calls};
+use crate::cookie::{self, Transport};
+use crate::error::{Code, Problem};
+use crate::metrics::Route;
+use crate::state::App;
+use askama::Template;
+use axum::Router;
+use axum::extract::{Query, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get, post};
+use firstcome::TicketAnswer;
+use firstcome::core::id::RoomName;
+use firstcome::core::room::TicketState;
+use firstcome::core::time::Timestamp;
+use form_urlencoded::Serializer;
+use qrcode::QrCode;
+use qrcode::render::svg;
+use serde::Deserialize;
+use std::pin::pin;
+use std::sync::Arc;
+use view::{Phase, Place, View};
+
+const STYLE: &str = include_str!("../../assets/room.css");
+const SCRIPT: &str = include_str!("../../assets/room.js");
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+    connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const LANGUAGE_COOKIE: &str = "firstcome_language";
+/// How long a browser keeps a place. A ticket in line lives no longer.
+const PLACE_MAX_AGE_S: u64 = 7 * 24 * 3_600;
+const LANGUAGE_MAX_AGE_S: u64 = 365 * 24 * 3_600;
+/// The most bytes of an address to go back to.
+const BACK_BYTES_MAX: usize = 2_048;
+/// The shortest time between two loads of a page that updates itself without scripts, and how long it takes where no
+/// place says how long. Seconds.
+const REFRESH_S_MIN: u32 = 5;
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// Where a proxy tells which page of the site it shows this page instead of.
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+
+/// What the address of a page may carry. Others are ignored: sites append their own to links.
+#[derive(Deserialize, Default)]
+struct RoomQuery {
+    /// A place to move to this browser.
+    ticket: Option<String>,
+    /// A language to keep.
+    lang: Option<String>,
+    /// Where the visitor wanted to go.
+    back: Option<String>,
+    /// Set after a join: the cookie must have come back.
+    joined: Option<String>,
+    /// Set after a join that the line had no room for.
+    full: Option<String>,
+    /// Set when the visitor wants the page to load itself again without scripts.
+    auto: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Html,
+    Json,
+}
+
+/// The place that a browser keeps.
+struct Kept<'a> {
+    ticket: &'a str,
+    /// The position that the place began with, for the progress.
+    first_position: u32,
+}
+
+/// One request for the page.
+struct Visit<'a> {
+    app: &'a App,
+    room: RoomName,
+    parts: &'a Parts,
+    query: RoomQuery,
+    language: &'static Language,
+    base: &'static str,
+    transport: Transport,
+}
+
+#[derive(Template)]
+#[template(path = "room.html")]
+struct RoomPage<'a> {
+    language: &'static Language,
+    languages: &'static [Language],
+    version: &'static str,
+    base: &'a str,
+    room: &'a str,
+    view: &'a View,
+    json: String,
+    countdown: Option<String>,
+    page: String,
+    check: String,
+    auto: String,
+    join: String,
+    back: Option<&'a str>,
+    place: Option<PlaceLinks>,
+}
+
+/// The addresses of a visitor who has a place.
+struct PlaceLinks {
+    /// Opens the place in another browser.
+    link: String,
+    picture: String,
+    leave: String,
+}
+
+impl RoomPage<'_> {
+    fn text(&self, key: &str) -> String {
+        self.language.text(key)
+    }
+
+    /// Hides the element in the phases that are not these.
+    fn unless(&self, phases: impl AsRef<[&'static str]>) -> &'static str {
+        if phases.as_ref().contains(&self.view.phase.name()) { "" } else { " hidden" }
+    }
+
+    /// Hides an element without content.
+    fn hidden<T>(&self, content: &Option<T>) -> &'static str {
+        if content.is_some() { "" } else { " hidden" }
+    }
+
+    fn shown<'a>(&self, text: &'a Option<String>) -> &'a str {
+        text.as_deref().unwrap_or_default()
+    }
+}
+
+fn format_of(parts: &Parts) -> Format {
+    let mut texts = parts.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let has_json = |text: &str| text.contains("application/json") && !text.contains("text/html");
+    if texts.any(has_json) { Format::Json } else { Format::Html }
+}
+
+/// The name of the cookie of a room's place. Names of rooms have two characters that names of cookies cannot have.
+fn place_cookie(room: &RoomName) -> String {
+    format!("firstcome_ticket_{}", room.as_str().replace(':', "~").replace('@', "!"))
+}
+
+/// Whether an address leads to another page of this site, and to no other site.
+fn is_of_this_site(back: &str) -> bool {
+    back.len() <= BACK_BYTES_MAX
+        && back.starts_with('/')
+        && !back.starts_with("//")
+        && !back.contains(|letter: char| letter == '\\' || letter.is_control())
+}
+
+/// The page of the site that a proxy shows this page instead of.
+fn instead_of(parts: &Parts) -> Option<String> {
+    let wanted = parts.headers.get(FORWARDED_URI)?.to_str().ok()?;
+    (is_of_this_site(wanted) && !wanted.starts_with("/rooms/")).then(|| wanted.to_owned())
+}
+
+/// Whether the ticket still is of use to its visitor.
+const fn lives(answer: &TicketAnswer) -> bool {
+    !matches!(answer.state, TicketState::Gone(_))
+}
+
+/// Sends the browser to another address, with a GET.
+fn see_other(address: &str) -> Result<Response, Problem> {
+    let location = HeaderValue::try_from(address).map_err(|_| Problem::new(Code::InvalidQuery))?;
+    let headers = [(header::LOCATION, location), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
+    Ok((StatusCode::SEE_OTHER, headers).into_response())
+}
+
+fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+impl<'a> Visit<'a> {
+    fn of(app: &'a App, path: PathName, parts: &'a Parts) -> Result<Self, Problem> {
+        let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+        let wrong = |detail: &str| Problem::new(Code::InvalidQuery).detail(detail);
+        let mut query = Query::<RoomQuery>::try_from_uri(&parts.uri).map_err(|_| wrong("a parameter stands twice"))?.0;
+        if query.back.as_deref().is_some_and(|back| !is_of_this_site(back)) {
+            return Err(wrong("back must be a path of this site"));
+        }
+        query.back = query.back.or_else(|| instead_of(parts));
+        let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
+        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
+        let is_tls = peer.is_some_and(|peer| app.config.proxies.trusts(peer))
+            && parts.headers.get(FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
+        Ok(Self {
+            app,
+            room,
+            parts,
+            language: chosen.unwrap_or_else(|| accepted(accepts().unwrap_or_default())),
+            query,
+            base: parts.extensions.get::<Base>().map_or("", |base| base.0),
+            transport: if is_tls { Transport::Tls } else { Transport::Plain },
+        })
+    }
+
+    /// An address of this page, with what it carries further.
+    fn address(&self, action: &str, added: &[(&str, &str)]) -> String {
+        let mut query = Serializer::new(String::new());
+        query.extend_pairs(added).extend_pairs(self.query.back.iter().map(|back| ("back", back)));
+        let query = query.finish();
+        let mark = if query.is_empty() { "" } else { "?" };
+        format!("{}/rooms/{}{action}{mark}{query}", self.base, self.room.as_str())
+    }
+
+    /// The address that opens a place in another browser.
+    fn link(&self, ticket: &str) -> String {
+        let host = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
+        format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
+    }
+
+    fn kept(&self) -> Option<Kept<'a>> {
+        let value = cookie::read(&self.parts.headers, &place_cookie(&self.room))?;
+        let (ticket, first_position) = value.split_once('~')?;
+        Some(Kept { ticket, first_position: first_position.parse().ok()? })
+    }
+
+    fn keep(&self, response: &mut Response, answer: &TicketAnswer) {
+        let first_position = match answer.state {
+            TicketState::Waiting { position, .. } => position,
+            _ => 0,
+        };
+        let value = format!("{}~{first_position}", answer.ticket);
+        set_cookie(response, cookie::write(&place_cookie(&self.room), &value, PLACE_MAX_AGE_S, self.transport));
+    }
+
+    /// Looks up a ticket. `None` if the room never gave it out.
+    async fn find(&self, ticket: &str) -> Result<Option<TicketAnswer>, Problem> {
+        match calls::poll(self.app, self.room.as_str(), ticket).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(problem) if problem.code() == Code::UnknownTicket => Ok(None),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    /// Looks up the place that the browser keeps.
+    async fn place(&self) -> Result<Option<(Kept<'a>, TicketAnswer)>, Problem> {
+        let Some(kept) = self.kept() else { return Ok(None) };
+        Ok(self.find(kept.ticket).await?.map(|answer| (kept, answer)))
+    }
+
+    /// Answers an address that changes what the browser keeps, and then leads to the page itself.
+    async fn moved(&self) -> Result<Option<Response>, Problem> {
+        if let Some(ticket) = &self.query.ticket {
+            let offered = self.find(ticket).await?.ok_or(Code::UnknownTicket)?;
+            let mut response = see_other(&self.address("", &[]))?;
+            // A link of a stranger must not take a better place away.
+            let own = self.place().await?.filter(|(_, own)| lives(own) && own.number < offered.number);
+            if own.is_none() {
+                self.keep(&mut response, &offered);
+            }
+            return Ok(Some(response));
+        }
+        let Some(language) = self.query.lang.as_deref().and_then(of_tag) else { return Ok(None) };
+        let mut response = see_other(&self.address("", &[]))?;
+        set_cookie(&mut response, cookie::write(LANGUAGE_COOKIE, language.tag, LANGUAGE_MAX_AGE_S, self.transport));
+        Ok(Some(response))
+    }
+
+    async fn show(&self, format: Format) -> Result<Response, Problem> {
+        let room = calls::summary(self.app, &self.room).await?;
+        let known = self.place().await?;
+        let place = match &known {
+            Some((kept, answer)) => Place::Known { answer, first_position: kept.first_position },
+            None if self.query.full.is_some() => Place::Full,
+            None if self.query.joined.is_some() => Place::Forgotten,
+            None => Place::None,
+        };
+        let view = View::new(self.language, &room, place, self.query.back.as_deref());
+        let mut response = match format {
+            Format::Json => Json(&view).into_response(),
+            Format::Html => self.page(&view, known.as_ref().map(|(kept, _)| kept.ticket)),
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::VARY, HeaderValue::from_static("accept, accept-language, cookie"));
+        if let Some((_, answer)) = known
+            && let Some((pass, until)) = calls::pass_of(self.app, &self.room, &answer)?
+        {
+            set_cookie(
+                &mut response,
+                cookie::write(cookie::PASS, &pass, seconds_until(until, answer.as_of), self.transport),
+            );
+        }
+        Ok(response)
+    }
+
+    fn page(&self, view: &View, ticket: Option<&str>) -> Response {
+        let status = match view.phase {
+            Phase::Admitted => StatusCode::OK,
+            Phase::Over => StatusCode::GONE,
+            // A crawler must not take this for the page that it stands before.
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        let page = RoomPage {
+            language: self.language,
+            languages: &LANGUAGES,
+            version: env!("CARGO_PKG_VERSION"),
+            base: self.base,
+            room: self.room.as_str(),
+            json: serde_json::to_string(view).unwrap_or_default(),
+            countdown: view.countdown(),
+            view,
+            page: format!("{}/rooms/{}", self.base, self.room.as_str()),
+            check: self.address("", &[]),
+            auto: self.address("", &[("auto", "1")]),
+            join: self.address("/join", &[]),
+            back: self.query.back.as_deref(),
+            place: ticket.map(|ticket| PlaceLinks {
+                link: self.link(ticket),
+                picture: self.address("/place.svg", &[]),
+                leave: self.address("/leave", &[]),
+            }),
+        };
+        let mut response = rendered(status, &page);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+        // With `no-referrer` a browser names no origin in a POST, and development mode asks for one.
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+        headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(self.language.tag));
+        if let Some(poll_after_ms) = view.poll_after_ms {
+            let wait_s = poll_after_ms.div_ceil(1_000).max(REFRESH_S_MIN);
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+            }
+            // Only if the visitor asks for it: a page that changes by itself takes a reader's place away.
+            if self.query.auto.is_some() {
+                headers.insert(header::REFRESH, HeaderValue::from(wait_s));
+            }
+        }
+        response
+    }
+
+    /// Whether a page of another site sent this request.
+    fn is_foreign(&self) -> bool {
+        self.parts.headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none")
+    }
+
+    async fn join(&self) -> Result<Response, Problem> {
+        let to_page = || see_other(&self.address("", &[]));
+        if self.is_foreign() || self.place().await?.is_some_and(|(_, answer)| lives(&answer)) {
+            return to_page();
+        }
+        if !self.app.is_dev() {
+            self.app.may_join(self.parts.extensions.get::<Peer>().map(|peer| peer.0), &self.parts.headers)?;
+        }
+        match calls::join_unnamed(self.app, &self.room).await {
+            Ok(answer) => {
+                let mut response = see_other(&self.address("", &[("joined", "1")]))?;
+                self.keep(&mut response, &answer);
+                Ok(response)
+            }
+            Err(problem) if problem.code() == Code::RoomFull => see_other(&self.address("", &[("full", "1")])),
+            // The page says that it is over.
+            Err(problem) if problem.code() == Code::RoomClosed => to_page(),
+            Err(problem) => Err(problem),
+        }
+    }
+
+    async fn leave(&self) -> Result<Response, Problem> {
+        if let Some(kept) = self.kept().filter(|_| !self.is_foreign()) {
+            calls::leave(self.app, &self.room, kept.ticket).await?;
+        }
+        let mut response = see_other(&self.address("", &[]))?;
+        set_cookie(&mut response, cookie::write(cookie::PASS, "", 0, self.transport));
+        Ok(response)
+    }
+
+    /// Draws the recovery link, to be read by the camera of another device.
+    fn picture(&self) -> Result<Response, Problem> {
+        let kept = self.kept().ok_or(Code::NotFound)?;
+        let code = QrCode::new(self.link(kept.ticket)).map_err(|_| Problem::new(Code::NotFound))?;
+        let drawing = code.render::<svg::Color<'_>>().min_dimensions(190, 190).build();
+        Ok(([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "no-store")], drawing).into_response())
+    }
+}
+
+/// How long a cookie lives that ends at `until`. Rounded down: it must not outlive what it opens.
+const fn seconds_until(until: Timestamp, now: Timestamp) -> u64 {
+    let left_us = until.as_us().saturating_sub(now.as_us());
+    if left_us < 0 { 0 } else { left_us as u64 / 1_000_000 }
+}
+
+/// What to do for a visit.
+#[derive(Clone, Copy)]
+enum Action {
+    Show,
+    Join,
+    Leave,
+    Picture,
+}
+
+async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result<Response, Problem> {
+    let visit = Visit::of(app, path, parts)?;
+    match action {
+        Action::Show => match visit.moved().await? {
+            Some(response) => Ok(response),
+            None => visit.show(format_of(parts)).await,
+        },
+        Action::Join => visit.join().await,
+        Action::Leave => visit.leave().await,
+        Action::Picture => visit.picture(),
+    }
+}
+
+/// Answers a visit. A browser reads a refusal as a page.
+async fn answer(app: Arc<App>, path: PathName, request: Request, route: Route, action: Action) -> Response {
+    let (parts, _) = request.into_parts();
+    let call = pin!(async {
+        match Box::pin(act(&app, path, &parts, action)).await {
+            Err(problem) if format_of(&parts) == Format::Html => {
+                let code = problem.code();
+                app.metrics.refused(code);
+                let mut page = problem.into_response();
+                let status = page.status();
+                let (kept, body) = rendered(status, &ErrorPage { code }).into_parts();
+                page.headers_mut().extend(kept.headers);
+                page.headers_mut().remove(header::CONTENT_LENGTH);
+                *page.body_mut() = body;
+                Ok(page)
+            }
+            answer => answer,
+        }
+    });
+    measured(&app, route, call).await
+}
+
+/// Builds the page, its parts, and what it loads.
+pub(super) fn router() -> Router<Arc<App>> {
+    let page = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::GetRoomPage, Action::Show).await
+    };
+    let join = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::PostRoomJoin, Action::Join).await
+    };
+    let leave = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::PostRoomLeave, Action::Leave).await
+    };
+    let picture = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::GetRoomPage, Action::Picture).await
+    };
+    Router::new()
+        // Any method: a proxy shows the page instead of what a visitor without a pass sent.
+        .route("/rooms/{room}", any(page))
+        .route("/rooms/{room}/join", post(join))
+        .route("/rooms/{room}/leave", post(leave))
+        .route("/rooms/{room}/place.svg", get(picture))
+        .route("/assets/room.css", super::asset("text/css", STYLE))
+        .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
+}
