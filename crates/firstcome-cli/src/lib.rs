@@ -7,6 +7,7 @@ mod archive;
 mod cluster;
 mod descriptors;
 mod doctor;
+mod gate;
 mod health;
 mod keys;
 mod lock;
@@ -36,6 +37,8 @@ struct Cli {
 enum Command {
     /// Run the service
     Serve(Box<serve::ServeArgs>),
+    /// Stand before a site: visitors without a pass see the page of a waiting room
+    Gate(Box<gate::GateArgs>),
     /// Check every stored invariant again, also beside a running service
     Verify(verify::VerifyArgs),
     /// Make the tables of a database, or bring them to this version
@@ -86,6 +89,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| lock::explain(error, &arguments).exit());
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Gate(args) => gate::run(*args),
         Command::Verify(args) => verify::run(&args),
         Command::Migrate(args) => cluster::run_migrate(&args),
         Command::Reconcile(args) => reconcile::run(&args),

@@ -5,6 +5,7 @@ use crate::arguments::duration;
 use crate::cluster::{self, Node, Servers};
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
+use crate::gate::GatePlan;
 use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, File, check_parent};
@@ -19,6 +20,7 @@ use firstcome::sqlite::DATABASE_FILE;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::Keys;
+use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, ConnectionThreads, Limits, LockLimits, api};
 use std::io::IsTerminal;
@@ -39,6 +41,13 @@ pub struct ServeArgs {
     /// Address to listen on [default: 127.0.0.1:8080]
     #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// The arguments of a service, also of one behind a gate.
+#[derive(Args)]
+pub(crate) struct ServiceArgs {
     /// Address for /metrics and health without a key, for a port that only operators reach
     #[arg(long, env = "FIRSTCOME_ADMIN_LISTEN", value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
@@ -106,7 +115,7 @@ enum Stores {
     Cluster(Servers),
 }
 
-struct Plan {
+pub(crate) struct Plan {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
     data: PathBuf,
@@ -122,6 +131,7 @@ struct Plan {
     limits: Limits,
     stop_grace: Duration,
     locks: LockLimits,
+    gate: Option<GatePlan>,
 }
 
 /// Checks a setting that limits how many there are at once.
@@ -139,7 +149,7 @@ fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
 }
 
 /// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
-fn limits(args: &ServeArgs, file: &File) -> Result<Limits, Failure> {
+fn limits(args: &ServiceArgs, file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
     if let Some(count) = args.connections_max.or(file.connections_max) {
         limits.connections_max = at_once("connections-max", count)?;
@@ -176,9 +186,9 @@ fn stores(
     }
 }
 
-fn plan(args: ServeArgs) -> Result<Plan, Failure> {
+fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -> Result<Plan, Failure> {
     let file = File::read(args.config.as_deref())?;
-    let listen = args.listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
+    let listen = listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
     if args.dev && !listen.ip().is_loopback() {
         return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
     }
@@ -197,6 +207,9 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
     let stores = stores(args.redis.or(file.redis), args.sql.or(file.sql), secret)?;
     if matches!(stores, Stores::Auctions(_)) && !args.coupon.is_empty() {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
+    }
+    if matches!(stores, Stores::Auctions(_)) && gate.is_some() {
+        return Err(Failure::Usage(anyhow!("a gate needs rooms, and --sql alone has none: give --redis too")));
     }
     let data = args.data.or(file.data);
     // A node of a cluster stores nothing in a directory.
@@ -221,6 +234,7 @@ fn plan(args: ServeArgs) -> Result<Plan, Failure> {
         limits,
         stop_grace: stop_grace.map_err(Failure::Usage)?,
         locks,
+        gate,
     })
 }
 
@@ -247,6 +261,11 @@ fn in_order() -> tokio::runtime::Builder {
 
 /// Runs the service until SIGTERM or SIGINT, and logs to standard error. Call it once in a process.
 pub fn run(args: ServeArgs) -> Outcome {
+    run_with(args.listen, args.service, None)
+}
+
+/// Runs a service, with a gate if there is a plan of one. Once in a process, as [`run`].
+pub(crate) fn run_with(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()
@@ -254,14 +273,17 @@ pub fn run(args: ServeArgs) -> Outcome {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
-    let plan = plan(args)?;
+    let plan = plan(listen, args, gate)?;
     #[cfg(feature = "planted-bugs")]
     plant()?;
     if !matches!(plan.stores, Stores::Directory) {
         return in_order().enable_all().build()?.block_on(serve(&plan, None));
     }
-    // Connections have threads of their own; this one accepts them.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Connections have threads of their own; this one accepts them. Those of a gate are served on this runtime.
+    let runtime = match plan.gate {
+        Some(_) => in_order().enable_all().build()?,
+        None => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+    };
     let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     if is_new {
@@ -356,12 +378,19 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
+    let door = match &plan.gate {
+        Some(gate) => Some(bind(gate.listen).await?),
+        None => None,
+    };
     // Over the embedded store each processor has a thread that serves connections. Other stores are asked on this
     // runtime.
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = store.is_some().then(|| ConnectionThreads::start(processors)).transpose()?.map(Arc::new);
     let opened = open(plan, store).await?;
-    announce(plan, &listener, admin.as_ref(), &opened)?;
+    if let Some(gate) = &plan.gate {
+        gate.make_room(&opened.app).await?;
+    }
+    announce(plan, &listener, admin.as_ref(), door.as_ref(), &opened)?;
     let app = Arc::new(opened.app);
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
@@ -369,6 +398,15 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         let _ = stopping.changed().await;
     };
     let router = api::router(Arc::clone(&app));
+    let gate = plan.gate.as_ref().zip(door).map(|(gate, listener)| {
+        let (app, router) = (Arc::clone(&app), router.clone());
+        serve_gate(listener, app, router, gate.config.clone(), stopped(stopping.clone()))
+    });
+    let gate = async {
+        if let Some(gate) = gate {
+            gate.await;
+        }
+    };
     let (ours, stops) = (Arc::clone(&app), stopped(stopping.clone()));
     let main = async move {
         match threads {
@@ -399,7 +437,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         tracing::info!("stopping: no new connections, finishing what is under way");
         drop(stop);
     };
-    tokio::join!(main, admin, signalled);
+    tokio::join!(main, admin, gate, signalled);
     Ok(())
 }
 
@@ -408,8 +446,18 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
 }
 
 /// Prints the addresses and the new keys to standard output, since programs wait for these lines.
-fn announce(plan: &Plan, listener: &TcpListener, admin: Option<&TcpListener>, opened: &Opened) -> Outcome {
+fn announce(
+    plan: &Plan,
+    listener: &TcpListener,
+    admin: Option<&TcpListener>,
+    door: Option<&TcpListener>,
+    opened: &Opened,
+) -> Outcome {
     let mut text = format!("listening on http://{}\n", listener.local_addr()?);
+    if let (Some(door), Some(gate)) = (door, &plan.gate) {
+        let GateConfig { room, upstream, .. } = &gate.config;
+        text.push_str(&format!("gate on http://{}, room {room} before {upstream}\n", door.local_addr()?));
+    }
     if let Some(admin) = admin {
         text.push_str(&format!("admin on http://{}\n", admin.local_addr()?));
     }

@@ -21,7 +21,7 @@ use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
 use firstcome::edge::draw_hasher;
-use guests::Guests;
+pub(crate) use guests::{Guests, TooMany};
 use serde_json::{Map, json};
 use slots::{ConnectionSlots, Limit, SlotRefusal};
 use std::io::Write;
@@ -93,7 +93,7 @@ pub(crate) struct Tracked;
 pub(crate) struct Parcel(pub(crate) Arc<Offer>);
 
 /// Most bytes of a request's head. The server answers 431 to a longer head and closes the connection.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
+pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// The interval between two checks of the connections.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -303,6 +303,11 @@ impl PortContext {
         }
         tell(stream, &refusal(peer, why));
     }
+}
+
+/// Refuses a connection over the limit of all.
+pub(crate) fn refuse_connection(stream: TcpStream, peer: IpAddr) {
+    tell(stream, &refusal(peer, SlotRefusal::Full));
 }
 
 /// Sends the refusal without waiting, as far as the socket takes it.

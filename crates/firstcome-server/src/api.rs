@@ -15,7 +15,7 @@ mod lock_shape;
 mod member;
 mod revision;
 pub(crate) mod room;
-mod room_gate;
+pub(crate) mod room_gate;
 mod room_shape;
 pub(crate) mod shape;
 

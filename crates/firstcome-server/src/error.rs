@@ -103,10 +103,12 @@ codes! {
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
+    UpstreamUnreachable 502 "upstream_unreachable" "The site cannot be reached" "Nothing was sent to it. Try again later; an operator looks at the site, and at `--upstream` of the gate.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
     NotStoredYet 503 "not_stored_yet" "The claim has its place and is not stored yet" "The database is behind. Send the same request again after `retry_after_ms`: it has no second effect.";
     StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";
     OutcomeUnknown 503 "outcome_unknown" "It may or may not have been done" "Send the same request again: it has no second effect. A charge or refund without an Idempotency-Key may be done twice: look at the member's records first.";
+    UpstreamSilent 504 "upstream_silent" "The site has not answered" "It may or may not have done what was asked. Look before you ask again.";
 }
 
 /// A refusal on its way out: RFC 9457 `application/problem+json`.

@@ -20,6 +20,7 @@ pub mod auth;
 mod backend;
 mod cookie;
 pub mod error;
+pub mod gate;
 mod lock;
 mod metrics;
 mod pages;

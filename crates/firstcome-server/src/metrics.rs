@@ -115,6 +115,29 @@ impl Route {
     ];
 }
 
+/// What became of a request at the gate of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passage {
+    /// It reached the site, with a pass.
+    Passed,
+    /// It reached the site, at a path that needs none.
+    Open,
+    /// The visitor saw the page of the room.
+    Shown,
+    /// It reached no answer of the site, or was refused.
+    Failed,
+}
+
+impl Passage {
+    const ALL: [(Self, &'static str); 4] =
+        [(Self::Passed, "passed"), (Self::Open, "open"), (Self::Shown, "shown"), (Self::Failed, "failed")];
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct PassageLabels {
+    outcome: &'static str,
+}
+
 /// The statuses that these calls can have; the last one stands for all others.
 const STATUSES: [u16; 20] =
     [200, 201, 204, 303, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
@@ -141,6 +164,7 @@ pub(crate) struct Metrics {
     requests: Vec<[Counter; STATUSES.len()]>,
     seconds: Vec<Histogram>,
     refusals: Vec<Counter>,
+    passages: Vec<Counter>,
     connections: Gauge,
     refused: Counter,
     address_refused: Counter,
@@ -168,6 +192,8 @@ impl Metrics {
         );
         let refusals = Family::<CodeLabels, Counter>::default();
         registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
+        let passages = Family::<PassageLabels, Counter>::default();
+        registry.register("gate_requests", "Requests at the gate of a site, by what became of them", passages.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let mut counter = |name, help| {
@@ -206,6 +232,10 @@ impl Metrics {
                 .iter()
                 .map(|code| refusals.get_or_create(&CodeLabels { code: code.as_str() }).clone())
                 .collect(),
+            passages: Passage::ALL
+                .iter()
+                .map(|&(_, outcome)| passages.get_or_create(&PassageLabels { outcome }).clone())
+                .collect(),
             registry,
             connections,
             refused,
@@ -227,6 +257,10 @@ impl Metrics {
 
     pub(crate) fn refused(&self, code: Code) {
         self.refusals[code as usize].inc();
+    }
+
+    pub(crate) fn passed(&self, passage: Passage) {
+        self.passages[passage as usize].inc();
     }
 
     pub(crate) fn connection_opened(&self) {

@@ -6,12 +6,13 @@ mod reference;
 mod room;
 
 use crate::api::body::PathName;
-use crate::error::Code;
+use crate::error::{Code, Problem};
 use crate::state::App;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
@@ -68,6 +69,12 @@ struct ErrorPage {
 #[derive(Clone, Copy)]
 pub(crate) struct Base(pub(crate) &'static str);
 
+impl Base {
+    fn of(parts: &Parts) -> &'static str {
+        parts.extensions.get::<Self>().map_or("", |base| base.0)
+    }
+}
+
 /// Serves a text that pages load.
 fn asset(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
     let headers = [
@@ -76,6 +83,41 @@ fn asset(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     get(async move || (headers, text))
+}
+
+/// What a client wants to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Format {
+    Html,
+    Json,
+}
+
+impl Format {
+    /// The format that a request names. A browser names HTML; a client that names nothing may be one.
+    pub(crate) fn of(headers: &HeaderMap) -> Self {
+        let mut texts = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let has_json = |text: &str| text.contains("application/json") && !text.contains("text/html");
+        if texts.any(has_json) { Self::Json } else { Self::Html }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "refusal.html")]
+struct RefusalPage<'a> {
+    code: Code,
+    base: &'a str,
+    version: &'static str,
+}
+
+/// Shows a problem to a visitor, as a page with the headers of the problem.
+pub(crate) fn refusal(problem: Problem, base: &str) -> Response {
+    let page = RefusalPage { code: problem.code(), base, version: env!("CARGO_PKG_VERSION") };
+    let mut response = problem.into_response();
+    let (page, body) = rendered(response.status(), &page).into_parts();
+    response.headers_mut().extend(page.headers);
+    response.headers_mut().remove(header::CONTENT_LENGTH);
+    *response.body_mut() = body;
+    response
 }
 
 /// Builds a page with the headers that every page gets.
@@ -126,7 +168,7 @@ async fn error(path: PathName) -> Response {
     let code = path.map(|Path(code)| code).unwrap_or_default();
     match Code::ALL.iter().find(|known| known.as_str() == code) {
         Some(&code) => rendered(StatusCode::OK, &ErrorPage { code }),
-        None => crate::error::Problem::new(Code::NotFound).into_response(),
+        None => Problem::new(Code::NotFound).into_response(),
     }
 }
 

@@ -13,10 +13,11 @@ use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::cluster::Cluster;
-use firstcome::core::id::MemberName;
+use firstcome::core::id::{MemberName, RoomName};
+use firstcome::core::room::RoomSettings;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
-use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore};
+use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -187,6 +188,17 @@ impl App {
             self.refresh_passes();
         }
         self.passes.get()
+    }
+
+    /// Returns the settings of a room, if it is there.
+    pub async fn room_settings(&self, room: &RoomName) -> Result<Option<RoomSettings>, StoreError> {
+        Ok(self.rooms.room(room).await?.ok().map(|summary| summary.settings))
+    }
+
+    /// Makes a room. `settings` must be checked.
+    pub async fn make_room(&self, room: &RoomName, settings: RoomSettings) -> Result<(), StoreError> {
+        // Settings that replace any others are refused by no rule.
+        self.rooms.put_room(room, settings).await.map(drop)
     }
 
     /// Counts one anonymous join against the client's address.

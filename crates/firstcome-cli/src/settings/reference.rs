@@ -32,8 +32,9 @@ These have no flag, so that they are in no list of processes.
 ";
 
 /// The commands whose settings the page lists, with their headings.
-const COMMANDS: [(&str, &str); 3] = [
+const COMMANDS: [(&str, &str); 4] = [
     ("serve", "The service: `firstcome serve`"),
+    ("gate", "The gate of a site: `firstcome gate`"),
     ("lock", "Locks: `firstcome lock`"),
     ("once", "Jobs: `firstcome once`"),
 ];
@@ -46,7 +47,7 @@ pub fn configuration_markdown() -> String {
     program.build();
     for (name, heading) in COMMANDS {
         let command = program.find_subcommand(name).expect("a command of ours");
-        let rows = command.get_arguments().filter_map(|argument| row(argument, &keys)).collect::<String>();
+        let rows = command.get_arguments().filter_map(|argument| row(name, argument, &keys)).collect::<String>();
         write!(page, "\n## {heading}\n\n| flag | variable | key in the file | meaning |\n|---|---|---|---|\n{rows}")
             .expect("a text takes it");
     }
@@ -54,13 +55,19 @@ pub fn configuration_markdown() -> String {
 }
 
 /// Renders one setting. Returns an empty row for an argument without a flag, and for `--help` and `--version`.
-fn row(argument: &Arg, keys: &[String]) -> Option<String> {
+fn row(command: &str, argument: &Arg, keys: &[String]) -> Option<String> {
     let flag = argument.get_long().filter(|flag| !argument.is_hide_set() && !["help", "version"].contains(flag))?;
     let value = argument.get_value_names().filter(|_| argument.get_action().takes_values());
     let value =
         value.and_then(|names| names.first()).map(|name| format!(" {}", name.replace('|', "\\|"))).unwrap_or_default();
     let variable = argument.get_env().map(|name| format!("`{}`", name.to_string_lossy())).unwrap_or_default();
-    let key = keys.iter().find(|key| *key == flag).map(|key| format!("`{key}`")).unwrap_or_default();
+    // The key of the file is that of the service, which is another port of a gate.
+    let named = match (command, flag) {
+        ("gate", "listen") => "",
+        ("gate", "service-listen") => "listen",
+        _ => flag,
+    };
+    let key = keys.iter().find(|key| *key == named).map(|key| format!("`{key}`")).unwrap_or_default();
     let help = argument.get_help().map(|help| help.to_string().replace('|', "\\|")).unwrap_or_default();
     let defaults = argument.get_default_values().iter().map(|default| default.to_string_lossy()).collect::<Vec<_>>();
     // Some arguments name their default in the text, since it depends on other settings.

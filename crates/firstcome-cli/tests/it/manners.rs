@@ -54,12 +54,25 @@ fn completions_and_the_manual_are_there() {
 #[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 22] = [
+    let table: [(&[&str], &str); 32] = [
         (&["serv"], "unrecognized subcommand"),
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
         (&["serve", "--dev", "--listen", "[::]:0"], "loopback only"),
         (&["serve", "--listen", "nowhere"], "nowhere"),
+        (
+            &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@b/c"],
+            "give --redis too",
+        ),
+        (&["gate", "--dev", "--room", "sale", "--max-active", "1"], "--upstream"),
+        (&["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--max-active", "1"], "--room"),
+        (&["gate", "--upstream", "https://shop", "--room", "sale"], "must be http://"),
+        (&["gate", "--upstream", "http://shop/path", "--room", "sale"], "and no path"),
+        (&["gate", "--upstream", "http://shop", "--room", "a b"], "--room"),
+        (&["gate", "--upstream", "http://shop", "--room", "sale", "--admit", "100"], "write 100/s"),
+        (&["gate", "--upstream", "http://shop", "--room", "sale", "--admit", "0/s"], "admit.count must be 1 to"),
+        (&["gate", "--upstream", "http://shop", "--room", "sale", "--max-active", "0"], "max-active must be 1 to"),
+        (&["gate", "--upstream", "http://shop", "--room", "sale", "--path", "checkout"], "/checkout/*"),
         (&["serve", "--dev", "--coupon", "launch"], "NAME=LIMIT"),
         (&["serve", "--dev", "--coupon", "launch=0"], "1 to 100000000"),
         (&["serve", "--dev", "--coupon", "launch=100000001"], "1 to 100000000"),

@@ -11,5 +11,6 @@ mod lock_keepers_killed;
 mod one_address;
 mod redis_unfit;
 mod room_went_back;
+mod site_gate;
 mod stopping;
 mod transient_fault;

@@ -15,25 +15,25 @@ const SHARDS: usize = 16;
 type Shard = Mutex<HashMap<IpAddr, usize>>;
 
 /// The number of requests that each client has under way. Empty when no request is under way.
-pub(super) struct Guests {
+pub(crate) struct Guests {
     per_client: Option<NonZeroUsize>,
     hasher: RandomState,
     shards: [Shard; SHARDS],
 }
 
 /// One request under way, counted until it is dropped.
-pub(super) struct Guest<'a> {
+pub(crate) struct Guest<'a> {
     shard: &'a Shard,
     client: IpAddr,
 }
 
 impl Guests {
-    pub(super) fn new(per_client: Option<NonZeroUsize>, hasher: RandomState) -> Self {
+    pub(crate) fn new(per_client: Option<NonZeroUsize>, hasher: RandomState) -> Self {
         Self { per_client, hasher, shards: array::from_fn(|_| Shard::default()) }
     }
 
     /// Counts a request of this client. Fails if the client has the most requests that it may have under way.
-    pub(super) fn enter(&self, client: IpAddr) -> Result<Option<Guest<'_>>, TooMany> {
+    pub(crate) fn enter(&self, client: IpAddr) -> Result<Option<Guest<'_>>, TooMany> {
         let Some(max) = self.per_client else { return Ok(None) };
         let client = network(client);
         let shard = &self.shards[self.hasher.hash_one(client) as usize % SHARDS];
@@ -48,7 +48,7 @@ impl Guests {
 }
 
 /// The client has too many requests under way.
-pub(super) struct TooMany;
+pub(crate) struct TooMany;
 
 impl Drop for Guest<'_> {
     fn drop(&mut self) {

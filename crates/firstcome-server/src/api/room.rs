@@ -90,7 +90,7 @@ async fn read_pass(app: &App, pass: &str) -> Result<Result<Grant, PassError>, Pr
 }
 
 /// Checks that a pass of this room is valid now, or says why not.
-pub(super) async fn judge_pass(
+pub(crate) async fn judge_pass(
     app: &App,
     room: &RoomName,
     pass: &str,

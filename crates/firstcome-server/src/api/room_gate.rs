@@ -26,7 +26,7 @@ const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
 const EXPIRES_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass-expires-at");
 
 /// Returns the pass of a call: from the header, else from the first cookie of that name.
-fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
+pub(crate) fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
     let missing = || Problem::from(Code::NoPass);
     let mut values = headers.get_all(PASS_HEADER).iter();
     if let Some(value) = values.next() {

@@ -13,7 +13,7 @@
 mod view;
 
 use super::language::{LANGUAGES, Language, accepted, of_tag};
-use super::{Base, ErrorPage, rendered};
+use super::{Base, Format, refusal, rendered};
 use crate::accept::Peer;
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
@@ -26,7 +26,7 @@ use askama::Template;
 use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use firstcome::TicketAnswer;
@@ -74,12 +74,6 @@ struct RoomQuery {
     full: Option<String>,
     /// Set when the visitor wants the page to load itself again without scripts.
     auto: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Html,
-    Json,
 }
 
 /// The place that a browser keeps.
@@ -147,12 +141,6 @@ impl RoomPage<'_> {
     }
 }
 
-fn format_of(parts: &Parts) -> Format {
-    let mut texts = parts.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let has_json = |text: &str| text.contains("application/json") && !text.contains("text/html");
-    if texts.any(has_json) { Format::Json } else { Format::Html }
-}
-
 /// The name of the cookie of a room's place. Names of rooms have two characters that names of cookies cannot have.
 fn place_cookie(room: &RoomName) -> String {
     format!("firstcome_ticket_{}", room.as_str().replace(':', "~").replace('@', "!"))
@@ -166,10 +154,15 @@ fn is_of_this_site(back: &str) -> bool {
         && !back.contains(|letter: char| letter == '\\' || letter.is_control())
 }
 
-/// The page of the site that a proxy shows this page instead of.
-fn instead_of(parts: &Parts) -> Option<String> {
-    let wanted = parts.headers.get(FORWARDED_URI)?.to_str().ok()?;
-    (is_of_this_site(wanted) && !wanted.starts_with("/rooms/")).then(|| wanted.to_owned())
+/// Where a visitor goes whom a proxy shows this page instead of a page of the site: that page, or the first page of the
+/// site if a browser cannot go there by itself.
+fn instead_of(parts: &Parts, base: &str) -> Option<String> {
+    let wanted = parts.headers.get(FORWARDED_URI)?.to_str().unwrap_or_default();
+    if wanted.starts_with(&format!("{base}/rooms/")) {
+        return None;
+    }
+    let is_link = is_of_this_site(wanted) && matches!(parts.method, Method::GET | Method::HEAD);
+    Some(if is_link { wanted } else { "/" }.to_owned())
 }
 
 /// Whether the ticket still is of use to its visitor.
@@ -198,7 +191,8 @@ impl<'a> Visit<'a> {
         if query.back.as_deref().is_some_and(|back| !is_of_this_site(back)) {
             return Err(wrong("back must be a path of this site"));
         }
-        query.back = query.back.or_else(|| instead_of(parts));
+        let base = Base::of(parts);
+        query.back = query.back.or_else(|| instead_of(parts, base));
         let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
         let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
@@ -210,7 +204,7 @@ impl<'a> Visit<'a> {
             parts,
             language: chosen.unwrap_or_else(|| accepted(accepts().unwrap_or_default())),
             query,
-            base: parts.extensions.get::<Base>().map_or("", |base| base.0),
+            base,
             transport: if is_tls { Transport::Tls } else { Transport::Plain },
         })
     }
@@ -417,7 +411,7 @@ async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result
     match action {
         Action::Show => match visit.moved().await? {
             Some(response) => Ok(response),
-            None => visit.show(format_of(parts)).await,
+            None => visit.show(Format::of(&parts.headers)).await,
         },
         Action::Join => visit.join().await,
         Action::Leave => visit.leave().await,
@@ -430,16 +424,9 @@ async fn answer(app: Arc<App>, path: PathName, request: Request, route: Route, a
     let (parts, _) = request.into_parts();
     let call = pin!(async {
         match Box::pin(act(&app, path, &parts, action)).await {
-            Err(problem) if format_of(&parts) == Format::Html => {
-                let code = problem.code();
-                app.metrics.refused(code);
-                let mut page = problem.into_response();
-                let status = page.status();
-                let (kept, body) = rendered(status, &ErrorPage { code }).into_parts();
-                page.headers_mut().extend(kept.headers);
-                page.headers_mut().remove(header::CONTENT_LENGTH);
-                *page.body_mut() = body;
-                Ok(page)
+            Err(problem) if Format::of(&parts.headers) == Format::Html => {
+                app.metrics.refused(problem.code());
+                Ok(refusal(problem, Base::of(&parts)))
             }
             answer => answer,
         }

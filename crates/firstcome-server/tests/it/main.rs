@@ -12,6 +12,7 @@ mod cors;
 mod deadlines;
 mod dev_gate;
 mod framing;
+mod gate;
 mod graceful_stop;
 mod idempotency;
 mod in_process;

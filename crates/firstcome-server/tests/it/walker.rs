@@ -14,8 +14,8 @@ use crate::room::{
     trouble as room_trouble,
 };
 use crate::{
-    bad_bodies, bad_names, claims, deadlines, dev_gate, idempotency, in_time, redemptions, revisions, scopes, settings,
-    trouble,
+    bad_bodies, bad_names, claims, deadlines, dev_gate, gate as site_gate, idempotency, in_time, redemptions,
+    revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
 
@@ -96,6 +96,10 @@ scenarios! {
         a_page_is_read_in_the_language_of_its_visitor a_page_leads_to_no_other_site
         the_first_view_is_small_and_runs_nothing_inline pages_that_update_themselves_do_so_when_asked
         joins_by_the_page_are_limited_by_address a_join_by_another_site_draws_no_number;
+    site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
+        paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
+        a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops
+        the_gate_limits_those_whom_it_does_not_let_in;
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back

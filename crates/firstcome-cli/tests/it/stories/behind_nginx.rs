@@ -17,7 +17,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 const NGINX: &str = "/usr/sbin/nginx";
-const SHOP: &str = "welcome to the shop";
+/// What the shop says.
+pub(crate) const SHOP: &str = "welcome to the shop";
 
 /// An nginx of this test's own; killed, by its id, when it is dropped.
 struct Nginx {
@@ -86,8 +87,14 @@ impl Drop for Nginx {
     }
 }
 
+/// The cookies that an answer sets, as a browser sends them back.
+pub(crate) fn cookies(answer: &Answer) -> String {
+    let pairs = answer.headers("set-cookie").filter_map(|line| line.split(';').next());
+    pairs.map(|pair| format!("cookie: {pair}\r\n")).collect()
+}
+
 /// A shop that welcomes each request.
-fn shop() -> SocketAddr {
+pub(crate) fn shop() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it has an address");
     std::thread::spawn(move || {
@@ -142,10 +149,6 @@ fn a_visitor_without_a_valid_pass_does_not_reach_the_shop() {
     assert_eq!(released.status, 204);
     waits(nginx.with_cookie(pass.as_bytes()), "a visitor whose slot was given back");
     // A visitor without scripts gets in by the page: joins, looks again, and goes back to the basket.
-    let cookies = |answer: &Answer| {
-        let pairs = answer.headers("set-cookie").filter_map(|line| line.split(';').next());
-        pairs.map(|pair| format!("cookie: {pair}\r\n")).collect::<String>()
-    };
     let joined = nginx.send("POST /rooms/sale/join?back=%2Fbasket", b"");
     assert_eq!(joined.status, 303, "{}", joined.text());
     let place = cookies(&joined);

@@ -1,0 +1,131 @@
+//! `firstcome gate`: a waiting room before a site. It is a service with one more port, which visitors of the site use.
+
+use crate::arguments::duration;
+use crate::failure::{Failure, Outcome};
+use crate::serve::{self, ServiceArgs};
+use anyhow::anyhow;
+use clap::Args;
+use firstcome::core::id::RoomName;
+use firstcome::core::room::{Admit, RoomSettings};
+use firstcome_server::App;
+use firstcome_server::gate::{GateConfig, PathRule, PathRules, Upstream};
+use std::net::SocketAddr;
+
+/// How long a slot lasts without any contact: as for a room that the API makes.
+const IDLE_TTL_MS: u64 = 300_000;
+
+/// The arguments of `firstcome gate`.
+#[derive(Args)]
+pub(crate) struct GateArgs {
+    /// The site, such as http://127.0.0.1:3000
+    #[arg(long, env = "FIRSTCOME_UPSTREAM", value_name = "URL")]
+    upstream: Upstream,
+    /// The room of those who wait for the site
+    #[arg(long, value_name = "NAME", value_parser = room)]
+    room: RoomName,
+    /// How fast visitors are admitted, such as 100/s or 10/500ms. Makes the room if it is not there
+    #[arg(long, value_name = "N/TIME", value_parser = admit)]
+    admit: Option<Admit>,
+    /// Visitors inside at once. Makes the room if it is not there
+    #[arg(long, value_name = "N")]
+    max_active: Option<u32>,
+    /// Path that needs a pass, as /checkout, or as /checkout/* for it and all below it [default: all paths]
+    #[arg(long, value_name = "PATH")]
+    path: Vec<PathRule>,
+    /// Path that needs no pass, an exception of the others, such as /robots.txt or /static/*
+    #[arg(long, value_name = "PATH")]
+    open_path: Vec<PathRule>,
+    /// Address for visitors of the site
+    #[arg(long, env = "FIRSTCOME_GATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
+    listen: SocketAddr,
+    /// Address for operators and back ends, where the whole API is [default: 127.0.0.1:8080]
+    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
+    service_listen: Option<SocketAddr>,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// What the command line says of a gate.
+pub(crate) struct GatePlan {
+    pub(crate) listen: SocketAddr,
+    pub(crate) config: GateConfig,
+    /// The limits of the command line, if it has any.
+    settings: Option<RoomSettings>,
+}
+
+fn room(text: &str) -> Result<RoomName, String> {
+    RoomName::parse(text).map_err(|error| error.to_string())
+}
+
+/// Parses a rate: `100/s`, `10/500ms`, `2/1m`.
+fn admit(text: &str) -> anyhow::Result<Admit> {
+    let wrong = || anyhow!("{text:?} is not a rate; write 100/s, 10/500ms or 2/1m");
+    let (count, time) = text.split_once('/').ok_or_else(wrong)?;
+    let count = count.parse().map_err(|_| wrong())?;
+    let one = format!("1{time}");
+    let time = if time.starts_with(|first: char| first.is_ascii_digit()) { time } else { &one };
+    let every = duration(time).map_err(|_| wrong())?;
+    Ok(Admit { count, every_ms: u64::try_from(every.as_millis()).map_err(|_| wrong())? })
+}
+
+impl GateArgs {
+    fn plan(self) -> Result<(Option<SocketAddr>, ServiceArgs, GatePlan), Failure> {
+        let settings = (self.admit.is_some() || self.max_active.is_some()).then(|| RoomSettings {
+            admit: self.admit,
+            max_active: self.max_active,
+            idle_ttl_ms: Some(IDLE_TTL_MS),
+            ..RoomSettings::defaults()
+        });
+        if let Some(settings) = &settings {
+            settings
+                .check()
+                .map_err(|(_, says)| Failure::Usage(anyhow!("--{}", says.replace("max_active", "max-active"))))?;
+        }
+        let paths = PathRules { gated: self.path, open: self.open_path };
+        let config = GateConfig { room: self.room, upstream: self.upstream, paths };
+        Ok((self.service_listen, self.service, GatePlan { listen: self.listen, config, settings }))
+    }
+}
+
+impl GatePlan {
+    /// Makes the room if it is not there. Never changes an existing one: an operator may have changed it.
+    pub(crate) async fn make_room(&self, app: &App) -> Outcome {
+        let name = &self.config.room;
+        match (app.room_settings(name).await?, &self.settings) {
+            (Some(there), Some(wanted)) if (there.admit, there.max_active) != (wanted.admit, wanted.max_active) => {
+                tracing::warn!(
+                    "--admit and --max-active change nothing: room {name} is there with other limits; change them by PATCH /v1/rooms/{name}"
+                );
+                Ok(())
+            }
+            (Some(_), _) => Ok(()),
+            (None, Some(wanted)) => Ok(app.make_room(name, wanted.clone()).await?),
+            (None, None) => {
+                Err(Failure::Usage(anyhow!("there is no room {name}: give --admit, --max-active or both to make it")))
+            }
+        }
+    }
+}
+
+/// Runs the gate and its service until SIGTERM or SIGINT. Call it once in a process.
+pub(crate) fn run(args: GateArgs) -> Outcome {
+    let (listen, service, gate) = args.plan()?;
+    serve::run_with(listen, service, Some(gate))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_per_time() {
+        for (text, count, every_ms) in
+            [("100/s", 100, 1_000), ("10/500ms", 10, 500), ("2/1m", 2, 60_000), ("5/h", 5, 3_600_000)]
+        {
+            assert_eq!(admit(text).unwrap(), Admit { count, every_ms }, "{text}");
+        }
+        for text in ["", "100", "/s", "100/", "100/d", "-1/s", "1.5/s", "1/s/s", "4294967296/s"] {
+            assert!(admit(text).is_err(), "{text}");
+        }
+    }
+}

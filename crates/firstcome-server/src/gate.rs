@@ -1,0 +1,387 @@
+//! A gate in front of a site: a visitor with a valid pass reaches the site, any other sees the page of the room.
+//!
+//! # What it promises
+//! - A request for a path behind the gate reaches the site only with a pass that is valid at that moment. If the service
+//!   cannot judge a pass, the request does not reach the site.
+//! - The site gets neither tickets nor passes. `X-Firstcome-Number` and `X-Firstcome-Admission` name the slot, by which
+//!   the site can release it; no visitor can write them.
+//! - Bodies stream both ways, and a connection may change its protocol (WebSocket).
+//! - A request that may have reached the site is not sent again.
+//!
+//! # What it does not promise
+//! - TLS: it speaks HTTP/1.1 to visitors and to the site. Put it behind what ends TLS, and name that a trusted proxy.
+//! - That a visitor leaves when the slot ends: an answer, or a WebSocket, that has begun goes on.
+//! - A limit on connections per address: requests under way are limited per client, connections in all.
+
+mod forward;
+mod path;
+
+pub use path::{PathRule, PathRuleError, PathRules};
+
+use crate::accept::{Guests, HEAD_BYTES_MAX, Peer, TooMany, refuse_connection};
+use crate::address;
+use crate::api::{room as calls, room_gate};
+use crate::error::{Code, Problem};
+use crate::metrics::Passage;
+use crate::pages::{self, Base, Format};
+use crate::state::App;
+use crate::throttle::Throttle;
+use axum::Router;
+use axum::body::Body;
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use axum::response::IntoResponse;
+use firstcome::core::id::RoomName;
+use firstcome::edge::draw_hasher;
+use forward::FORWARDED_URI;
+use http_body_util::Either;
+use hyper::body::{Body as _, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::fmt;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt;
+
+/// Where the gate has its own addresses within the site.
+const BASE: &str = "/.firstcome";
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long the site may take to begin its answer to a request without a body.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// The same for a request with a body, which a visitor may send slowly.
+const ANSWER_TO_BODY_WITHIN: Duration = Duration::from_secs(600);
+/// Many sites close a connection that is idle for 5 s. The gate closes it before, so that no request meets the close.
+const POOL_IDLE: Duration = Duration::from_secs(4);
+const POOL_IDLE_MAX: usize = 1_024;
+/// How long a visitor's connection may wait for its next request.
+const IDLE: Duration = Duration::from_secs(30);
+const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
+const ADMISSION_HEADER: HeaderName = HeaderName::from_static("x-firstcome-admission");
+const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
+
+/// An answer of the site, or of the gate itself.
+type Outgoing = Response<Either<Incoming, Body>>;
+
+/// The address of a site, as `http://127.0.0.1:3000`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upstream(Authority);
+
+/// Why a text is no address of a site.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UpstreamError;
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("must be http:// with a host and a port, such as http://127.0.0.1:3000, and no path")
+    }
+}
+
+impl std::error::Error for UpstreamError {}
+
+impl FromStr for Upstream {
+    type Err = UpstreamError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let uri: Uri = text.parse().map_err(|_| UpstreamError)?;
+        let is_bare = matches!(uri.path(), "" | "/") && uri.query().is_none() && uri.scheme() == Some(&Scheme::HTTP);
+        let authority = uri.authority().filter(|authority| is_bare && !authority.as_str().contains('@'));
+        Ok(Self(authority.ok_or(UpstreamError)?.clone()))
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http://{}", self.0)
+    }
+}
+
+/// What stands behind a gate, and which room is before it.
+#[derive(Clone, Debug)]
+pub struct GateConfig {
+    /// The room.
+    pub room: RoomName,
+    /// The site.
+    pub upstream: Upstream,
+    /// Which paths of the site need a pass.
+    pub paths: PathRules,
+}
+
+struct Gate {
+    app: Arc<App>,
+    config: GateConfig,
+    router: Router,
+    client: Client<HttpConnector, Incoming>,
+    guests: Guests,
+    places: Arc<Semaphore>,
+}
+
+/// Serves visitors of the site until `shutdown` resolves, then lets requests under way finish, for
+/// [`Limits::drain`](crate::Limits) at most. `router` is that of the service. Does not close the store. Call within a
+/// Tokio runtime.
+pub async fn serve_gate(
+    listener: TcpListener,
+    app: Arc<App>,
+    router: Router,
+    config: GateConfig,
+    shutdown: impl Future<Output = ()>,
+) {
+    let limits = app.config.limits;
+    let gate = Arc::new(Gate::new(app, router, config));
+    // Each connection has a receiver: all have ended when there is none.
+    let (stop, stopping) = watch::channel(());
+    let failed = Throttle::default();
+    let mut shutdown = pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = &mut shutdown => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => gate.admit(stream, peer.ip().to_canonical(), stopping.clone()),
+            Err(error) => {
+                if let Some(left_out) = failed.pass() {
+                    tracing::warn!(%error, left_out, "cannot accept a connection");
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    }
+    drop((listener, stopping));
+    stop.send_replace(());
+    if tokio::time::timeout(limits.drain, stop.closed()).await.is_err() {
+        tracing::warn!("some connections of the gate did not end in time");
+    }
+}
+
+impl Gate {
+    fn new(app: Arc<App>, router: Router, config: GateConfig) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(CONNECT_WITHIN));
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(POOL_IDLE)
+            .pool_max_idle_per_host(POOL_IDLE_MAX)
+            .build(connector);
+        let limits = app.config.limits;
+        let guests = Guests::new(limits.connections_per_address, draw_hasher());
+        let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+        Self { app, config, router, client, guests, places }
+    }
+
+    /// Serves a connection in a new task, or refuses it if there are too many.
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<()>) {
+        // An answer is small and written whole, or the site decides when to write: Nagle's algorithm would only delay it.
+        let _ = stream.set_nodelay(true);
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            self.app.metrics.connections_refused();
+            return refuse_connection(stream, peer);
+        };
+        let (gate, place) = (Arc::clone(self), Arc::new(place));
+        let service = service_fn(move |request| {
+            let (gate, place) = (Arc::clone(&gate), Arc::clone(&place));
+            async move { Ok::<_, Infallible>(gate.answer(peer, request, place).await) }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(IDLE)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            // An error is a peer that left, was too slow, or broke the protocol.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
+        });
+    }
+
+    async fn answer(&self, peer: IpAddr, request: Request<Incoming>, place: Arc<OwnedSemaphorePermit>) -> Outgoing {
+        let format = Format::of(request.headers());
+        let (passage, answer) = match Box::pin(self.decide(peer, request, place)).await {
+            Ok((passage, response)) => (passage, response),
+            Err(problem) => {
+                self.app.metrics.refused(problem.code());
+                let response = match format {
+                    Format::Html => pages::refusal(problem, BASE),
+                    Format::Json => problem.into_response(),
+                };
+                (Passage::Failed, response.map(Either::Right))
+            }
+        };
+        self.app.metrics.passed(passage);
+        answer
+    }
+
+    async fn decide(
+        &self,
+        peer: IpAddr,
+        request: Request<Incoming>,
+        place: Arc<OwnedSemaphorePermit>,
+    ) -> Result<(Passage, Outgoing), Problem> {
+        let app = &*self.app;
+        let client = address::client(peer, request.headers(), &app.config.proxies);
+        let guest = self.guests.enter(client).map_err(|TooMany| {
+            let detail = "Too many requests of this client are under way.";
+            Problem::new(Code::RateLimited).detail(detail).of_address(client).retry_after_ms(1_000)
+        })?;
+        let path = request.uri().path();
+        if let Some(own) = path.strip_prefix(BASE).filter(|own| own.starts_with('/')) {
+            if !self.is_shown(own) {
+                return Err(Code::NotFound.into());
+            }
+            let address = request.uri().path_and_query().map_or(own, |address| &address.as_str()[BASE.len()..]);
+            let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
+            return Ok((Passage::Shown, self.page(peer, client, request, address).await?));
+        }
+        if !self.config.paths.needs_pass(path) {
+            return Ok((Passage::Open, self.forward(peer, request, place, None).await?));
+        }
+        let pass = room_gate::pass_of(request.headers()).ok();
+        let judged = match pass {
+            Some(pass) => calls::judge_pass(app, &self.config.room, pass).await?.ok(),
+            None => None,
+        };
+        let Some((grant, check)) = judged else {
+            let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
+            let mut request = request;
+            request.headers_mut().remove(FORWARDED_URI);
+            if let Some(Ok(wanted)) = wanted {
+                request.headers_mut().insert(FORWARDED_URI, wanted);
+            }
+            let address = format!("/rooms/{}", self.config.room.as_str());
+            let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
+            return Ok((Passage::Shown, self.page(peer, client, request, address).await?));
+        };
+        let visitor = Visitor { number: grant.number, admission: grant.slot, user: check.user };
+        let answer = self.forward(peer, request, place, Some(visitor)).await;
+        drop(guest);
+        Ok((Passage::Passed, answer?))
+    }
+
+    /// Whether the gate shows this address of the service to visitors.
+    fn is_shown(&self, path: &str) -> bool {
+        let of_room = path.strip_prefix("/rooms/").and_then(|rest| rest.strip_prefix(self.config.room.as_str()));
+        of_room.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            || path.starts_with("/assets/room.")
+            || matches!(path, "/healthz" | "/readyz")
+    }
+
+    /// Lets the service answer.
+    async fn page(
+        &self,
+        peer: IpAddr,
+        client: IpAddr,
+        mut request: Request<Incoming>,
+        address: PathAndQuery,
+    ) -> Result<Outgoing, Problem> {
+        if !self.app.is_dev() {
+            self.app.may_call(client)?;
+        }
+        *request.uri_mut() = Uri::from(address);
+        request.extensions_mut().insert(Base(BASE));
+        request.extensions_mut().insert(Peer(peer));
+        match self.router.clone().oneshot(request.map(Body::new)).await {
+            Ok(response) => Ok(response.map(Either::Right)),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Lets the site answer.
+    async fn forward(
+        &self,
+        peer: IpAddr,
+        mut request: Request<Incoming>,
+        place: Arc<OwnedSemaphorePermit>,
+        visitor: Option<Visitor>,
+    ) -> Result<Outgoing, Problem> {
+        let address = request.uri().path_and_query().cloned().filter(|address| address.path().starts_with('/'));
+        let uri = Uri::builder()
+            .scheme(Scheme::HTTP)
+            .authority(self.config.upstream.0.clone())
+            .path_and_query(address.ok_or(Code::NotFound)?)
+            .build();
+        *request.uri_mut() = uri.map_err(|_| Problem::new(Code::NotFound))?;
+        *request.version_mut() = Version::HTTP_11;
+        let theirs = hyper::upgrade::on(&mut request);
+        let upgrade = forward::to_site(request.headers_mut(), peer, &self.app.config.proxies);
+        if let Some(visitor) = visitor {
+            visitor.name_to(request.headers_mut());
+        }
+        if let Some(upgrade) = upgrade {
+            forward::keep_upgrade(request.headers_mut(), upgrade);
+        }
+        let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
+        let answer = tokio::time::timeout(within, self.client.request(request)).await;
+        let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
+            tracing::debug!(%error, "the site did not answer");
+            Problem::new(if error.is_connect() { Code::UpstreamUnreachable } else { Code::UpstreamSilent })
+        })?;
+        let upgrade = forward::strip(response.headers_mut());
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let ours = hyper::upgrade::on(&mut response);
+            tokio::spawn(join(theirs, ours, place));
+            if let Some(upgrade) = upgrade {
+                forward::keep_upgrade(response.headers_mut(), upgrade);
+            }
+        }
+        *response.version_mut() = Version::HTTP_11;
+        Ok(response.map(Either::Left))
+    }
+}
+
+/// Carries bytes between a visitor and the site, once both have changed the protocol. Ends when either side ends.
+async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade, place: Arc<OwnedSemaphorePermit>) {
+    if let Ok((theirs, ours)) = tokio::try_join!(theirs, ours) {
+        // An error is a side that broke off.
+        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(theirs), &mut TokioIo::new(ours)).await;
+    }
+    drop(place);
+}
+
+/// The slot of a visitor who passes.
+struct Visitor {
+    number: u32,
+    admission: u64,
+    user: Option<Box<str>>,
+}
+
+impl Visitor {
+    fn name_to(self, headers: &mut axum::http::HeaderMap) {
+        headers.insert(NUMBER_HEADER, HeaderValue::from(self.number));
+        headers.insert(ADMISSION_HEADER, HeaderValue::from(self.admission));
+        if let Some(user) = self.user.and_then(|user| HeaderValue::try_from(String::from(user)).ok()) {
+            headers.insert(USER_HEADER, user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upstream_is_a_bare_http_address() {
+        for text in ["http://127.0.0.1:3000", "http://site:80/", "http://[::1]:3000", "http://site"] {
+            assert!(text.parse::<Upstream>().is_ok(), "{text}");
+        }
+        for text in
+            ["", "127.0.0.1:3000", "https://site", "http://site/path", "http://site?x", "http://a@site", "http://"]
+        {
+            assert_eq!(text.parse::<Upstream>(), Err(UpstreamError), "{text}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a proxy changes in requests and answers (RFC 9110, section 7.6). Pure.
+
+use crate::address::{self, Proxies};
+use crate::api::PASS_HEADER;
+use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::net::IpAddr;
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(super) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const VIA: HeaderValue = HeaderValue::from_static("1.1 firstcome");
+/// Headers that are about one connection, besides those that `Connection` names.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+/// Cookies and headers of the gate begin with this. A visitor must not be able to write them for the site.
+const OWN_COOKIES: &str = "firstcome_";
+const OWN_HEADERS: &str = "x-firstcome-";
+
+/// Removes what is about one connection. Returns the protocol that the sender wants to change to, or changes to.
+pub(super) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
+    let named: Vec<HeaderName> =
+        lines.flat_map(|line| line.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
+    let upgrade = headers.get(header::UPGRADE).filter(|_| named.contains(&header::UPGRADE)).cloned();
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    upgrade
+}
+
+/// Says again that the connection changes its protocol.
+pub(super) fn keep_upgrade(headers: &mut HeaderMap, upgrade: HeaderValue) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, upgrade);
+}
+
+/// Removes the cookies of the gate: the site needs neither ticket nor pass, and its log must not have them.
+fn strip_cookies(headers: &mut HeaderMap) {
+    let lines: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().cloned().collect();
+    let is_own = |pair: &[u8]| pair.trim_ascii_start().starts_with(OWN_COOKIES.as_bytes());
+    if !lines.iter().any(|line| line.as_bytes().split(|&byte| byte == b';').any(is_own)) {
+        return;
+    }
+    headers.remove(header::COOKIE);
+    for line in lines {
+        let pairs = line.as_bytes().split(|&byte| byte == b';').filter(|pair| !is_own(pair));
+        let kept = pairs.map(<[u8]>::trim_ascii).collect::<Vec<_>>().join(&b"; "[..]);
+        if let Some(value) = HeaderValue::from_bytes(&kept).ok().filter(|value| !value.is_empty()) {
+            headers.append(header::COOKIE, value);
+        }
+    }
+}
+
+/// Makes the headers that the site receives. Believes what a trusted proxy says of its client, and no other peer.
+pub(super) fn to_site(headers: &mut HeaderMap, peer: IpAddr, proxies: &Proxies) -> Option<HeaderValue> {
+    let upgrade = strip(headers);
+    strip_cookies(headers);
+    let own: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OWN_HEADERS)).cloned().collect();
+    for name in own.iter().chain([&PASS_HEADER, &FORWARDED_URI, &header::EXPECT]) {
+        headers.remove(name);
+    }
+    if !proxies.trusts(peer) {
+        for name in [FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, header::FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    if let Ok(value) = HeaderValue::try_from(address::shown(peer)) {
+        headers.append(FORWARDED_FOR, value);
+    }
+    if let Some(host) = headers.get(header::HOST).filter(|_| !headers.contains_key(FORWARDED_HOST)).cloned() {
+        headers.insert(FORWARDED_HOST, host);
+    }
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    headers.append(header::VIA, VIA);
+    upgrade
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(lines: &[(&'static str, &str)]) -> HeaderMap {
+        let line = |&(name, value): &(&'static str, &str)| (HeaderName::from_static(name), value.parse().unwrap());
+        let mut headers = HeaderMap::new();
+        for (name, value) in lines.iter().map(line) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    fn all(headers: &HeaderMap, name: &str) -> Vec<String> {
+        headers.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+    }
+
+    fn peer() -> IpAddr {
+        "192.0.2.7".parse().unwrap()
+    }
+
+    #[test]
+    fn what_is_about_one_connection_goes_no_further() {
+        let mut headers = map(&[
+            ("connection", "keep-alive, x-hop"),
+            ("connection", "close"),
+            ("x-hop", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+            ("te", "trailers"),
+            ("upgrade", "h2c"),
+            ("accept", "*/*"),
+        ]);
+        assert_eq!(strip(&mut headers), None, "no upgrade without the connection's word");
+        assert_eq!(headers.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+        let mut headers = map(&[("connection", "Upgrade"), ("upgrade", "websocket")]);
+        let upgrade = strip(&mut headers).unwrap();
+        assert!(headers.is_empty());
+        keep_upgrade(&mut headers, upgrade);
+        assert_eq!(
+            (all(&headers, "connection"), all(&headers, "upgrade")),
+            (vec!["upgrade".into()], vec!["websocket".into()])
+        );
+    }
+
+    #[test]
+    fn the_site_sees_neither_ticket_nor_pass_nor_forged_words_of_the_gate() {
+        let mut headers = map(&[
+            ("cookie", "theme=dark; firstcome_pass=v4.x; basket=7"),
+            ("cookie", "firstcome_ticket_sale=2.A~3"),
+            ("x-firstcome-pass", "v4.x"),
+            ("x-firstcome-number", "1"),
+            ("x-forwarded-uri", "/y"),
+            ("expect", "100-continue"),
+        ]);
+        to_site(&mut headers, peer(), &Proxies::default());
+        assert_eq!(all(&headers, "cookie"), ["theme=dark; basket=7"]);
+        for name in ["x-firstcome-pass", "x-firstcome-number", "x-forwarded-uri", "expect"] {
+            assert!(!headers.contains_key(name), "{name}");
+        }
+        let mut untouched = map(&[("cookie", "a=\"b c\";d")]);
+        to_site(&mut untouched, peer(), &Proxies::default());
+        assert_eq!(all(&untouched, "cookie"), ["a=\"b c\";d"]);
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_is_believed() {
+        let lines = [
+            ("host", "shop.example"),
+            ("x-forwarded-for", "203.0.113.9"),
+            ("x-forwarded-proto", "https"),
+            ("x-forwarded-host", "www.shop.example"),
+            ("forwarded", "for=203.0.113.9"),
+        ];
+        let mut headers = map(&lines);
+        to_site(&mut headers, peer(), &Proxies::default());
+        let seen = |headers: &HeaderMap| {
+            ["for", "proto", "host"].map(|name| all(headers, &format!("x-forwarded-{name}")).join(", "))
+        };
+        assert_eq!(seen(&headers), ["192.0.2.7", "http", "shop.example"]);
+        assert!(!headers.contains_key("forwarded"));
+        let mut headers = map(&lines);
+        to_site(&mut headers, peer(), &Proxies::new(vec!["192.0.2.0/24".parse().unwrap()]));
+        assert_eq!(seen(&headers), ["203.0.113.9, 192.0.2.7", "https", "www.shop.example"]);
+        assert_eq!(all(&headers, "via"), ["1.1 firstcome"]);
+    }
+}
