@@ -279,11 +279,8 @@ pub(crate) fn run_with(listen: Option<SocketAddr>, args: ServiceArgs, gate: Opti
     if !matches!(plan.stores, Stores::Directory) {
         return in_order().enable_all().build()?.block_on(serve(&plan, None));
     }
-    // Connections have threads of their own; this one accepts them. Those of a gate are served on this runtime.
-    let runtime = match plan.gate {
-        Some(_) => in_order().enable_all().build()?,
-        None => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
-    };
+    // Connections have threads of their own; this one accepts them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     if is_new {
@@ -400,7 +397,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     let router = api::router(Arc::clone(&app));
     let gate = plan.gate.as_ref().zip(door).map(|(gate, listener)| {
         let (app, router) = (Arc::clone(&app), router.clone());
-        serve_gate(listener, app, router, gate.config.clone(), stopped(stopping.clone()))
+        serve_gate(threads.clone(), listener, app, router, gate.config.clone(), stopped(stopping.clone()))
     });
     let gate = async {
         if let Some(gate) = gate {

@@ -18,7 +18,7 @@ mod path;
 
 pub use path::{PathRule, PathRuleError, PathRules};
 
-use crate::accept::{Guests, HEAD_BYTES_MAX, Peer, TooMany, refuse_connection};
+use crate::accept::{ConnectionThreads, Guests, HEAD_BYTES_MAX, Peer, TooMany, refuse_connection};
 use crate::address;
 use crate::api::{room as calls, room_gate};
 use crate::error::{Code, Problem};
@@ -46,7 +46,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -119,15 +119,34 @@ struct Gate {
     app: Arc<App>,
     config: GateConfig,
     router: Router,
-    client: Client<HttpConnector, Incoming>,
+    /// The threads that serve the connections; absent if the runtime of the caller serves them.
+    threads: Option<Weak<ConnectionThreads>>,
     guests: Guests,
     places: Arc<Semaphore>,
 }
 
+thread_local! {
+    /// The connections to sites that this thread has opened. A connection stays on its thread, as those of visitors do: a
+    /// task that wakes another one of its thread makes no system call.
+    static CLIENT: Client<HttpConnector, Incoming> = client();
+}
+
+fn client() -> Client<HttpConnector, Incoming> {
+    let mut connector = HttpConnector::new();
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(POOL_IDLE_MAX)
+        .build(connector)
+}
+
 /// Serves visitors of the site until `shutdown` resolves, then lets requests under way finish, for
-/// [`Limits::drain`](crate::Limits) at most. `router` is that of the service. Does not close the store. Call within a
-/// Tokio runtime.
+/// [`Limits::drain`](crate::Limits) at most. `router` is that of the service. Each connection is served on one of the
+/// threads, or on the runtime of the caller. Does not close the store. Call within a Tokio runtime.
 pub async fn serve_gate(
+    threads: Option<Arc<ConnectionThreads>>,
     listener: TcpListener,
     app: Arc<App>,
     router: Router,
@@ -135,7 +154,8 @@ pub async fn serve_gate(
     shutdown: impl Future<Output = ()>,
 ) {
     let limits = app.config.limits;
-    let gate = Arc::new(Gate::new(app, router, config));
+    // Weak, since connections share the gate: threads that are waited for must not be held by their own tasks.
+    let gate = Arc::new(Gate::new(threads.as_ref().map(Arc::downgrade), app, router, config));
     // Each connection has a receiver: all have ended when there is none.
     let (stop, stopping) = watch::channel(());
     let failed = Throttle::default();
@@ -161,22 +181,15 @@ pub async fn serve_gate(
     if tokio::time::timeout(limits.drain, stop.closed()).await.is_err() {
         tracing::warn!("some connections of the gate did not end in time");
     }
+    drop(threads);
 }
 
 impl Gate {
-    fn new(app: Arc<App>, router: Router, config: GateConfig) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_WITHIN));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(POOL_IDLE_MAX)
-            .build(connector);
+    fn new(threads: Option<Weak<ConnectionThreads>>, app: Arc<App>, router: Router, config: GateConfig) -> Self {
         let limits = app.config.limits;
         let guests = Guests::new(limits.connections_per_address, draw_hasher());
         let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        Self { app, config, router, client, guests, places }
+        Self { app, config, router, threads, guests, places }
     }
 
     /// Serves a connection in a new task, or refuses it if there are too many.
@@ -192,13 +205,13 @@ impl Gate {
             let (gate, place) = (Arc::clone(&gate), Arc::clone(&place));
             async move { Ok::<_, Infallible>(gate.answer(peer, request, place).await) }
         });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(IDLE)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service)
-            .with_upgrades();
-        tokio::spawn(async move {
+        let served = move |stream| async move {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(IDLE)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+                .with_upgrades();
             let mut connection = pin!(connection);
             // An error is a peer that left, was too slow, or broke the protocol.
             tokio::select! {
@@ -206,7 +219,13 @@ impl Gate {
                 _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
             }
             let _ = connection.await;
-        });
+        };
+        match self.threads.as_ref().map(Weak::upgrade) {
+            None => drop(tokio::spawn(served(stream))),
+            Some(Some(threads)) => threads.serve(stream, served),
+            // The gate has ended.
+            Some(None) => {}
+        }
     }
 
     async fn answer(&self, peer: IpAddr, request: Request<Incoming>, place: Arc<OwnedSemaphorePermit>) -> Outgoing {
@@ -325,7 +344,7 @@ impl Gate {
             forward::keep_upgrade(request.headers_mut(), upgrade);
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
-        let answer = tokio::time::timeout(within, self.client.request(request)).await;
+        let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
             tracing::debug!(%error, "the site did not answer");
             Problem::new(if error.is_connect() { Code::UpstreamUnreachable } else { Code::UpstreamSilent })

@@ -36,7 +36,7 @@ impl ConnectionThreads {
     }
 
     /// Serves a connection on the thread that has the fewest.
-    pub(super) fn serve<F>(&self, stream: TcpStream, serve: impl FnOnce(TcpStream) -> F + Send + 'static)
+    pub(crate) fn serve<F>(&self, stream: TcpStream, serve: impl FnOnce(TcpStream) -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send,
     {

@@ -122,7 +122,7 @@ impl Entrance {
         };
         let (stop, stopped) = oneshot::channel();
         let (app, router) = (Arc::clone(&service.app), api::router(Arc::clone(&service.app)));
-        let served = tokio::spawn(serve_gate(listener, app, router, gate, async { drop(stopped.await) }));
+        let served = tokio::spawn(serve_gate(None, listener, app, router, gate, async { drop(stopped.await) }));
         Self { service, site, address, stop: Some(stop), served }
     }
 
