@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 14] = [
+const NEEDED: [(&str, &str); 15] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
@@ -19,6 +19,8 @@ const NEEDED: [(&str, &str); 14] = [
     // Only the server, without a service.
     ("mariadbd", "mariadb-server-core"),
     ("nginx", "nginx"),
+    // A browser for the pages of rooms.
+    ("chromium", "chromium"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
 ];

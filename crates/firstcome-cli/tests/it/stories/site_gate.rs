@@ -3,9 +3,9 @@
 
 use super::behind_nginx::{SHOP, cookies, shop};
 use crate::support::http::{Answer, read_answer};
-use crate::support::program::{PROGRAM, command, firstcome};
+use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
-use crate::support::wait_for;
+use crate::support::{machine_has, wait_for};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -18,9 +18,19 @@ struct Gate {
 
 impl Gate {
     fn start(here: &Path, shop: SocketAddr, limits: &[&str]) -> Self {
+        Self::on(here, SocketAddr::from(([127, 0, 0, 1], 0)), shop, limits)
+    }
+
+    /// Starts it at the address that it had: a browser keeps cookies for that one.
+    fn restart(here: &Path, address: SocketAddr, shop: SocketAddr) -> Self {
+        Self::on(here, address, shop, &[])
+    }
+
+    fn on(here: &Path, address: SocketAddr, shop: SocketAddr, limits: &[&str]) -> Self {
         let mut gate = command(PROGRAM, here);
         gate.args(["gate", "--upstream", &format!("http://{shop}"), "--room", "sale", "--data", "data"]);
-        gate.args(["--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0", "--path", "/basket/*"]).args(limits);
+        gate.args(["--listen", &address.to_string(), "--service-listen", "127.0.0.1:0", "--path", "/basket/*"])
+            .args(limits);
         let mut server = Server::spawn(&mut gate);
         let line = server.line("gate on http://");
         let address = line.trim_start_matches("gate on http://").split(',').next().and_then(|text| text.parse().ok());
@@ -74,6 +84,54 @@ fn a_gate_that_is_killed_keeps_who_is_inside_and_who_waits() {
     assert_eq!(gate.ask("GET /basket/1", &pass).status, 503, "the slot was given up");
     let pass = cookies(&gate.page(&bob, "admitted"));
     gate.lets_in(&pass);
+    gate.server.stop();
+}
+
+const BROWSER: &str = "/usr/bin/chromium";
+
+/// A browser with a memory of its own in this directory.
+struct Browser<'a>(&'a Path);
+
+impl Browser<'_> {
+    /// What stands on a page after its script has run for some seconds of the browser's own clock.
+    fn read(&self, address: &str, language: &str) -> String {
+        let memory = format!("--user-data-dir={}", self.0.join("browser").display());
+        let language = format!("--accept-lang={language}");
+        // The sandbox of the browser needs rights that a container may not have; the pages are our own.
+        let alone = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
+        let seen = ["--virtual-time-budget=9000", "--dump-dom", address];
+        run(command(BROWSER, self.0).args(alone).args([&memory, &language]).args(seen)).well()
+    }
+}
+
+#[test]
+fn a_browser_joins_waits_and_reaches_the_page_that_it_wanted() {
+    if !machine_has("chromium", Path::new(BROWSER).exists()) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let mut gate = Gate::start(here, shop(), &["--max-active", "1"]);
+    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
+    gate.page(&ann, "admitted");
+    let browser = Browser(here);
+    let wanted = format!("http://{}/basket/1", gate.address);
+    // The script joins by itself. Later visits show the same place.
+    let in_line = || {
+        wait_for("the browser to show the place", || {
+            Some(browser.read(&wanted, "ko-KR")).filter(|page| page.contains("data-phase=\"almost\""))
+        })
+    };
+    let page = in_line();
+    assert!(page.contains("<html lang=\"ko\""), "{page}");
+    assert!(page.contains("앞에 기다리는 사람이 없습니다") && page.contains(">2</dd>"), "{page}");
+    gate.server.kill();
+    let gate = Gate::restart(here, gate.address, shop());
+    let page = in_line();
+    assert!(page.contains(">2</dd>"), "{page}");
+    assert_eq!(gate.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
+    // It goes in by itself, to the page that the visitor wanted.
+    wait_for("the browser to reach the shop", || browser.read(&wanted, "ko-KR").contains(SHOP).then_some(()));
     gate.server.stop();
 }
 
