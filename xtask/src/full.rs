@@ -46,7 +46,7 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 23] = [
+const PARTS: [Part; 24] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("openapi", "The OpenAPI document against the service", openapi),
@@ -57,6 +57,7 @@ const PARTS: [Part; 23] = [
     ("partitions", "Locks over five servers through partitions, stops, kills and jumps of clocks", partitions),
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
+    ("gate", "The gate of a site beside nginx on this machine", gate),
     ("locks", "Locks on this machine", locks),
     ("quorum", "Locks over five servers beside Redlocks on this machine", quorum),
     ("etcd", "Locks on etcd on this machine", etcd),
@@ -218,6 +219,12 @@ fn release_bench() -> Outcome {
 fn rooms() -> Result<String, String> {
     release_bench()?;
     shell::output(BENCH, &["rooms", "--data", "target", "--table"])
+}
+
+/// Needs a quiet machine: it starts two nginx.
+fn gate() -> Result<String, String> {
+    release_bench()?;
+    shell::output(BENCH, &["gate", "--data", "target", "--table"])
 }
 
 /// Needs a quiet machine: it starts four processes and its own Redis. Measures our locks and those of other libraries.

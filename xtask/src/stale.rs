@@ -27,7 +27,7 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 23] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 24] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
@@ -38,6 +38,7 @@ pub(crate) const MEASURED: [(&str, &[&str]); 23] = [
     ("partitions", &[LOCK_RULES, LOCKS, REDIS]),
     ("bench", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("rooms", &[CORE, EMBEDDED, SQLITE, SERVER]),
+    ("gate", &[CORE, EMBEDDED, SERVER]),
     ("locks", &[LOCK_RULES, LOCKS, REDIS, SQLITE]),
     ("quorum", &[LOCK_RULES, LOCKS, REDIS]),
     ("etcd", &[LOCK_RULES, LOCKS, ETCD]),

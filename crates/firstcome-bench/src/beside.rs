@@ -76,7 +76,13 @@ impl Side {
 
     /// Returns the requests of a round, as far as this build supports them.
     fn kinds(&self, round: u32) -> [Option<Kind>; 4] {
-        let poll = |ticket: &String| Shot { method: "GET", aim: Aim::One(ticket.clone()), key: None, body: no_body };
+        let poll = |ticket: &String| Shot {
+            method: "GET",
+            aim: Aim::One(ticket.clone()),
+            key: None,
+            pass: None,
+            body: no_body,
+        };
         [
             Some(Kind { status: 201, shot: claims(&format!("open-{round}"), fresh_body) }),
             Some(Kind { status: 409, shot: claims("gone", fixed_body) }),
@@ -96,7 +102,8 @@ struct Kind {
 
 /// Joins a paused room, and returns the path of the ticket.
 async fn ticket(address: SocketAddr) -> anyhow::Result<Option<String>> {
-    let shot = |method, path: &str, body| Shot { method, aim: Aim::One(path.into()), key: Some(KEY.into()), body };
+    let shot =
+        |method, path: &str, body| Shot { method, aim: Aim::One(path.into()), key: Some(KEY.into()), pass: None, body };
     let room = shot("PUT", "/v1/rooms/line", |_, _| r#"{"max_active":1,"paused":true}"#.into());
     if once(address, &room).await?.0 != 201 {
         return Ok(None);

@@ -124,12 +124,12 @@ pub(super) fn fresh_body(connection: usize, number: usize) -> String {
 }
 
 pub(super) fn get(path: &str) -> Shot {
-    Shot { method: "GET", aim: Aim::One(path.into()), key: None, body: no_body }
+    Shot { method: "GET", aim: Aim::One(path.into()), key: None, pass: None, body: no_body }
 }
 
 pub(super) fn claims(coupon: &str, body: fn(usize, usize) -> String) -> Shot {
     let aim = Aim::One(format!("/v1/coupons/{coupon}/claims"));
-    Shot { method: "POST", aim, key: Some(KEY.into()), body }
+    Shot { method: "POST", aim, key: Some(KEY.into()), pass: None, body }
 }
 
 /// A kind of request, with its required status.

@@ -70,21 +70,24 @@ pub(crate) struct Shot {
     pub(crate) method: &'static str,
     pub(crate) aim: Aim,
     pub(crate) key: Option<String>,
+    /// The pass of a visitor, as a cookie.
+    pub(crate) pass: Option<String>,
     pub(crate) body: fn(connection: usize, number: usize) -> String,
 }
 
 impl Shot {
     /// Returns the request in the form that the connection sends.
     fn bytes(&self, connection: usize, number: usize) -> String {
-        let Self { method, aim, key, body, .. } = self;
+        let Self { method, aim, key, pass, body } = self;
         let (path, body) = (aim.path(connection, number), body(connection, number));
         let key = key.as_ref().map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));
+        let pass = pass.as_ref().map_or(String::new(), |pass| format!("cookie: firstcome_pass={pass}\r\n"));
         let content = if body.is_empty() {
             String::new()
         } else {
             format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len())
         };
-        format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{key}{content}\r\n{body}")
+        format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{key}{pass}{content}\r\n{body}")
     }
 }
 
@@ -159,7 +162,7 @@ async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<
         let Some(end) = find(buffer, b"\r\n\r\n") else { continue };
         let head = std::str::from_utf8(&buffer[..end]).context("the head is not text")?;
         let status = head.get(9..12).and_then(|status| status.parse().ok()).context("the head has no status")?;
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = head.lines().find_map(|line| length_of(line));
         let length: usize = length.map_or(Ok(0), str::parse).context("the length is not a number")?;
         while buffer.len() < end + 4 + length {
             if stream.read_buf(buffer).await? == 0 {
@@ -168,6 +171,12 @@ async fn answer(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> anyhow::Result<
         }
         return Ok(status);
     }
+}
+
+/// Reads a line of a head with the length of the body. Others than firstcome may write it in capital letters.
+fn length_of(line: &str) -> Option<&str> {
+    let (name, value) = line.split_once(": ")?;
+    name.eq_ignore_ascii_case("content-length").then_some(value)
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {

@@ -7,6 +7,7 @@ mod conditions;
 mod coupons;
 mod curves;
 mod field;
+mod gate;
 mod http;
 mod load;
 mod locks;
@@ -37,6 +38,8 @@ enum BenchCommand {
     Rooms(rooms::RoomsArgs),
     /// Locks: one hot lock under every strategy, with several processes; what waiting, holding and dying cost
     Locks(locks::LocksArgs),
+    /// The gate of a site, beside nginx as a plain proxy before the same site
+    Gate(gate::GateArgs),
     /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
     Auctions(auctions::AuctionsArgs),
     /// Peers in one table: locks, coupons, rooms and auctions by every way, in turns, each beside its physical limit
@@ -55,6 +58,9 @@ enum BenchCommand {
     /// Run the service as `firstcome serve` does: the one under load, which is thereby never of another build
     #[command(hide = true)]
     Serve(Box<firstcome_cli::serve::ServeArgs>),
+    /// Run the gate as `firstcome gate` does
+    #[command(hide = true)]
+    ServeGate(Box<firstcome_cli::gate::GateArgs>),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +72,7 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Coupons(args) => coupons::run(&args),
         BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::Locks(args) => locks::run(&args),
+        BenchCommand::Gate(args) => gate::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
         BenchCommand::Field(args) => field::run(&args),
         BenchCommand::Curves(args) => curves::run(&args),
@@ -73,5 +80,6 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::LockWorker => locks::run_worker(),
         BenchCommand::EmptyRoute(args) => http::serve_empty_route(&args),
         BenchCommand::Serve(args) => firstcome_cli::serve::run(*args),
+        BenchCommand::ServeGate(args) => firstcome_cli::gate::run(*args),
     }
 }

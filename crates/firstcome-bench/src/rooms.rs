@@ -173,9 +173,13 @@ fn over_http(args: &RoomsArgs, directory: &Path, tickets: Vec<String>, report: &
         (
             "HTTP: polls of a ticket",
             200,
-            Shot { method: "GET", aim: Aim::Many(tickets.into()), key: None, body: no_body },
+            Shot { method: "GET", aim: Aim::Many(tickets.into()), key: None, pass: None, body: no_body },
         ),
-        ("HTTP: durable joins", 201, Shot { method: "POST", aim: join, key: Some(KEY.into()), body: fresh_body }),
+        (
+            "HTTP: durable joins",
+            201,
+            Shot { method: "POST", aim: join, key: Some(KEY.into()), pass: None, body: fresh_body },
+        ),
     ];
     let mut loads: [Vec<Load>; 3] = Default::default();
     for round in 0..ROUNDS {

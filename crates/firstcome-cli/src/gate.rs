@@ -16,7 +16,7 @@ const IDLE_TTL_MS: u64 = 300_000;
 
 /// The arguments of `firstcome gate`.
 #[derive(Args)]
-pub(crate) struct GateArgs {
+pub struct GateArgs {
     /// The site, such as http://127.0.0.1:3000
     #[arg(long, env = "FIRSTCOME_UPSTREAM", value_name = "URL")]
     upstream: Upstream,
@@ -108,7 +108,7 @@ impl GatePlan {
 }
 
 /// Runs the gate and its service until SIGTERM or SIGINT. Call it once in a process.
-pub(crate) fn run(args: GateArgs) -> Outcome {
+pub fn run(args: GateArgs) -> Outcome {
     let (listen, service, gate) = args.plan()?;
     serve::run_with(listen, service, Some(gate))
 }

@@ -7,7 +7,7 @@ mod archive;
 mod cluster;
 mod descriptors;
 mod doctor;
-mod gate;
+pub mod gate;
 mod health;
 mod keys;
 mod lock;

@@ -56,9 +56,9 @@ pub(super) async fn measure(bench: &mut Bench<'_>) -> anyhow::Result<()> {
 
 fn rounds(directory: &str, time: Duration) -> anyhow::Result<[Vec<Load>; 2]> {
     let service = Service::start(&["serve", "--listen", "127.0.0.1:0", "--data", directory])?;
-    let healthz = Shot { method: "GET", aim: Aim::One("/healthz".into()), key: None, body: no_body };
+    let healthz = Shot { method: "GET", aim: Aim::One("/healthz".into()), key: None, pass: None, body: no_body };
     let aim = Aim::One(format!("/v1/listings/{LISTING}/bids"));
-    let bids = Shot { method: "POST", aim, key: Some(KEY.into()), body: bid };
+    let bids = Shot { method: "POST", aim, key: Some(KEY.into()), pass: None, body: bid };
     let mut loads = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
         let health = fire(service.address, &healthz, CONNECTIONS, time)?;

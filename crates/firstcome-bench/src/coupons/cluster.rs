@@ -199,7 +199,7 @@ async fn over_http(args: &CouponsArgs, place: &ClusterServers<'_>) -> anyhow::Re
         ("durability database", service.address, "/v1/coupons/http-database/claims"),
     ] {
         let (aim, connections, time) = (Aim::One(path.to_owned()), args.connections, args.time);
-        let shot = Shot { method: "POST", aim, key: Some(http::KEY.into()), body: http::fresh_body };
+        let shot = Shot { method: "POST", aim, key: Some(http::KEY.into()), pass: None, body: http::fresh_body };
         let load = tokio::task::spawn_blocking(move || fire(address, &shot, connections, time)).await??;
         load.expect(&format!("{what} over HTTP"), &[200, 201])?;
         rows.push(

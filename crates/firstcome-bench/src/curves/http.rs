@@ -78,7 +78,7 @@ fn with_attributes(bytes: u32) -> Shot {
         _ => |connection, number| sized::<1_000>(connection, number),
     };
     let aim = Aim::One("/v1/coupons/open/claims".into());
-    Shot { method: "POST", aim, key: Some(KEY.into()), body }
+    Shot { method: "POST", aim, key: Some(KEY.into()), pass: None, body }
 }
 
 /// The bytes of `{"a":""}`.

@@ -51,9 +51,15 @@ fn measure(args: &FieldArgs, progress: &Progress) -> anyhow::Result<Vec<Table>> 
     let members = runtime.block_on(line_up(redis.url(), args.people))?;
     let ours = serve(&directory)?;
     let other = Service::start(&["empty-route", "--redis", redis.url()])?;
-    let poll = |paths: Vec<String>| Shot { method: "GET", aim: Aim::Many(paths.into()), key: None, body: no_body };
-    let join =
-        |path: &str| Shot { method: "POST", aim: Aim::One(path.into()), key: Some(KEY.into()), body: fresh_body };
+    let poll =
+        |paths: Vec<String>| Shot { method: "GET", aim: Aim::Many(paths.into()), key: None, pass: None, body: no_body };
+    let join = |path: &str| Shot {
+        method: "POST",
+        aim: Aim::One(path.into()),
+        key: Some(KEY.into()),
+        pass: None,
+        body: fresh_body,
+    };
     let asked = |name, service, shot, status| Requests {
         name,
         service,
