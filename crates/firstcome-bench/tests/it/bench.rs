@@ -15,10 +15,28 @@ fn file_system(directory: &Path) -> String {
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    for level in [&[][..], &["coupons"], &["rooms"], &["locks"], &["auctions"], &["field"], &["curves"]] {
+    for level in [&[][..], &["coupons"], &["rooms"], &["gate"], &["locks"], &["auctions"], &["field"], &["curves"]] {
         let help = bench(directory.path(), &[level, &["--help"]].concat()).well();
         assert!(help.contains("Usage: firstcome-bench"), "{level:?}: {help}");
     }
+}
+
+#[test]
+fn the_gate_under_measurement_lets_visitors_through_to_the_site_of_nginx() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let on_disk = file_system(directory.path()) != "tmpfs";
+    let nginx = Path::new("/usr/sbin/nginx").exists();
+    if !machine_has("a build directory on a disk", on_disk) || !machine_has("nginx", nginx) {
+        return;
+    }
+    let arguments = ["gate", "--json", "--time", "100ms", "--connections", "4"];
+    let report: Value = serde_json::from_str(&bench(directory.path(), &arguments).well()).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    assert!(rows.len() == 6 && rows.iter().all(|row| 0.0 < row["per_second"].as_f64().expect("a rate")), "{report}");
+    assert_eq!(report["targets"].as_array().map(Vec::len), Some(2), "{report}");
+    // Each nginx has ended, with its processes.
+    let here = directory.path().to_str().expect("a name");
+    run(command("pgrep", directory.path()).args(["-f", here])).with(1);
 }
 
 /// A Redis of the test's own, on a socket in its directory.
