@@ -192,6 +192,11 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
     if args.dev && !listen.ip().is_loopback() {
         return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
     }
+    if args.dev && gate.as_ref().is_some_and(|gate| !gate.listen.ip().is_loopback()) {
+        return Err(Failure::Usage(anyhow!(
+            "--dev listens on loopback only: without keys no limit of an address counts"
+        )));
+    }
     let (limits, mut locks) = (limits(&args, &file)?, LockLimits::default());
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;

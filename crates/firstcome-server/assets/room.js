@@ -5,11 +5,13 @@ const status = document.getElementById('status');
 const each = (selector, act) => document.querySelectorAll(selector).forEach(act);
 /// How long an admitted visitor reads the page before it goes in.
 const GO_IN_MS = 3000;
+/// How long an answer may take.
+const ANSWER_MS = 15000;
 /// The most milliseconds between two tries while there is no contact.
 const RETRY_MS_MAX = 60000;
 
 let view = JSON.parse(body.dataset.view);
-let clockOffsetMs, heardAt, retryTimer, failures = 0, announcedAt = 0;
+let clockOffsetMs, heardAt, retryTimer, goTimer, failures = 0, announcedAt = 0;
 
 const row = element => element.closest('[data-row]') || element;
 const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
@@ -69,7 +71,8 @@ function heard(next) {
 
 function goIn() {
   // A visitor who looks elsewhere comes back to a slot that still runs, instead of one that was spent unseen.
-  if (view.go && document.visibilityState === 'visible') setTimeout(() => location.assign(view.go), GO_IN_MS);
+  clearTimeout(goTimer);
+  if (view.go && document.visibilityState === 'visible') goTimer = setTimeout(() => location.replace(view.go), GO_IN_MS);
 }
 
 function later(ms) {
@@ -92,7 +95,7 @@ function lost() {
 async function ask() {
   if (view.phase === 'full') return document.querySelector('form[data-in^=full]').submit();
   try {
-    const answer = await fetch(body.dataset.check, { headers: { accept: 'application/json' }, cache: 'no-store' });
+    const answer = await fetch(body.dataset.check, { headers: { accept: 'application/json' }, cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MS) });
     if (!answer.ok) throw answer.status;
     heard(await answer.json());
   } catch {
@@ -100,7 +103,6 @@ async function ask() {
   }
 }
 
-each('#language', element => element.addEventListener('change', () => element.form.submit()));
 each('input[readonly]', element => element.addEventListener('focus', () => element.select()));
 document.addEventListener('visibilitychange', () => {
   if (document.visibilityState !== 'visible') return;
@@ -108,5 +110,7 @@ document.addEventListener('visibilitychange', () => {
   else if (view.poll_after_ms != null && heardAt + view.poll_after_ms < Date.now()) later(0);
 });
 setInterval(countDown, 1000);
+// The address of a fresh place says nothing to another visitor, or on a later day.
+if (location.search.includes('joined=') && view.phase !== 'cookies') history.replaceState(null, '', body.dataset.check);
 heard(view);
 if (view.phase === 'join') document.querySelector('form[data-in=join]').submit();

@@ -23,7 +23,7 @@ pub(crate) enum Transport {
     Tls,
 }
 
-/// Writes a cookie that scripts cannot read, and that a browser sends with top-level navigations from other sites too.
+/// Writes a cookie that scripts cannot read. A browser sends it with links from other sites, and not with their forms.
 /// `None` if the value has characters that no cookie may have. A `max_age_s` of 0 removes the cookie.
 pub(crate) fn write(name: &str, value: &str, max_age_s: u64, transport: Transport) -> Option<HeaderValue> {
     let is_octet = |byte: u8| matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e);

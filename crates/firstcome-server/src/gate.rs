@@ -5,13 +5,16 @@
 //!   cannot judge a pass, the request does not reach the site.
 //! - The site gets neither tickets nor passes. `X-Firstcome-Number` and `X-Firstcome-Admission` name the slot, by which
 //!   the site can release it; no visitor can write them.
-//! - Bodies stream both ways, and a connection may change its protocol (WebSocket).
+//! - Bodies stream both ways, and a connection may become a WebSocket. It may change to no other protocol.
 //! - A request that may have reached the site is not sent again.
 //!
 //! # What it does not promise
 //! - TLS: it speaks HTTP/1.1 to visitors and to the site. Put it behind what ends TLS, and name that a trusted proxy.
 //! - That a visitor leaves when the slot ends: an answer, or a WebSocket, that has begun goes on.
-//! - A limit on connections per address: requests under way are limited per client, connections in all.
+//! - A limit on connections per address: what is limited is connections in all, and requests per client whose answer has
+//!   not begun.
+//! - A limit on the time in which a visitor takes an answer.
+//! - That the body of a request is read which the gate answers itself: a visitor who still sends may see a reset.
 
 mod forward;
 mod path;
@@ -28,8 +31,9 @@ use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
 use axum::body::Body;
+use axum::http::header;
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use axum::response::IntoResponse;
 use firstcome::core::id::RoomName;
 use firstcome::edge::draw_hasher;
@@ -41,6 +45,7 @@ use hyper::service::service_fn;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
 use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
@@ -62,6 +67,8 @@ const ANSWER_TO_BODY_WITHIN: Duration = Duration::from_secs(600);
 /// Many sites close a connection that is idle for 5 s. The gate closes it before, so that no request meets the close.
 const POOL_IDLE: Duration = Duration::from_secs(4);
 const POOL_IDLE_MAX: usize = 1_024;
+/// A peer that has vanished is noticed some probes after so long, also on a WebSocket that is silent.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long a visitor's connection may wait for its next request.
 const IDLE: Duration = Duration::from_secs(30);
 const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
@@ -135,6 +142,7 @@ fn client() -> Client<HttpConnector, Incoming> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
+    connector.set_keepalive(Some(KEEPALIVE));
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(POOL_IDLE)
@@ -196,6 +204,7 @@ impl Gate {
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<()>) {
         // An answer is small and written whole, or the site decides when to write: Nagle's algorithm would only delay it.
         let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             self.app.metrics.connections_refused();
             return refuse_connection(stream, peer);
@@ -248,11 +257,17 @@ impl Gate {
     async fn decide(
         &self,
         peer: IpAddr,
-        request: Request<Incoming>,
+        mut request: Request<Incoming>,
         place: Arc<OwnedSemaphorePermit>,
     ) -> Result<(Passage, Outgoing), Problem> {
         let app = &*self.app;
         let client = address::client(peer, request.headers(), &app.config.proxies);
+        if *request.method() == Method::CONNECT {
+            return Err(Code::MethodNotAllowed.into());
+        }
+        if !app.config.proxies.trusts(peer) && app.forwarders.note(peer, request.headers()) {
+            app.metrics.forwarded_untrusted();
+        }
         let guest = self.guests.enter(client).map_err(|TooMany| {
             let detail = "Too many requests of this client are under way.";
             Problem::new(Code::RateLimited).detail(detail).of_address(client).retry_after_ms(1_000)
@@ -264,6 +279,7 @@ impl Gate {
             }
             let address = request.uri().path_and_query().map_or(own, |address| &address.as_str()[BASE.len()..]);
             let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
+            request.headers_mut().remove(FORWARDED_URI);
             return Ok((Passage::Shown, self.page(peer, client, request, address).await?));
         }
         if !self.config.paths.needs_pass(path) {
@@ -276,7 +292,6 @@ impl Gate {
         };
         let Some((grant, check)) = judged else {
             let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
-            let mut request = request;
             request.headers_mut().remove(FORWARDED_URI);
             if let Some(Ok(wanted)) = wanted {
                 request.headers_mut().insert(FORWARDED_URI, wanted);
@@ -343,6 +358,10 @@ impl Gate {
         if let Some(upgrade) = upgrade {
             forward::keep_upgrade(request.headers_mut(), upgrade);
         }
+        if request.body().size_hint().exact().is_none() {
+            // Otherwise hyper sends a GET without its body.
+            request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
         let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
@@ -365,8 +384,13 @@ impl Gate {
 /// Carries bytes between a visitor and the site, once both have changed the protocol. Ends when either side ends.
 async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade, place: Arc<OwnedSemaphorePermit>) {
     if let Ok((theirs, ours)) = tokio::try_join!(theirs, ours) {
-        // An error is a side that broke off.
-        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(theirs), &mut TokioIo::new(ours)).await;
+        let (mut from_visitor, mut to_visitor) = tokio::io::split(TokioIo::new(theirs));
+        let (mut from_site, mut to_site) = tokio::io::split(TokioIo::new(ours));
+        // An end, or an error, of one direction ends both: a side that is gone must not hold the other.
+        tokio::select! {
+            _ = tokio::io::copy(&mut from_visitor, &mut to_site) => {}
+            _ = tokio::io::copy(&mut from_site, &mut to_visitor) => {}
+        }
     }
     drop(place);
 }

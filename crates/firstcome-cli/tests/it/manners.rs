@@ -54,7 +54,7 @@ fn completions_and_the_manual_are_there() {
 #[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 32] = [
+    let table: [(&[&str], &str); 33] = [
         (&["serv"], "unrecognized subcommand"),
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
@@ -64,6 +64,7 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
             &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@b/c"],
             "give --redis too",
         ),
+        (&["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--listen", "0.0.0.0:0"], "loopback only"),
         (&["gate", "--dev", "--room", "sale", "--max-active", "1"], "--upstream"),
         (&["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--max-active", "1"], "--room"),
         (&["gate", "--upstream", "https://shop", "--room", "sale"], "must be http://"),

@@ -1,7 +1,6 @@
 //! What a proxy changes in requests and answers (RFC 9110, section 7.6). Pure.
 
-use crate::address::{self, Proxies};
-use crate::api::PASS_HEADER;
+use crate::address::Proxies;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::net::IpAddr;
 
@@ -26,16 +25,37 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const OWN_COOKIES: &str = "firstcome_";
 const OWN_HEADERS: &str = "x-firstcome-";
 
-/// Removes what is about one connection. Returns the protocol that the sender wants to change to, or changes to.
+/// Removes what is about one connection. Returns the protocol that the sender wants to change to, or changes to, if it is
+/// WebSocket: in another one, such as HTTP/2, a visitor could send requests that the gate does not see.
 pub(super) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     let lines = headers.get_all(header::CONNECTION).iter().filter_map(|line| line.to_str().ok());
     let named: Vec<HeaderName> =
         lines.flat_map(|line| line.split(',')).filter_map(|name| name.trim().parse().ok()).collect();
-    let upgrade = headers.get(header::UPGRADE).filter(|_| named.contains(&header::UPGRADE)).cloned();
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    let is_socket = |protocol: &&HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(b"websocket");
+    let upgrade = headers.get(header::UPGRADE).filter(|_| named.contains(&header::UPGRADE)).filter(is_socket).cloned();
+    // Who sends a request must not be able to hide what a proxy has said of it.
+    let is_kept = |name: &&HeaderName| **name == header::HOST || is_of_proxies(name);
+    for name in named.iter().filter(|name| !is_kept(name)).chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
     upgrade
+}
+
+/// A name as sites read it that know headers by names of variables: `X_Firstcome_User` is `X-Firstcome-User` there.
+fn spelt(name: &HeaderName) -> String {
+    name.as_str().replace('_', "-")
+}
+
+/// Whether a header says what a proxy knows of its client.
+fn is_of_proxies(name: &HeaderName) -> bool {
+    let name = spelt(name);
+    name.starts_with("x-forwarded-") || matches!(name.as_str(), "forwarded" | "x-real-ip")
+}
+
+/// Whether no site may get a header from a visitor: the gate writes it, or it names another path than the judged one.
+fn is_barred(name: &HeaderName) -> bool {
+    let name = spelt(name);
+    name.starts_with(OWN_HEADERS) || matches!(name.as_str(), "x-original-url" | "x-rewrite-url" | "x-forwarded-uri")
 }
 
 /// Says again that the connection changes its protocol.
@@ -65,16 +85,13 @@ fn strip_cookies(headers: &mut HeaderMap) {
 pub(super) fn to_site(headers: &mut HeaderMap, peer: IpAddr, proxies: &Proxies) -> Option<HeaderValue> {
     let upgrade = strip(headers);
     strip_cookies(headers);
-    let own: Vec<HeaderName> = headers.keys().filter(|name| name.as_str().starts_with(OWN_HEADERS)).cloned().collect();
-    for name in own.iter().chain([&PASS_HEADER, &FORWARDED_URI, &header::EXPECT]) {
+    let is_trusted = proxies.trusts(peer);
+    let is_removed = |name: &&HeaderName| is_barred(name) || !is_trusted && is_of_proxies(name);
+    let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
+    for name in removed.iter().chain([&header::EXPECT]) {
         headers.remove(name);
     }
-    if !proxies.trusts(peer) {
-        for name in [FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, header::FORWARDED] {
-            headers.remove(name);
-        }
-    }
-    if let Ok(value) = HeaderValue::try_from(address::shown(peer)) {
+    if let Ok(value) = HeaderValue::try_from(peer.to_string()) {
         headers.append(FORWARDED_FOR, value);
     }
     if let Some(host) = headers.get(header::HOST).filter(|_| !headers.contains_key(FORWARDED_HOST)).cloned() {
@@ -123,6 +140,8 @@ mod tests {
         let mut headers = map(&[("connection", "Upgrade"), ("upgrade", "websocket")]);
         let upgrade = strip(&mut headers).unwrap();
         assert!(headers.is_empty());
+        let mut other = map(&[("connection", "upgrade, http2-settings"), ("upgrade", "h2c")]);
+        assert_eq!(strip(&mut other), None, "in another protocol the gate sees no requests");
         keep_upgrade(&mut headers, upgrade);
         assert_eq!(
             (all(&headers, "connection"), all(&headers, "upgrade")),
@@ -139,9 +158,17 @@ mod tests {
             ("x-firstcome-number", "1"),
             ("x-forwarded-uri", "/y"),
             ("expect", "100-continue"),
+            ("x_firstcome_user", "admin"),
+            ("x_forwarded_for", "10.0.0.1"),
+            ("x-real-ip", "10.0.0.1"),
+            ("x-rewrite-url", "/checkout"),
+            ("x-original-url", "/checkout"),
         ]);
         to_site(&mut headers, peer(), &Proxies::default());
         assert_eq!(all(&headers, "cookie"), ["theme=dark; basket=7"]);
+        for name in ["x_firstcome_user", "x_forwarded_for", "x-real-ip", "x-rewrite-url", "x-original-url"] {
+            assert!(!headers.contains_key(name), "{name}");
+        }
         for name in ["x-firstcome-pass", "x-firstcome-number", "x-forwarded-uri", "expect"] {
             assert!(!headers.contains_key(name), "{name}");
         }
@@ -170,5 +197,11 @@ mod tests {
         to_site(&mut headers, peer(), &Proxies::new(vec!["192.0.2.0/24".parse().unwrap()]));
         assert_eq!(seen(&headers), ["203.0.113.9, 192.0.2.7", "https", "www.shop.example"]);
         assert_eq!(all(&headers, "via"), ["1.1 firstcome"]);
+        // A visitor behind that proxy names its words as those of the connection.
+        let mut headers = map(&lines);
+        headers.insert("connection", "x-forwarded-for, x-forwarded-proto, host, x-real-ip".parse().unwrap());
+        to_site(&mut headers, "2001:db8::7".parse().unwrap(), &Proxies::new(vec!["2001:db8::/64".parse().unwrap()]));
+        assert_eq!(seen(&headers), ["203.0.113.9, 2001:db8::7", "https", "www.shop.example"]);
+        assert_eq!(all(&headers, "host"), ["shop.example"]);
     }
 }

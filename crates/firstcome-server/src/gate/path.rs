@@ -2,6 +2,7 @@
 //!
 //! A gate and a site may read one path in two ways, and a visitor may write the path so that they do: `/%63heckout`,
 //! `//checkout`, `/x/../checkout`, `/CHECKOUT`, `/checkout;x`. So a path is behind the gate if any reading of it is.
+//! Sites differ most in where `..` leads, and no browser sends it: a path with `.` or `..` cannot be read.
 //!
 //! # Invariants
 //! - A path that cannot be read is behind the gate.
@@ -48,7 +49,7 @@ impl FromStr for PathRule {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (path, below) = text.strip_suffix("/*").map_or((text, Below::Excluded), |path| (path, Below::Included));
         let whole = if path.is_empty() && below == Below::Included { "/" } else { path };
-        if !whole.starts_with('/') || whole.contains('*') || readings(whole).is_none_or(|read| !read.is_plain(whole)) {
+        if !whole.starts_with('/') || whole.contains('*') || reading(whole).is_none_or(|read| !is_plain(&read, whole)) {
             return Err(PathRuleError);
         }
         Ok(Self { path: path.trim_end_matches('/').to_ascii_lowercase(), below })
@@ -57,8 +58,16 @@ impl FromStr for PathRule {
 
 impl PathRule {
     fn matches(&self, path: &str) -> bool {
-        let Some(rest) = path.trim_end_matches('/').strip_prefix(&self.path) else { return false };
-        rest.is_empty() || self.below == Below::Included && rest.starts_with('/')
+        self.rest(path).is_some_and(|rest| rest.is_empty() || self.below == Below::Included && rest.starts_with('/'))
+    }
+
+    /// Whether a site may take the path for one of these: many answer `/checkout.json` as `/checkout`.
+    fn may_match(&self, path: &str) -> bool {
+        self.matches(path) || self.rest(path).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
+        path.trim_end_matches('/').strip_prefix(&self.path)
     }
 }
 
@@ -74,31 +83,19 @@ pub struct PathRules {
 impl PathRules {
     /// Whether a request for this path, as it came, needs a pass.
     pub fn needs_pass(&self, path: &str) -> bool {
-        let Some(read) = readings(path) else { return true };
-        let is_open = self.open.iter().any(|rule| read.is_plain(path) && rule.matches(&read.resolved));
-        let mut both = [&read.written, &read.resolved].into_iter();
-        !is_open && (self.gated.is_empty() || both.any(|path| self.gated.iter().any(|rule| rule.matches(path))))
+        let Some(read) = reading(path) else { return true };
+        let is_open = is_plain(&read, path) && self.open.iter().any(|rule| rule.matches(&read));
+        !is_open && (self.gated.is_empty() || self.gated.iter().any(|rule| rule.may_match(&read)))
     }
 }
 
-/// A path as sites may read it, in small letters.
-struct Readings {
-    /// Decoded, with one slash between segments.
-    written: String,
-    /// The same with `.` and `..` resolved.
-    resolved: String,
+/// Whether a path has only this reading, capital letters aside.
+fn is_plain(read: &str, path: &str) -> bool {
+    read.trim_end_matches('/').eq_ignore_ascii_case(path.trim_end_matches('/'))
 }
 
-impl Readings {
-    /// Whether the path has only one reading, capital letters aside.
-    fn is_plain(&self, path: &str) -> bool {
-        let path = path.trim_end_matches('/');
-        self.resolved.trim_end_matches('/').eq_ignore_ascii_case(path)
-            && self.written.trim_end_matches('/').eq_ignore_ascii_case(path)
-    }
-}
-
-fn readings(path: &str) -> Option<Readings> {
+/// Reads a path: decoded, in small letters, with one slash between segments.
+fn reading(path: &str) -> Option<String> {
     let mut decoded = path.as_bytes().to_vec();
     let mut is_settled = false;
     for _ in 0..=ENCODINGS_MAX {
@@ -113,21 +110,17 @@ fn readings(path: &str) -> Option<Readings> {
     if !text.starts_with(['/', '\\']) || text.chars().any(char::is_control) {
         return None;
     }
-    let (mut written, mut resolved) = (Vec::new(), Vec::new());
+    let mut read = String::new();
     for segment in text.split(['/', '\\']) {
         // Some sites cut parameters off, and dots or blanks at the end.
         let name = segment.split([';', '?', '#']).next().unwrap_or_default();
-        let bare = name.trim_end_matches(['.', ' ']);
-        match (name, bare) {
-            ("", _) => continue,
-            (".", _) => {}
-            ("..", _) => drop(resolved.pop()),
-            (_, "") => return None,
-            _ => resolved.push(bare),
+        match name.trim_end_matches(['.', ' ']) {
+            "" if name.is_empty() => {}
+            "" => return None,
+            bare => read.extend(["/", bare]),
         }
-        written.push(if bare.is_empty() { name } else { bare });
     }
-    Some(Readings { written: format!("/{}", written.join("/")), resolved: format!("/{}", resolved.join("/")) })
+    Some(if read.is_empty() { "/".into() } else { read })
 }
 
 /// Decodes each `%` with two digits once. `None` if a `%` has none.
@@ -183,6 +176,12 @@ mod tests {
             "/pay",
             "/PAY/",
             "/pay;x",
+            "/checkout.json",
+            "/pay.html",
+            "/a%2fb/../checkout",
+            "/a%5cb/../x",
+            "/x/../checkout//..",
+            "/a/./b",
             "/%",
             "/%zz",
             "/%c3",

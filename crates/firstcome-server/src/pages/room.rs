@@ -32,7 +32,6 @@ use axum::routing::{any, get, post};
 use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
-use firstcome::core::time::Timestamp;
 use form_urlencoded::Serializer;
 use qrcode::QrCode;
 use qrcode::render::svg;
@@ -56,6 +55,7 @@ const BACK_BYTES_MAX: usize = 2_048;
 const REFRESH_S_MIN: u32 = 5;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Where a proxy tells which page of the site it shows this page instead of.
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
@@ -220,7 +220,7 @@ impl<'a> Visit<'a> {
 
     /// The address that opens a place in another browser.
     fn link(&self, ticket: &str) -> String {
-        let host = self.parts.headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host = self.host();
         let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
         format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
     }
@@ -261,7 +261,8 @@ impl<'a> Visit<'a> {
             let offered = self.find(ticket).await?.ok_or(Code::UnknownTicket)?;
             let mut response = see_other(&self.address("", &[]))?;
             // A link of a stranger must not take a better place away.
-            let own = self.place().await?.filter(|(_, own)| lives(own) && own.number < offered.number);
+            let is_better = |own: &TicketAnswer| lives(own) && (!lives(&offered) || own.number < offered.number);
+            let own = self.place().await?.filter(|(_, own)| is_better(own));
             if own.is_none() {
                 self.keep(&mut response, &offered);
             }
@@ -274,6 +275,11 @@ impl<'a> Visit<'a> {
     }
 
     async fn show(&self, format: Format) -> Result<Response, Problem> {
+        // The site has not answered: no program must take the page for its success.
+        let is_instead = self.parts.headers.contains_key(FORWARDED_URI);
+        if is_instead && format == Format::Json {
+            return Err(Code::NoPass.into());
+        }
         let room = calls::summary(self.app, &self.room).await?;
         let known = self.place().await?;
         let place = match &known {
@@ -282,21 +288,26 @@ impl<'a> Visit<'a> {
             None if self.query.joined.is_some() => Place::Forgotten,
             None => Place::None,
         };
-        let view = View::new(self.language, &room, place, self.query.back.as_deref());
+        let mut view = View::new(self.language, &room, place, self.query.back.as_deref());
+        if view.phase == Phase::Admitted && view.go.is_none() && !self.base.is_empty() {
+            // The page stands within the site that the visitor wants.
+            view.go = Some("/".into());
+        }
         let mut response = match format {
             Format::Json => Json(&view).into_response(),
             Format::Html => self.page(&view, known.as_ref().map(|(kept, _)| kept.ticket)),
         };
+        if is_instead {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(header::VARY, HeaderValue::from_static("accept, accept-language, cookie"));
         if let Some((_, answer)) = known
-            && let Some((pass, until)) = calls::pass_of(self.app, &self.room, &answer)?
+            && let Some((pass, _)) = calls::pass_of(self.app, &self.room, &answer)?
         {
-            set_cookie(
-                &mut response,
-                cookie::write(cookie::PASS, &pass, seconds_until(until, answer.as_of), self.transport),
-            );
+            // The slot ends by itself, and later with each contact. A pass without a slot opens nothing.
+            set_cookie(&mut response, cookie::write(cookie::PASS, &pass, PLACE_MAX_AGE_S, self.transport));
         }
         Ok(response)
     }
@@ -347,9 +358,24 @@ impl<'a> Visit<'a> {
         response
     }
 
-    /// Whether a page of another site sent this request.
+    /// Whether a page of another site sent this request. Browsers say so by one header over TLS, by another without.
     fn is_foreign(&self) -> bool {
-        self.parts.headers.get(SEC_FETCH_SITE).is_some_and(|site| site != "same-origin" && site != "none")
+        let headers = &self.parts.headers;
+        if let Some(site) = headers.get(SEC_FETCH_SITE) {
+            return site != "same-origin" && site != "none";
+        }
+        let Some(origin) = headers.get(header::ORIGIN) else { return false };
+        let host = self.host();
+        origin.to_str().ok().and_then(|origin| origin.split_once("://")).is_none_or(|(_, of_page)| of_page != host)
+    }
+
+    /// The name by which the visitor reached the site.
+    fn host(&self) -> &str {
+        let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
+        let forwarded = self.parts.headers.get(FORWARDED_HOST);
+        let forwarded = forwarded.filter(|_| peer.is_some_and(|peer| self.app.config.proxies.trusts(peer)));
+        let host = forwarded.or_else(|| self.parts.headers.get(header::HOST));
+        host.and_then(|host| host.to_str().ok()).unwrap_or_default()
     }
 
     async fn join(&self) -> Result<Response, Problem> {
@@ -374,7 +400,10 @@ impl<'a> Visit<'a> {
     }
 
     async fn leave(&self) -> Result<Response, Problem> {
-        if let Some(kept) = self.kept().filter(|_| !self.is_foreign()) {
+        if self.is_foreign() {
+            return see_other(&self.address("", &[]));
+        }
+        if let Some(kept) = self.kept() {
             calls::leave(self.app, &self.room, kept.ticket).await?;
         }
         let mut response = see_other(&self.address("", &[]))?;
@@ -389,12 +418,6 @@ impl<'a> Visit<'a> {
         let drawing = code.render::<svg::Color<'_>>().min_dimensions(190, 190).build();
         Ok(([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "no-store")], drawing).into_response())
     }
-}
-
-/// How long a cookie lives that ends at `until`. Rounded down: it must not outlive what it opens.
-const fn seconds_until(until: Timestamp, now: Timestamp) -> u64 {
-    let left_us = until.as_us().saturating_sub(now.as_us());
-    if left_us < 0 { 0 } else { left_us as u64 / 1_000_000 }
 }
 
 /// What to do for a visit.

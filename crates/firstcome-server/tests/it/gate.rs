@@ -55,7 +55,9 @@ impl Site {
                 "/held" => self.let_go.acquire().await.ok()?.forget(),
                 "/socket" => {
                     stream
-                        .write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n")
+                        .write_all(
+                            b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n",
+                        )
                         .await
                         .ok()?;
                     let mut bytes = [0; 64];
@@ -159,6 +161,9 @@ pub(crate) async fn only_a_visitor_with_a_pass_reaches_the_site() {
         }
     }
     // Back to no other site, however the page is asked for.
+    // No program takes the page for the answer of the site.
+    let accept = "accept: application/json, text/plain, */*\r\n";
+    door.ask("POST /cart", accept).await.refused(401, "no_pass");
     assert!(!door.ask("GET //evil.example/cart", "").await.is(503).body().contains("evil"));
     assert_eq!(door.site.requests(), 0);
     let headers =
@@ -181,7 +186,7 @@ pub(crate) async fn only_a_visitor_with_a_pass_reaches_the_site() {
     door.ask("GET /cart", &headers).await.is(503);
     assert_eq!(door.site.requests(), 1);
     let metrics = door.service.metrics().await;
-    for line in ["{outcome=\"passed\"} 1", "{outcome=\"shown\"} 18", "{outcome=\"failed\"} 0"] {
+    for line in ["{outcome=\"passed\"} 1", "{outcome=\"shown\"} 19", "{outcome=\"failed\"} 0"] {
         assert!(metrics.contains(&format!("firstcome_gate_requests_total{line}\n")), "{line}");
     }
 }
@@ -266,19 +271,23 @@ pub(crate) async fn bodies_stream_both_ways() {
 
 pub(crate) async fn a_connection_changes_its_protocol() {
     let door = Entrance::open().await;
-    let upgrade = "connection: Upgrade\r\nupgrade: echo\r\n";
+    let upgrade = "connection: Upgrade\r\nupgrade: WebSocket\r\n";
     door.ask("GET /socket", upgrade).await.is(503);
     let pass = door.service.pass("sale").await;
     let mut peer = door.connect().await;
     peer.send(format!("GET /socket HTTP/1.1\r\nhost: x\r\n{upgrade}cookie: firstcome_pass={pass}\r\n\r\n")).await;
     let answer = peer.answer().await.is(101);
-    assert_eq!((answer.header("connection"), answer.header("upgrade")), (Some("upgrade"), Some("echo")));
+    assert_eq!((answer.header("connection"), answer.header("upgrade")), (Some("upgrade"), Some("websocket")));
     for word in [&b"\x81\x02hi"[..], b"\r\n\r\n", b"bye"] {
         peer.send(word).await;
         let mut echoed = vec![0; word.len()];
         soon(peer.stream.read_exact(&mut echoed)).await.expect("it is echoed");
         assert_eq!(echoed, word);
     }
+    // In HTTP/2 the gate would see no further request.
+    let other = "connection: upgrade, http2-settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n";
+    let head = received(&door.ask("GET /", &format!("{other}cookie: firstcome_pass={pass}\r\n")).await);
+    assert!(!head.contains("upgrade") && !head.contains("http2"), "{head}");
 }
 
 pub(crate) async fn a_site_that_is_away_is_told_apart_from_one_that_is_silent() {

@@ -168,6 +168,14 @@ pub(crate) async fn a_link_takes_no_better_place_away() {
     let own = ann.ticket();
     ann.follow(Ask::get(&format!("/rooms/sale?ticket={}", mallory.ticket()))).await;
     assert_eq!(ann.ticket(), own);
+    // One that has ended takes no living one away, by any number.
+    let ended = service.ticket("sale").await;
+    service.leave("sale", &ended).await.is(204);
+    let mut late = Browser::new(&service);
+    late.join().await;
+    let place = late.ticket();
+    late.follow(Ask::get(&format!("/rooms/sale?ticket={ended}"))).await;
+    assert_eq!(late.ticket(), place);
     // A better one is taken, and so is any once the own one has ended.
     mallory.follow(Ask::get(&format!("/rooms/sale?ticket={own}"))).await;
     assert_eq!(mallory.ticket(), own);
@@ -295,11 +303,15 @@ pub(crate) async fn joins_by_the_page_are_limited_by_address() {
 pub(crate) async fn a_join_by_another_site_draws_no_number() {
     let service = sale(json!({"max_active": 1})).await;
     let mut ann = Browser::new(&service);
+    for origin in ["http://evil.example", "null"] {
+        ann.follow(Ask::post("/rooms/sale/join").header("origin", origin)).await.is(503);
+    }
     for site in ["cross-site", "same-site"] {
         ann.follow(Ask::post("/rooms/sale/join").header("sec-fetch-site", site)).await.is(503);
     }
     assert_eq!(service.room("sale").await["waiting"], 0);
-    ann.join().await;
-    ann.follow(Ask::post("/rooms/sale/leave").header("sec-fetch-site", "cross-site")).await;
+    ann.follow(Ask::post("/rooms/sale/join").header("origin", "http://shop.example")).await.is(503);
+    let left = ann.send(Ask::post("/rooms/sale/leave").header("sec-fetch-site", "cross-site")).await.is(303);
+    assert_eq!(left.header("set-cookie"), None);
     assert_eq!(service.room("sale").await["waiting"], 1);
 }
