@@ -77,6 +77,7 @@ impl Nginx {
             if PATIENCE <= watch.elapsed() {
                 bail!("nginx does not listen: {}", fs::read_to_string(here.join("errors")).unwrap_or_default());
             }
+            #[expect(clippy::disallowed_methods, reason = "looks again, with a deadline")]
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(nginx)

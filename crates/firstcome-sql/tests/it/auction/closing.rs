@@ -33,6 +33,11 @@ async fn wait_for_open(base: &Base, count: i64) {
     wait_for("the auctions to close", open).await;
 }
 
+/// A closing is counted after its commit, so the rows show it before.
+async fn wait_for_closed(auctions: &SqlAuctions, count: u64) {
+    wait_for("the closings to be counted", async || (auctions.closings().closed == count).then_some(())).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_that_a_member_has_locked_holds_up_no_other() {
     for base in Base::both().await {
@@ -50,7 +55,7 @@ async fn a_listing_that_a_member_has_locked_holds_up_no_other() {
         foreign.say("COMMIT").await.unwrap();
         wait_for_open(&base, 0).await;
         in_time(auctions.close_due()).await.expect("nothing is in the way");
-        assert_eq!(auctions.closings().closed, 105);
+        wait_for_closed(&auctions, 105).await;
     }
 }
 
@@ -62,7 +67,7 @@ async fn many_listings_that_cannot_be_closed_hold_up_no_other() {
         // No outcome is without its instant.
         base.say("UPDATE firstcome_listing SET phase=1 WHERE name NOT IN ('clock','auction-130')").await;
         wait_for_open(&base, 0).await;
-        assert_eq!(auctions.closings().closed, 1);
+        wait_for_closed(&auctions, 1).await;
         in_time(auctions.close_due()).await.expect_err("the damage is told");
     }
 }
