@@ -288,6 +288,44 @@ async fn the_short_ways_say_what_the_rules_say() {
     .await;
 }
 
+/// What a hand-over costs the server: its one thread runs every call, so calls bound the rate of all locks. A change of a
+/// script that needs one more call is a decision, and changes this number.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hand_over_makes_no_more_calls_than_it_did() {
+    let Some(server) = Server::start(&[]).await else { return };
+    in_time(async {
+        let mut pair = Pair::new(&server.url(), 2).await;
+        let mut number = 0;
+        let mut next = || {
+            number += 3;
+            acquire("hot", 1 + number / 3 % 2, number, 60_000, Wait::Yes)
+        };
+        for _ in 0..8 {
+            pair.take(next()).await;
+        }
+        let before = server.calls_of_scripts().await;
+        for _ in 0..HAND_OVERS {
+            let request = pair.holder("hot").expect("it is held");
+            pair.take(Step::Release { name: name("hot"), request, copies: Copies::One }).await;
+            pair.take(next()).await;
+        }
+        let calls = server.calls_of_scripts().await - before;
+        // Signs of life come beside, a few per second.
+        assert!(
+            calls <= HAND_OVERS * CALLS_MAX + HAND_OVERS / 2,
+            "{} calls per hand-over",
+            calls as f64 / HAND_OVERS as f64
+        );
+        assert!(HAND_OVERS * (CALLS_MAX - 1) < calls, "fewer calls than before: lower the number");
+    })
+    .await;
+}
+
+/// Hand-overs whose calls are counted.
+const HAND_OVERS: u64 = 400;
+/// Calls within scripts for a release that grants to the next in line, and for a request that joins the line.
+const CALLS_MAX: u64 = 18;
+
 /// The last command over the connection that listens, and its number.
 async fn listener(server: &Server) -> Option<(String, String)> {
     let list = match server.ask(&["CLIENT", "LIST"]).await {

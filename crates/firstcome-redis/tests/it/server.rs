@@ -101,6 +101,31 @@ impl Server {
         line.unwrap_or(0)
     }
 
+    /// How many commands scripts have called, all kinds together.
+    pub(crate) async fn calls_of_scripts(&self) -> u64 {
+        let stats = self.text(&["INFO", "commandstats"]).await;
+        let is_of_clients = |name: &str| {
+            let name = name.split('|').next().unwrap_or_default();
+            [
+                "evalsha",
+                "eval",
+                "script",
+                "info",
+                "ping",
+                "hello",
+                "client",
+                "select",
+                "subscribe",
+                "ssubscribe",
+                "config",
+            ]
+            .contains(&name)
+        };
+        let kinds = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+        let of_scripts = kinds.filter(|(name, _)| !is_of_clients(name));
+        of_scripts.filter_map(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok()).sum()
+    }
+
     /// Kills it: nothing is saved and no process is told.
     pub(crate) fn kill(&mut self) {
         // An error means that it has ended by itself.
