@@ -5,7 +5,9 @@ use super::behind_nginx::{SHOP, cookies, shop};
 use crate::support::http::{Answer, read_answer};
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
+use crate::support::world::{SECRET, World};
 use crate::support::{machine_has, wait_for};
+use firstcome_test_servers::Kind;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -28,6 +30,8 @@ impl Gate {
 
     fn on(here: &Path, address: SocketAddr, shop: SocketAddr, limits: &[&str]) -> Self {
         let mut gate = command(PROGRAM, here);
+        // Only a cluster uses it.
+        gate.env("FIRSTCOME_SECRET", SECRET);
         gate.args(["gate", "--upstream", &format!("http://{shop}"), "--room", "sale", "--data", "data"]);
         gate.args(["--listen", &address.to_string(), "--service-listen", "127.0.0.1:0", "--path", "/basket/*"])
             .args(limits);
@@ -85,6 +89,26 @@ fn a_gate_that_is_killed_keeps_who_is_inside_and_who_waits() {
     let pass = cookies(&gate.page(&bob, "admitted"));
     gate.lets_in(&pass);
     gate.server.stop();
+}
+
+#[test]
+fn gates_of_a_cluster_share_their_room() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    world.migrate(world.sql.url());
+    let shop = shop();
+    let limits = ["--max-active", "1", "--redis", world.redis.url(), "--sql", world.sql.url()];
+    let mut one = Gate::start(world.here(), shop, &limits);
+    let two = Gate::start(world.here(), shop, &limits);
+    let ann = cookies(&one.ask("POST /.firstcome/rooms/sale/join", ""));
+    let pass = cookies(&one.page(&ann, "admitted"));
+    one.lets_in(&pass);
+    wait_for("the other gate to know the slot", || (two.ask("GET /basket/1", &pass).status == 200).then_some(()));
+    let bob = cookies(&two.ask("POST /.firstcome/rooms/sale/join", ""));
+    assert!(two.page(&bob, "almost").text().contains(">2</dd>"));
+    one.server.kill();
+    assert_eq!(two.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
+    two.lets_in(&cookies(&two.page(&bob, "admitted")));
+    two.server.stop();
 }
 
 const BROWSER: &str = "/usr/bin/chromium";
