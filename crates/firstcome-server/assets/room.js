@@ -113,4 +113,5 @@ setInterval(countDown, 1000);
 // The address of a fresh place says nothing to another visitor, or on a later day.
 if (location.search.includes('joined=') && view.phase !== 'cookies') history.replaceState(null, '', body.dataset.check);
 heard(view);
-if (view.phase === 'join') document.querySelector('form[data-in=join]').submit();
+// The service has not taken the last press of the button: the visitor decides about the next one.
+if (view.phase === 'join' && !location.search.includes('asked=')) document.querySelector('form[data-in=join]').submit();

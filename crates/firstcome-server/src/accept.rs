@@ -199,14 +199,11 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
         match accepted {
             Ok((stream, peer)) => context.admit(stream, peer.ip()),
             Err(error) => {
-                if let Some(left_out) = context.warnings.failed.pass() {
-                    tracing::warn!(%error, left_out, "cannot accept a connection");
-                }
                 // The usual cause is a lack of file descriptors: close an idle connection to free one.
                 if context.places.make_room() {
                     context.app.metrics.connection_made_room();
                 }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                pause_after(&error, &context.warnings.failed).await;
             }
         }
     }
@@ -217,6 +214,14 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
     if tokio::time::timeout(limits.drain, context.places.emptied()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
+}
+
+/// Warns of a connection that could not be accepted, and waits a moment: the next one may fail as well.
+pub(crate) async fn pause_after(error: &std::io::Error, warnings: &Throttle) {
+    if let Some(left_out) = warnings.pass() {
+        tracing::warn!(%error, left_out, "cannot accept a connection");
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 /// Ends a task when it is dropped.

@@ -24,7 +24,13 @@ use std::sync::OnceLock;
 /// The most entries of `X-Forwarded-For` that are read, from the right. A chain of honest proxies is far shorter.
 pub const ENTRIES_MAX: usize = 32;
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// The name by which the client reached the first proxy.
+pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+/// Whether the client spoke http or https to the first proxy.
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+/// The page of a site in whose place a proxy asks for another one.
+pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// Why a text is not a block of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,9 +21,10 @@ mod path;
 
 pub use path::{PathRule, PathRuleError, PathRules};
 
-use crate::accept::{ConnectionThreads, Guests, HEAD_BYTES_MAX, Peer, TooMany, refuse_connection};
-use crate::address;
-use crate::api::{room as calls, room_gate};
+use crate::accept::{ConnectionThreads, Guests, HEAD_BYTES_MAX, Peer, TooMany, pause_after, refuse_connection};
+use crate::address::{self, FORWARDED_URI};
+use crate::api::room as calls;
+use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
 use crate::error::{Code, Problem};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
@@ -37,7 +38,6 @@ use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode,
 use axum::response::IntoResponse;
 use firstcome::core::id::RoomName;
 use firstcome::edge::draw_hasher;
-use forward::FORWARDED_URI;
 use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -71,9 +71,7 @@ const POOL_IDLE_MAX: usize = 1_024;
 const KEEPALIVE: Duration = Duration::from_secs(60);
 /// How long a visitor's connection may wait for its next request.
 const IDLE: Duration = Duration::from_secs(30);
-const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
 const ADMISSION_HEADER: HeaderName = HeaderName::from_static("x-firstcome-admission");
-const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
 
 /// An answer of the site, or of the gate itself.
 type Outgoing = Response<Either<Incoming, Body>>;
@@ -152,7 +150,8 @@ fn client() -> Client<HttpConnector, Incoming> {
 
 /// Serves visitors of the site until `shutdown` resolves, then lets requests under way finish, for
 /// [`Limits::drain`](crate::Limits) at most. `router` is that of the service. Each connection is served on one of the
-/// threads, or on the runtime of the caller. Does not close the store. Call within a Tokio runtime.
+/// threads, or on the runtime of the caller. Does not close the store. Call within a Tokio runtime. If the future is dropped,
+/// the gate takes no more connections, and those under way end by themselves.
 pub async fn serve_gate(
     threads: Option<Arc<ConnectionThreads>>,
     listener: TcpListener,
@@ -176,12 +175,7 @@ pub async fn serve_gate(
         };
         match accepted {
             Ok((stream, peer)) => gate.admit(stream, peer.ip().to_canonical(), stopping.clone()),
-            Err(error) => {
-                if let Some(left_out) = failed.pass() {
-                    tracing::warn!(%error, left_out, "cannot accept a connection");
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+            Err(error) => pause_after(&error, &failed).await,
         }
     }
     drop((listener, stopping));

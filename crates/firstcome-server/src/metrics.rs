@@ -122,7 +122,7 @@ pub(crate) enum Passage {
     Passed,
     /// It reached the site, at a path that needs none.
     Open,
-    /// The visitor saw the page of the room.
+    /// The service answered it: with the page of the room, or with what belongs to it.
     Shown,
     /// It reached no answer of the site, or was refused.
     Failed,

@@ -21,8 +21,8 @@ use firstcome::core::id::RoomName;
 use std::pin::pin;
 use std::sync::Arc;
 
-const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
-const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
+pub(crate) const NUMBER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-number");
+pub(crate) const USER_HEADER: HeaderName = HeaderName::from_static("x-firstcome-user");
 const EXPIRES_HEADER: HeaderName = HeaderName::from_static("x-firstcome-pass-expires-at");
 
 /// Returns the pass of a call: from the header, else from the first cookie of that name.

@@ -1,13 +1,10 @@
 //! What a proxy changes in requests and answers (RFC 9110, section 7.6). Pure.
 
-use crate::address::Proxies;
+use crate::address::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, Proxies};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use std::borrow::Cow;
 use std::net::IpAddr;
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-pub(super) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const VIA: HeaderValue = HeaderValue::from_static("1.1 firstcome");
 /// Headers that are about one connection, besides those that `Connection` names.
 const HOP_BY_HOP: [HeaderName; 9] = [
@@ -42,20 +39,21 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
 }
 
 /// A name as sites read it that know headers by names of variables: `X_Firstcome_User` is `X-Firstcome-User` there.
-fn spelt(name: &HeaderName) -> String {
-    name.as_str().replace('_', "-")
+fn spelt(name: &HeaderName) -> Cow<'_, str> {
+    let name = name.as_str();
+    if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
 }
 
 /// Whether a header says what a proxy knows of its client.
 fn is_of_proxies(name: &HeaderName) -> bool {
     let name = spelt(name);
-    name.starts_with("x-forwarded-") || matches!(name.as_str(), "forwarded" | "x-real-ip")
+    name.starts_with("x-forwarded-") || matches!(&*name, "forwarded" | "x-real-ip")
 }
 
 /// Whether no site may get a header from a visitor: the gate writes it, or it names another path than the judged one.
 fn is_barred(name: &HeaderName) -> bool {
     let name = spelt(name);
-    name.starts_with(OWN_HEADERS) || matches!(name.as_str(), "x-original-url" | "x-rewrite-url" | "x-forwarded-uri")
+    name.starts_with(OWN_HEADERS) || matches!(&*name, "x-original-url" | "x-rewrite-url" | "x-forwarded-uri")
 }
 
 /// Says again that the connection changes its protocol.

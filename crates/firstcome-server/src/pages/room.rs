@@ -15,6 +15,7 @@ mod view;
 use super::language::{LANGUAGES, Language, accepted, of_tag};
 use super::{Base, Format, refusal, rendered};
 use crate::accept::Peer;
+use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
 use crate::api::{measured, room as calls};
@@ -54,10 +55,6 @@ const BACK_BYTES_MAX: usize = 2_048;
 /// place says how long. Seconds.
 const REFRESH_S_MIN: u32 = 5;
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-/// Where a proxy tells which page of the site it shows this page instead of.
-const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 
 /// What the address of a page may carry. Others are ignored: sites append their own to links.
 #[derive(Deserialize, Default)]
@@ -165,6 +162,12 @@ fn instead_of(parts: &Parts, base: &str) -> Option<String> {
     Some(if is_link { wanted } else { "/" }.to_owned())
 }
 
+/// What a trusted proxy says of its client.
+fn forwarded<'a>(app: &App, parts: &'a Parts, name: &HeaderName) -> Option<&'a HeaderValue> {
+    let Peer(peer) = parts.extensions.get()?;
+    parts.headers.get(name).filter(|_| app.config.proxies.trusts(*peer))
+}
+
 /// Whether the ticket still is of use to its visitor.
 const fn lives(answer: &TicketAnswer) -> bool {
     !matches!(answer.state, TicketState::Gone(_))
@@ -195,9 +198,7 @@ impl<'a> Visit<'a> {
         query.back = query.back.or_else(|| instead_of(parts, base));
         let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
         let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
-        let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
-        let is_tls = peer.is_some_and(|peer| app.config.proxies.trusts(peer))
-            && parts.headers.get(FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
+        let is_tls = forwarded(app, parts, &FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
         Ok(Self {
             app,
             room,
@@ -371,16 +372,18 @@ impl<'a> Visit<'a> {
 
     /// The name by which the visitor reached the site.
     fn host(&self) -> &str {
-        let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
-        let forwarded = self.parts.headers.get(FORWARDED_HOST);
-        let forwarded = forwarded.filter(|_| peer.is_some_and(|peer| self.app.config.proxies.trusts(peer)));
-        let host = forwarded.or_else(|| self.parts.headers.get(header::HOST));
+        let of_proxy = forwarded(self.app, self.parts, &FORWARDED_HOST);
+        let host = of_proxy.or_else(|| self.parts.headers.get(header::HOST));
         host.and_then(|host| host.to_str().ok()).unwrap_or_default()
     }
 
     async fn join(&self) -> Result<Response, Problem> {
         let to_page = || see_other(&self.address("", &[]));
-        if self.is_foreign() || self.place().await?.is_some_and(|(_, answer)| lives(&answer)) {
+        if self.is_foreign() {
+            // A proxy that rewrites `Host` makes each join look so: the script must not press the button again and again.
+            return see_other(&self.address("", &[("asked", "1")]));
+        }
+        if self.place().await?.is_some_and(|(_, answer)| lives(&answer)) {
             return to_page();
         }
         if !self.app.is_dev() {

@@ -181,12 +181,15 @@ pub(crate) async fn only_a_visitor_with_a_pass_reaches_the_site() {
     }
     assert!(head.contains("x-firstcome-admission: ") && !head.contains(&pass.to_ascii_lowercase()), "{head}");
     assert!(!head.contains("x-hop"), "{head}");
+    let named = format!("cookie: firstcome_pass={}\r\n", door.service.pass_of("sale", "ann").await);
+    let head = received(&door.ask("GET /", &named).await);
+    assert!(head.contains("\r\nx-firstcome-user: ann\r\n"), "{head}");
     // The slot is over, and with it the way in.
     door.service.send(release("sale", &pass)).await.is(204);
     door.ask("GET /cart", &headers).await.is(503);
-    assert_eq!(door.site.requests(), 1);
+    assert_eq!(door.site.requests(), 2);
     let metrics = door.service.metrics().await;
-    for line in ["{outcome=\"passed\"} 1", "{outcome=\"shown\"} 19", "{outcome=\"failed\"} 0"] {
+    for line in ["{outcome=\"passed\"} 2", "{outcome=\"shown\"} 19", "{outcome=\"failed\"} 0"] {
         assert!(metrics.contains(&format!("firstcome_gate_requests_total{line}\n")), "{line}");
     }
 }
@@ -242,9 +245,15 @@ pub(crate) async fn paths_that_need_no_pass_reach_the_site() {
 pub(crate) async fn bodies_stream_both_ways() {
     let door = Entrance::open().await;
     let pass = door.service.pass("sale").await;
+    for method in ["POST", "GET"] {
+        stream_both_ways(&door, method, &pass).await;
+    }
+}
+
+async fn stream_both_ways(door: &Entrance, method: &str, pass: &str) {
     let mut stream = soon(TcpStream::connect(door.address)).await.expect("it listens");
     let head = format!(
-        "POST /stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncookie: firstcome_pass={pass}\r\n\r\n"
+        "{method} /stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncookie: firstcome_pass={pass}\r\n\r\n"
     );
     soon(stream.write_all(head.as_bytes())).await.expect("it is sent");
     let mut read = String::new();

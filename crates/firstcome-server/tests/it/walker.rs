@@ -92,6 +92,7 @@ scenarios! {
         the_gate_is_shut_when_the_slot_is_given_back;
     page: a_visitor_waits_is_admitted_and_goes_where_the_visit_began a_look_draws_no_number
         a_place_survives_a_reload_and_moves_to_another_browser a_link_takes_no_better_place_away
+        behind_tls_cookies_and_links_are_for_tls_alone
         the_page_says_what_has_become_of_the_room a_visitor_without_cookies_is_told_so_and_joins_no_more
         a_page_is_read_in_the_language_of_its_visitor a_page_leads_to_no_other_site
         the_first_view_is_small_and_runs_nothing_inline pages_that_update_themselves_do_so_when_asked

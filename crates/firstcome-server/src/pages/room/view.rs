@@ -8,7 +8,7 @@ use super::super::language::Language;
 use firstcome::core::room::{Departure, RoomState, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::{RoomSummary, TicketAnswer};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// How long a page waits before it asks again, where no place says how long. Milliseconds.
 const POLL_AFTER_MS: u32 = 10_000;
@@ -19,8 +19,7 @@ const MINUTE_MS: u64 = 60_000;
 const HOURS_FROM_MS: u64 = 90 * MINUTE_MS;
 
 /// What a visitor sees at the moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// The visitor has no place yet.
     Join,
@@ -64,6 +63,12 @@ impl Phase {
 
     const fn has_place(self) -> bool {
         matches!(self, Self::Scheduled | Self::Waiting | Self::Almost | Self::Paused)
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 

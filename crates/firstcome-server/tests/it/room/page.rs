@@ -2,6 +2,7 @@
 
 use crate::service::{Answer, Ask, Service, config};
 use firstcome_server::Config;
+use firstcome_server::address::Proxies;
 use firstcome_server::rate::RateLimit;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -112,6 +113,8 @@ pub(crate) async fn a_visitor_waits_is_admitted_and_goes_where_the_visit_began()
     let page = ann.page().await.is(200);
     assert_eq!((phase(&page).as_str(), page.header("retry-after")), ("admitted", None));
     assert!(page.body().contains("href=\"/shop\""));
+    // The slot decides when a visit ends: each contact prolongs it, and the browser sees only those with the page.
+    assert!(page.header("set-cookie").is_some_and(|line| line.contains("; Max-Age=604800;")), "{:?}", page.headers);
     // The cookie of the pass is the one that the gate reads.
     let pass = ann.cookies["firstcome_pass"].clone();
     service.send(Ask::get("/v1/rooms/sale/gate").header("cookie", format!("firstcome_pass={pass}"))).await.is(204);
@@ -158,6 +161,22 @@ pub(crate) async fn a_place_survives_a_reload_and_moves_to_another_browser() {
     Browser::new(&service).send(Ask::get("/rooms/sale/place.svg").header("accept", "application/json")).await.is(404);
     let invented = Ask::get("/rooms/sale?ticket=2.AAAA").header("accept", "application/json");
     Browser::new(&service).send(invented).await.refused(404, "unknown_ticket");
+}
+
+pub(crate) async fn behind_tls_cookies_and_links_are_for_tls_alone() {
+    let proxies = Proxies::new(vec!["192.0.2.7".parse().expect("an address")]);
+    let (service, _) = taken(Service::memory_with(Config { proxies, ..config() }), json!({"max_active": 1})).await;
+    let ask = |ask: Ask, peer: &str| {
+        let forwarded = ask.header("x-forwarded-proto", "https").header("x-forwarded-host", "www.shop.example");
+        forwarded.header("host", "127.0.0.1:3000").header("origin", "https://www.shop.example").from(peer)
+    };
+    let joined = service.send(ask(Ask::post("/rooms/sale/join"), "192.0.2.7")).await.is(303);
+    let place = joined.header("set-cookie").expect("a place").to_owned();
+    assert!(place.ends_with("; Secure"), "{place}");
+    let page = |peer| service.send(ask(Ask::get("/rooms/sale"), peer).header("cookie", &place));
+    assert!(page("192.0.2.7").await.body().contains("\"https://www.shop.example/rooms/sale?ticket="));
+    // Another peer is not believed.
+    assert!(page("192.0.2.8").await.body().contains("\"http://127.0.0.1:3000/rooms/sale?ticket="));
 }
 
 pub(crate) async fn a_link_takes_no_better_place_away() {
@@ -304,7 +323,8 @@ pub(crate) async fn a_join_by_another_site_draws_no_number() {
     let service = sale(json!({"max_active": 1})).await;
     let mut ann = Browser::new(&service);
     for origin in ["http://evil.example", "null"] {
-        ann.follow(Ask::post("/rooms/sale/join").header("origin", origin)).await.is(503);
+        let led = ann.send(Ask::post("/rooms/sale/join").header("origin", origin)).await.is(303);
+        assert_eq!(led.header("location"), Some("/rooms/sale?asked=1"), "no script presses the button again");
     }
     for site in ["cross-site", "same-site"] {
         ann.follow(Ask::post("/rooms/sale/join").header("sec-fetch-site", site)).await.is(503);
