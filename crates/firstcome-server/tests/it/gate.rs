@@ -210,6 +210,9 @@ pub(crate) async fn a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_pag
     let page = door.ask(&format!("GET {next}"), &place).await.is(200);
     assert!(page.body().contains("href=\"/cart?x=1\""), "{}", page.body());
     received(&door.ask("GET /cart?x=1", &cookies(&page)).await);
+    // A visitor cannot make the page take itself for the place of another one.
+    let claimed = format!("{place}x-forwarded-uri: /cart\r\n");
+    door.ask("GET /.firstcome/rooms/sale", &claimed).await.is(200);
     for path in ["/assets/room.css?0.1.0", "/assets/room.js?0.1.0", "/rooms/sale/place.svg", "/healthz", "/readyz"] {
         door.ask(&format!("GET /.firstcome{path}"), &place).await.is(200);
     }
