@@ -6,6 +6,7 @@ mod claim_replies;
 mod clocks;
 mod conformance;
 mod copies;
+mod costs;
 mod crowds;
 mod deployment;
 mod drainers;
