@@ -4,6 +4,7 @@
 //! meets both ends. What a curve means is said in `docs/benchmarks.md`; the numbers come from here.
 
 mod http;
+mod nodes;
 mod process;
 
 use crate::arguments::duration;
@@ -126,11 +127,14 @@ pub(crate) fn run(args: &CurvesArgs) -> Outcome {
     let progress = Progress::named("curves");
     let mut report = Report { about, rounds: args.rounds, curves: Vec::new() };
     type Measure = fn(&CurvesArgs, &Progress) -> Result<Vec<Curve>, Failure>;
-    let all: [(&[&str], Measure); 4] = [
+    let all: [(&[&str], Measure); 6] = [
+        // First: it counts memory that nothing has used before.
+        (&["held"], process::held),
         (&["waiters", "processes"], locks::curves),
         (&["connections", "payload"], http::measure),
         (&["users", "memory"], process::users),
         (&["stock"], process::stock),
+        (&["nodes"], nodes::measure),
     ];
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     for (names, measure) in all {

@@ -1,4 +1,4 @@
-//! How claims in process change with the users who have one, and with the stock.
+//! How claims in process change with the users who have one, and with the stock; and what a held lock takes.
 
 use super::{Curve, CurvesArgs, order};
 use crate::coupons::{claim_by, name, put};
@@ -7,16 +7,40 @@ use crate::field::Progress;
 use anyhow::{Context, bail};
 use firstcome::core::id::CouponName;
 use firstcome::edge::Stopwatch;
-use firstcome::{CouponStore, Embedded};
+use firstcome::{CouponStore, Embedded, Locks};
 use std::time::Duration;
 
 const USERS: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 const STOCK: [u32; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
+/// Of a thousand, the runtime and the first places of tables are most.
+const HELD: [u32; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// Callers at once.
 const CALLERS: u32 = 256;
 
 const NEW: &str = "new user";
 const AGAIN: &str = "again";
+
+/// Measures the memory of locks that one process holds, with the guards that its program keeps.
+pub(super) fn held(args: &CurvesArgs, progress: &Progress) -> Result<Vec<Curve>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let levels: Vec<u32> = HELD.into_iter().filter(|locks| *locks <= args.largest).collect();
+    progress.expect(levels.len());
+    let mut memory = Curve::new("held", "Memory of locks that are held", "bytes per lock", "locks", &["in memory"]);
+    runtime.block_on(async {
+        let (locks, empty) = (Locks::memory(), resident()?);
+        let mut guards = Vec::new();
+        // Nothing is freed in between, so one round tells.
+        for level in levels {
+            progress.step(&format!("{level} held locks"));
+            for number in guards.len()..level as usize {
+                guards.push(locks.lock(&format!("order-{number:08}")).acquire().await?);
+            }
+            memory.add("in memory", level, resident()?.saturating_sub(empty) as f64 / f64::from(level));
+        }
+        anyhow::Ok(())
+    })?;
+    Ok(vec![memory])
+}
 
 /// Measures claims while a coupon fills, and the memory that it takes.
 pub(super) fn users(args: &CurvesArgs, progress: &Progress) -> Result<Vec<Curve>, Failure> {
