@@ -18,7 +18,10 @@ const NEEDED: [(&str, &str); 15] = [
     ("initdb", "postgresql"),
     // Only the server, without a service.
     ("mariadbd", "mariadb-server-core"),
+    // What sites have in front of them.
     ("nginx", "nginx"),
+    ("haproxy", "haproxy"),
+    ("caddy", "caddy"),
     // A browser for the pages of rooms.
     ("chromium", "chromium"),
     ("etcd", "etcd-server"),

@@ -3,7 +3,7 @@
 
 mod anonymous_calls;
 mod auction_went_back;
-mod behind_nginx;
+mod behind_proxies;
 mod closing_room;
 mod database_went_back;
 mod directory_restored;

@@ -1,7 +1,7 @@
 //! The owner of a shop puts `firstcome gate` before it: no proxy to configure, no page to write. The gate is killed while
 //! one visitor is inside and one waits. Both find their places again.
 
-use super::behind_nginx::{SHOP, cookies, shop};
+use super::behind_proxies::{SHOP, cookies, shop};
 use crate::support::http::{Answer, read_answer};
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
