@@ -23,6 +23,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod appearance;
 mod auction;
 mod call;
 mod coupon;

@@ -1,12 +1,14 @@
 //! Waiting rooms over HTTP.
 
 use crate::HttpStore;
+use crate::appearance::AppearanceShown;
 use crate::call::{Call, CallReply, unavailable};
 use crate::coupon::{no_tag, optional_instant, segment};
 use crate::instant;
 use crate::problem::Problem;
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::revision::Revision;
+use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{
     Admit, Departure, Hold, Join, Rejection, RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
 };
@@ -18,6 +20,7 @@ use firstcome_store::{
 use http::StatusCode;
 use http::header::{ETAG, IF_MATCH};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The most characters of a text that can be a ticket. The longest names make fewer than half of it.
 const TICKET_CHARS_MAX: usize = 512;
@@ -290,6 +293,24 @@ impl RoomStore for HttpStore {
     /// Needs an admin key, since a summary has the settings. The rate is rounded to thousandths.
     async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         Ok(self.summary(room).await?.map(|(summary, _)| summary))
+    }
+
+    /// Needs an admin key. A lost answer is [`StoreError::Unknown`] and not repeated, since a second copy could undo what
+    /// another operator has put.
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        let call = Call::put(format!("{}/appearance", path(room)), &AppearanceShown::new(&appearance));
+        let told = self.service.call(&call).await?;
+        if told.is_yes() { Ok(Ok(())) } else { refused(&told) }
+    }
+
+    /// Needs an admin key.
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        let told = self.service.call(&Call::get(format!("{}/appearance", path(room)))).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let appearance = told.read::<AppearanceShown>()?.appearance();
+        Ok(Ok(Arc::new(appearance.ok_or_else(|| told.strange())?)))
     }
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {

@@ -18,6 +18,7 @@ use super::{Cluster, ClusterError};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
 use firstcome_core::id::{CouponName, RequestId};
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as core_room, Departure, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
@@ -42,6 +43,8 @@ const LASTS_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many times as long as to other calls a server may take to answer: 60 s by default. A page is large, and no caller waits for
 /// it as for a claim.
 const ANSWER_TIMES: u32 = 30;
+/// The version of an appearance that came in. The room is new, so that no node has read another one.
+const FIRST_VERSION: i64 = 1;
 /// How long the commit of an import may take.
 const COMMIT_MAX: Duration = Duration::from_secs(120);
 
@@ -238,6 +241,9 @@ impl Import {
         let is_there = ImportError::RoomThere(room.name.clone());
         let id = self.make("firstcome_room", room.name.as_str(), text, is_there).await?;
         self.rooms.extend(put.map(|put| (put.0, id)));
+        if *room.appearance != Appearance::default() {
+            self.session.run(self.node.database.write_appearance(id, FIRST_VERSION, &room.appearance)).await?;
+        }
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! written together with the position of the sequencer's stream that they come from, by the caller that finds generation, position and
 //! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
 
+mod appearance;
 pub(super) mod archive;
 mod claim;
 pub(super) mod coupon;
@@ -16,6 +17,7 @@ pub(super) mod room;
 pub(super) mod secrets;
 mod voided;
 
+pub(super) use appearance::Look;
 pub(super) use claim::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
 pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
@@ -59,10 +61,16 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
     Part {
         name: PART_NAME,
         steps: match dialect {
-            Dialect::Postgres => {
-                &[include_str!("database/postgres_0001.sql"), include_str!("database/postgres_0002.sql")]
-            }
-            Dialect::MySql => &[include_str!("database/mysql_0001.sql"), include_str!("database/mysql_0002.sql")],
+            Dialect::Postgres => &[
+                include_str!("database/postgres_0001.sql"),
+                include_str!("database/postgres_0002.sql"),
+                include_str!("database/postgres_0003.sql"),
+            ],
+            Dialect::MySql => &[
+                include_str!("database/mysql_0001.sql"),
+                include_str!("database/mysql_0002.sql"),
+                include_str!("database/mysql_0003.sql"),
+            ],
         },
         written: &[
             ("firstcome_deployment", "number"),
@@ -77,6 +85,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_slot", "ended"),
             ("firstcome_gone", "how"),
             ("firstcome_pass_secret", "created_at"),
+            ("firstcome_appearance", "version"),
         ],
     }
 }

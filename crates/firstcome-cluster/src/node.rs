@@ -4,7 +4,7 @@ use crate::coupon_state::CouponState;
 use crate::database::{Database, Time};
 use crate::fitness::Fitness;
 use crate::outbox::Notice;
-use crate::room::{RoomNode, Secrets};
+use crate::room::{Appearances, RoomNode, Secrets};
 use crate::sequencer::Sequencer;
 use crate::{ClusterError, ClusterOptions, DeploymentSecret, database, fitness, room, sequencer};
 use firstcome_core::id::{CouponName, RoomName};
@@ -73,6 +73,7 @@ pub(crate) struct Node {
     /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
     pub(crate) rooms_asked: Shared<RoomName, Option<database::RoomRow>>,
     pub(crate) secrets: Secrets,
+    pub(crate) appearances: Appearances,
     /// How many times a message may have been missed: a caller that was connected may have lost what it kept.
     pub(crate) doubts: AtomicU64,
     /// The number of the next call.
@@ -122,6 +123,7 @@ impl Node {
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_asked: Shared::new(room::FRESH_MAX, NAMES_MAX),
             secrets: Secrets::default(),
+            appearances: Appearances::default(),
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(ClusterError::Chance)?),
             counters: Counters::default(),

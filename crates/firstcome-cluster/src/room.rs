@@ -15,6 +15,7 @@
 //!   that is an image alone, which may be of long ago.
 //! - A pass is refused only after the log was asked: a node that has it from another node may be ahead of this one.
 
+mod appearance;
 mod figures;
 mod follow;
 pub(super) mod log;
@@ -26,6 +27,7 @@ mod secrets;
 pub(super) mod voided;
 pub(super) mod went_back;
 
+pub(super) use appearance::Appearances;
 pub use figures::RoomFigures;
 pub(super) use follow::Followed;
 pub(super) use replica::RoomNode;
@@ -38,6 +40,7 @@ use super::node::Node;
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
 use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
@@ -486,6 +489,14 @@ impl RoomStore for Cluster {
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {
         boxed(self.node.join(room, join)).await
+    }
+
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        boxed(self.node.put_appearance(room, &appearance)).await
+    }
+
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        boxed(self.node.appearance(room)).await
     }
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {

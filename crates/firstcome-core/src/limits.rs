@@ -52,6 +52,18 @@ pub const WAITING_TTL_MS_MAX: u64 = 7 * 86_400_000;
 /// Bytes of a room's message and of its target.
 pub const ROOM_TEXT_BYTES_MAX: usize = 2_048;
 
+/// Bytes of a text of a room's appearance. It is shown to people.
+pub const APPEARANCE_TEXT_BYTES_MAX: usize = 512;
+
+/// Languages of the texts of a room's appearance. Protects the row size.
+pub const APPEARANCE_TRANSLATIONS_MAX: usize = 32;
+
+/// Bytes of the style of a room's appearance. Protects the time until a visitor sees the page.
+pub const APPEARANCE_STYLE_BYTES_MAX: usize = 8 * 1024;
+
+/// Bytes of the logo of a room's appearance. Protects the time until a visitor sees the page, and memory per room.
+pub const APPEARANCE_LOGO_BYTES_MAX: usize = 64 * 1024;
+
 /// Shortest and longest lease of a lock. The shortest protects against leases that end before the client reads the grant.
 pub const LEASE_MS_MIN: u32 = 100;
 /// See [`LEASE_MS_MIN`]. A day longer than a week, so that a job of a week can keep its slot.

@@ -21,6 +21,7 @@
 //! with the wall clock.
 
 mod answers;
+pub mod appearance;
 mod bytes;
 mod image;
 mod line;

@@ -58,6 +58,7 @@ function show() {
 
 function heard(next) {
   const hadPlace = view.number != null;
+  if (next.look !== view.look) return location.reload();
   view = next;
   failures = 0;
   heardAt = Date.now();

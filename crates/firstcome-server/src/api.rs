@@ -1,6 +1,7 @@
 //! The HTTP API: authorizes and parses each call, and translates the reply of the store.
 
 mod answer;
+pub(crate) mod appearance;
 mod auction_shape;
 pub(crate) mod body;
 mod coupon;
@@ -95,6 +96,7 @@ endpoints! {
     "/v1/coupons/{coupon}/dead-letters": get dead_letter::get_dead_letters;
     "/v1/coupons/{coupon}/redemptions": post coupon::post_redemption;
     "/v1/rooms/{room}": put room::put_room, patch room::patch_room, get room::get_room, delete room::delete_room;
+    "/v1/rooms/{room}/appearance": put appearance::put_appearance, get appearance::get_appearance, delete appearance::delete_appearance;
     "/v1/rooms/{room}/pause": post room::post_pause;
     "/v1/rooms/{room}/resume": post room::post_resume;
     "/v1/rooms/{room}/tickets": post room::post_ticket;

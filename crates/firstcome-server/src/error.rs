@@ -57,6 +57,7 @@ codes! {
     InvalidQuery 400 "invalid_query" "A query parameter is unknown or out of range" "`detail` says which one.";
     InvalidIdempotencyKey 400 "invalid_idempotency_key" "Invalid Idempotency-Key" "Send it once, with 1 to 128 visible ASCII characters; on public calls at least 22 of the base64url alphabet.";
     EndsBeforeStart 400 "ends_before_start" "The auction would end before it starts" "Choose an `ends_at` that is not before `starts_at`, which is now if it is left out.";
+    LowContrast 400 "low_contrast" "Texts of this colour cannot be read on the background" "`ratio` is the contrast of `field`; WCAG AA asks for 4.5. Choose a darker or a lighter colour.";
     Unauthorized 401 "unauthorized" "No valid key came with the call" "Send `Authorization: Bearer <key>`.";
     NoPass 401 "no_pass" "No pass came with the call" "Join the room, wait for the pass, and send it in `X-Firstcome-Pass` or in the cookie `firstcome_pass`.";
     Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
@@ -98,7 +99,7 @@ codes! {
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
     LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop using the guarded record, and acquire the lock again.";
     SettingsChanged 412 "settings_changed" "The settings have changed since they were read" "Read them again, and decide whether your change still holds: `settings` and the `ETag` are in the answer to a GET with your key.";
-    BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less.";
+    BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less. An appearance may have 256 KiB.";
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";

@@ -65,13 +65,16 @@ pub(crate) enum Route {
     GetBids,
     PostBid,
     PostPurchase,
+    PutAppearance,
+    GetAppearance,
+    DeleteAppearance,
     GetRoomPage,
     PostRoomJoin,
     PostRoomLeave,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 40] = [
+    const ALL: [(Self, &'static str); 43] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -109,6 +112,9 @@ impl Route {
         (Self::GetBids, "get_bids"),
         (Self::PostBid, "post_bid"),
         (Self::PostPurchase, "post_purchase"),
+        (Self::PutAppearance, "put_appearance"),
+        (Self::GetAppearance, "get_appearance"),
+        (Self::DeleteAppearance, "delete_appearance"),
         (Self::GetRoomPage, "get_room_page"),
         (Self::PostRoomJoin, "post_room_join"),
         (Self::PostRoomLeave, "post_room_leave"),

@@ -5,6 +5,8 @@ mod language;
 mod reference;
 mod room;
 
+pub(crate) use language::{LANGUAGES, of_tag};
+
 use crate::api::body::PathName;
 use crate::error::{Code, Problem};
 use crate::state::App;

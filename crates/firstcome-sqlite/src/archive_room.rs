@@ -28,12 +28,14 @@ impl Archive {
             slots.entry(id).or_default().insert(number, slot);
             Ok(())
         })?;
+        let mut appearances = room::appearances(&self.connection)?;
         for row in room::rooms(&self.connection)? {
             let slots = slots.remove(&row.id).unwrap_or_default();
             let drawn = room::last_number(&self.connection, row.id)?.unwrap_or(row.first - 1);
             let room = ArchivedRoom {
                 name: row.name.clone(),
                 settings: row.settings,
+                appearance: appearances.remove(&row.id).unwrap_or_default(),
                 ticket_key: row.ticket_key,
                 is_closed: row.standing == RoomPhase::Closed,
                 first: row.first,

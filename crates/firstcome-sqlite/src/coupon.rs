@@ -62,6 +62,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::Room { id, change } => room::write(connection, *id, change)?,
             Change::RoomPut(put) => room::put_room(connection, put)?,
             Change::RoomClosed { id, first, at } => room::close_room(connection, *id, *first, *at)?,
+            Change::AppearancePut { id, appearance } => room::put_appearance(connection, *id, appearance)?,
             Change::Bid { .. } | Change::Moved { .. } | Change::Member { .. } | Change::Listing { .. } => {
                 auction::write(connection, change)?;
             }

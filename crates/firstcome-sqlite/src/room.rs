@@ -3,6 +3,7 @@
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use firstcome_core::id::{RequestId, RoomName, UserId};
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
     Admit, Change, Damage, Departure, Hold, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber,
 };
@@ -14,6 +15,7 @@ use firstcome_store::embedded::journal::{PassSecret, RoomId, RoomPut};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::collections::HashMap;
 use std::hash::RandomState;
+use std::sync::Arc;
 
 const PUT_ROOM: &str = "\
 INSERT INTO room (id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
@@ -67,6 +69,29 @@ pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Ti
     connection.prepare_cached("DELETE FROM slot WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     connection.prepare_cached("DELETE FROM ticket WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     Ok(())
+}
+
+pub(super) fn put_appearance(connection: &Connection, id: RoomId, appearance: &Appearance) -> rusqlite::Result<()> {
+    let mut put = connection.prepare_cached(
+        "INSERT INTO appearance (room, appearance) VALUES (?1, ?2) ON CONFLICT (room) DO UPDATE SET appearance = ?2",
+    )?;
+    put.execute(params![id.0, appearance.encode()]).map(drop)
+}
+
+/// Reads how the pages of rooms look.
+pub(super) fn appearances(connection: &Connection) -> Result<HashMap<RoomId, Arc<Appearance>>, Fault> {
+    let broken = |error: &rusqlite::Error| fault(error, "cannot read the appearances of rooms");
+    let mut statement =
+        connection.prepare("SELECT room, appearance FROM appearance").map_err(|error| broken(&error))?;
+    let read = |row: &Row<'_>| Ok((RoomId(row.get(0)?), row.get::<_, Vec<u8>>(1)?));
+    let rows = statement.query_map([], read).map_err(|error| broken(&error))?;
+    rows.map(|row| {
+        let (id, bytes) = row.map_err(|error| broken(&error))?;
+        let appearance = Appearance::decode(&bytes);
+        let appearance = appearance.map_err(|error| damaged(format!("appearance of room {}: {error}", id.0)))?;
+        Ok((id, Arc::new(appearance)))
+    })
+    .collect()
 }
 
 pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rusqlite::Result<()> {
@@ -338,10 +363,13 @@ fn load_of(
 ) -> Result<Vec<StoredRoom>, Fault> {
     let mut loaded: Vec<(StoredRoom, RoomRow)> = Vec::new();
     let mut place: HashMap<RoomId, usize> = HashMap::new();
+    let mut appearances = appearances(connection)?;
     for row in rows {
         place.insert(row.id, loaded.len());
         let room = Room::restoring(row.settings.clone(), hasher.clone(), now, row.first);
-        let stored = StoredRoom { id: row.id, name: row.name.clone(), ticket_key: row.ticket_key.clone(), room };
+        let appearance = appearances.remove(&row.id).unwrap_or_default();
+        let stored =
+            StoredRoom { id: row.id, name: row.name.clone(), ticket_key: row.ticket_key.clone(), room, appearance };
         loaded.push((stored, row));
     }
     let stray = |id: RoomId| damaged(format!("rows of a room {} that does not exist", id.0));

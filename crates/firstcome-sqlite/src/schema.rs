@@ -19,6 +19,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0002_rooms.sql"),
         include_str!("0003_market.sql"),
         include_str!("0004_bound_codes.sql"),
+        include_str!("0005_appearances.sql"),
     ],
 };
 

@@ -20,8 +20,10 @@ use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as core_room, Departure, Join, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
+use std::sync::Arc;
 
 /// A coupon in an export or import.
 #[derive(Clone, Debug)]
@@ -113,6 +115,8 @@ pub struct ArchivedRoom {
     pub name: RoomName,
     /// Its settings.
     pub settings: RoomSettings,
+    /// How its page looks.
+    pub appearance: Arc<Appearance>,
     /// The secret of its tickets.
     pub ticket_key: TicketKey,
     /// Whether an operator closed it.

@@ -35,6 +35,7 @@ use engine::{Engine, Next};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as room_rules, Room, RoomSettings};
 use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
@@ -76,6 +77,8 @@ pub struct StoredRoom {
     pub ticket_key: TicketKey,
     /// Settings, tickets and slots.
     pub room: Room,
+    /// How its page looks.
+    pub appearance: Arc<Appearance>,
 }
 
 firstcome_core::debug_by_name!(StoredRoom);
@@ -249,6 +252,7 @@ enum Command {
     DeleteCoupon { cell: Arc<CouponCell>, reply: Reply<()> },
     Room(RoomJob),
     PutRoom(Box<PutRoomCommand>),
+    PutAppearance { cell: Arc<RoomCell>, appearance: Arc<Appearance>, reply: Reply<(), room_rules::Rejection> },
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
     Auctions(Job),
@@ -416,7 +420,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
     });
     let next_room = backing.rooms.iter().map(|stored| stored.id.0 + 1).max().unwrap_or(1);
     let rooms = backing.rooms.into_iter().map(|stored| {
-        let cell = RoomCell::new(stored.id, stored.ticket_key, stored.room);
+        let cell = RoomCell::new(stored.id, stored.ticket_key, stored.room, stored.appearance);
         (stored.name, Arc::new(cell))
     });
     let next_pass_secret = backing.pass_secrets.iter().map(|secret| secret.id + 1).max().unwrap_or(1);

@@ -5,9 +5,11 @@ use crate::error::StoreError;
 use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use std::future::Future;
+use std::sync::Arc;
 
 /// The outer result says whether the store replied, the inner one what it replied.
 pub type RoomAnswer<T> = Result<Result<T, Rejection>, StoreError>;
@@ -87,6 +89,13 @@ pub trait RoomStore: Send + Sync {
 
     /// Shows a room. Refused: `unknown_room`.
     fn room(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<RoomSummary>> + Send;
+
+    /// Replaces how the page of a room looks; the last call counts. The appearance must have passed
+    /// [`Appearance::check`]. It outlives [`Self::close_room`]. One step of the store. Refused: `unknown_room`.
+    fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> impl Future<Output = RoomAnswer<()>> + Send;
+
+    /// Shows how the page of a room looks; the default if that was never put. Refused: `unknown_room`.
+    fn appearance(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<Arc<Appearance>>> + Send;
 
     /// Draws the next number. A repeat by the same user or the same request has no second effect.
     ///

@@ -2,6 +2,7 @@
 
 use firstcome_store::StoreError;
 use firstcome_store::core::id::NameError;
+use firstcome_store::core::room::appearance::AppearanceError;
 use firstcome_store::core::{auction, coupon, room};
 use std::time::Duration;
 
@@ -41,6 +42,9 @@ pub enum InputError {
         /// What it must be.
         says: String,
     },
+    /// An appearance is outside its limits, or cannot be read.
+    #[error(transparent)]
+    Appearance(AppearanceError),
 }
 
 impl InputError {
@@ -48,6 +52,7 @@ impl InputError {
     pub const fn field(&self) -> &'static str {
         match self {
             Self::Name { field, .. } | Self::Value { field, .. } | Self::Settings { field, .. } => field,
+            Self::Appearance(error) => error.field(),
         }
     }
 }

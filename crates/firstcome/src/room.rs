@@ -4,6 +4,7 @@ use crate::AnyStore;
 use crate::error::{InputError, RoomError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
+use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::fmt;
@@ -118,6 +119,18 @@ impl<S: RoomStore> WaitingRoom<S> {
     /// `unknown_room`.
     pub async fn view(&self) -> Result<RoomSummary, RoomError> {
         flat(self.store.room(&self.name).await)
+    }
+
+    /// Sets how the page of the room looks; the last call counts, and [`Appearance::default`] is the usual look. Refused:
+    /// `unknown_room`. Fails with [`InputError::Appearance`] if [`Appearance::check`] refuses it. One step of the store.
+    pub async fn put_appearance(&self, appearance: Appearance) -> Result<(), RoomError> {
+        appearance.check().map_err(InputError::Appearance)?;
+        flat(self.store.put_appearance(&self.name, appearance).await)
+    }
+
+    /// Shows how the page of the room looks. On a cluster this asks the database. Refused: `unknown_room`.
+    pub async fn appearance(&self) -> Result<Arc<Appearance>, RoomError> {
+        flat(self.store.appearance(&self.name).await)
     }
 
     /// Begins to join without a user: the visitor with the ticket has the place. Nothing happens before

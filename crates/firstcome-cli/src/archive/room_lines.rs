@@ -4,14 +4,18 @@ use super::json_lines::RequestLine;
 use super::read_instant;
 use super::secrecy::Secrecy;
 use anyhow::{Context, anyhow};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
 use firstcome::TicketKey;
 use firstcome::archive::{ArchivedRoom, ArchivedSecret, ArchivedSlot, ArchivedTicket, TicketState};
 use firstcome::core::id::{RoomName, UserId};
+use firstcome::core::room::appearance::Appearance;
 use firstcome::core::room::{Admit, Departure, Join, RoomSettings, TicketNumber};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -35,6 +39,9 @@ pub(super) struct RoomLine {
     message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target_url: Option<String>,
+    /// How the page looks, as stores keep it, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    appearance: Option<String>,
     /// The secret of the tickets: with it they stay valid in another store.
     ticket_key: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -129,6 +136,7 @@ impl RoomLine {
             paused: settings.paused,
             message: text(&settings.message),
             target_url: text(&settings.target_url),
+            appearance: (*room.appearance != Appearance::default()).then(|| STANDARD.encode(room.appearance.encode())),
             ticket_key: secrecy.put("room", room.name.as_str(), room.ticket_key.as_bytes())?,
             closed: room.is_closed,
             first: room.first,
@@ -155,9 +163,14 @@ impl RoomLine {
             target_url: self.target_url.map(Into::into),
         };
         settings.check().map_err(|(_, says)| anyhow!(says))?;
+        let appearance = self.appearance.map(|text| {
+            let bytes = STANDARD.decode(text).map_err(|error| anyhow!("appearance: {error}"))?;
+            Appearance::decode(&bytes).map_err(|error| anyhow!("appearance: {error}"))
+        });
         Ok(ArchivedRoom {
             name,
             settings,
+            appearance: Arc::new(appearance.transpose()?.unwrap_or_default()),
             ticket_key: TicketKey::new(ticket_key),
             is_closed: self.closed,
             first: self.first,

@@ -30,6 +30,17 @@ fn path_of(ticket: &Value) -> String {
     format!("/v1/rooms/hall/tickets/{}", ticket.as_str().expect("a ticket"))
 }
 
+/// How the page of the room looks.
+fn look() -> Value {
+    json!({
+        "texts": {"title": "Spring concert"},
+        "translations": {"ko": {"title": "봄 콘서트"}},
+        "colors": {"accent": "#0b6e5f", "background": "#ffffff", "text": "#16202c"},
+        "style": "main { border-radius: 0 }",
+        "logo": "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4=",
+    })
+}
+
 impl Hall {
     /// Opens the room `hall` for one at a time. Ann is inside, a caller waits, bob has left, dan waits; and rooms that are
     /// closed, open again, and empty.
@@ -38,6 +49,7 @@ impl Hall {
         let mut client = Client::with_key(server.address(), &admin);
         let settings = json!({"max_active": 1, "message": "Gleich, \"bald\"", "opens_at": "2020-01-01T00:00:00Z"});
         assert_eq!(client.put_status("/v1/rooms/hall", &settings), 201);
+        assert_eq!(client.put_status("/v1/rooms/hall/appearance", &look()), 200);
         let mut join = |room: &str, key: Option<&str>, body: Value| {
             let answer = client.try_call("POST", &format!("/v1/rooms/{room}/tickets"), key, Some(&body));
             let answer = answer.expect("it is answered");
@@ -87,6 +99,7 @@ impl Hall {
         assert_eq!((dan.status, &dan.json()["number"]), (200, &json!(4)), "{}", dan.text());
         let message = client.get("/v1/rooms/hall").json();
         assert_eq!((&message["waiting"], &message["active"]), (&json!(2), &json!(1)), "{message}");
+        assert_eq!(client.get("/v1/rooms/hall/appearance").json(), look());
         let eve = json!({"user": "eve"});
         let closed = client.call("POST", "/v1/rooms/closed/tickets", Some(&eve));
         assert_eq!((closed.status, closed.code().as_str()), (410, "room_closed"), "{}", closed.text());

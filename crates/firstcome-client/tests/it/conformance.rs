@@ -8,6 +8,7 @@ use firstcome_store::core::coupon::{Attributes, Claim, CouponSettings, Effect, S
 use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
+use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
 use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
@@ -172,6 +173,14 @@ impl RoomStore for Remote {
             told.view.rate = exact;
         }
         told
+    }
+
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        self.http.put_appearance(room, appearance).await
+    }
+
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        self.http.appearance(room).await
     }
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {

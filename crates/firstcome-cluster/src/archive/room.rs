@@ -6,12 +6,14 @@ use crate::ClusterError;
 use crate::database::known::{gone_of, slot_of, ticket_of};
 use crate::database::{Database, RoomRow};
 use crate::room::Followed;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::Replica;
 use firstcome_core::room::{self, Hold, Join, Poll, RoomPhase, Slot, TicketNumber};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Numbers of tickets that are read at once.
 const NUMBERS: u32 = 32_768;
@@ -45,11 +47,13 @@ impl Export {
         for row in self.room_rows().await.map_err(TransferError::from)? {
             // After the snapshot, so that it knows everything that SQL does.
             let followed = self.node.follow_log(&row).await.map_err(ClusterError::from).map_err(TransferError::from)?;
+            let appearance = self.appearance(&row).await.map_err(TransferError::from)?;
             let drawn = drawn(&row, followed.as_ref());
             let replica = followed.map(|followed| followed.replica);
             visit(ArchivedLine::Room(Box::new(ArchivedRoom {
                 name: row.name.clone(),
                 settings: row.settings.clone(),
+                appearance,
                 ticket_key: row.ticket_key.clone(),
                 is_closed: row.standing == RoomPhase::Closed,
                 first: row.first,
@@ -78,6 +82,14 @@ impl Export {
             tell_lost(&mut lost, &row, &mut visit)?;
         }
         Ok(())
+    }
+
+    /// How the page of a room looks.
+    async fn appearance(&mut self, row: &RoomRow) -> Result<Arc<Appearance>, SqlError> {
+        let rows = self.session.ask(Database::appearance_of(row.id)).await?;
+        let Some(row) = rows.first() else { return Ok(Arc::default()) };
+        let bytes = Reader::at(row, 0).maybe_blob()?.unwrap_or_default();
+        Ok(Arc::new(Appearance::decode(&bytes).map_err(|_| wrong("an appearance that is none"))?))
     }
 
     /// What SQL holds of these numbers.

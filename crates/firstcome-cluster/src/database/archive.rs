@@ -126,7 +126,7 @@ impl Database {
 
     /// Makes a room that came in, without its tickets. It is one that has lost its log: a caller that is asked first makes that anew.
     pub(crate) fn make_archived_room(&self, room: &ArchivedRoom, now: Now) -> Result<String, SqlError> {
-        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions } = room;
+        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions, .. } = room;
         let mut text = format!(
             "INSERT INTO firstcome_room ({},closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,name,\
              ticket_key) VALUES ({},{},{first},{reached},{drawn},{admissions},{},{},1,",

@@ -7,6 +7,7 @@ use crate::scripts::{APPEND, LOG_OPEN};
 use crate::world::{TestDeployment, World, options};
 use firstcome_cluster::Cluster;
 use firstcome_store::RoomStore;
+use firstcome_store::core::room::appearance::{Appearance, Texts};
 use firstcome_store::core::room::{RoomSettings, TicketState};
 use firstcome_test_servers::Kind;
 use std::time::Duration;
@@ -150,6 +151,37 @@ async fn a_pass_is_good_at_a_node_that_has_not_heard_of_it() {
             is_fresh.then_some(())
         })
         .await;
+    })
+    .await;
+}
+
+/// The look of a room is in the database alone, and its page must be there without it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_reaches_every_node_and_stays_while_the_database_is_away() {
+    let Some(world) = World::start(Kind::MariaDb).await else { return };
+    let place = world.place().await;
+    in_time(async {
+        let nodes = place.nodes(2).await;
+        put(&nodes[0], RoomSettings::with_slots(1)).await;
+        let look = |title: &str| {
+            let texts = Texts { title: Some(title.into()), ..Texts::default() };
+            Appearance { texts, ..Appearance::default() }
+        };
+        let shown = async |node: &Cluster| node.shown_appearance(&room()).await.expect("an answer").expect("a room");
+        for title in ["one", "two"] {
+            nodes[0].put_appearance(&room(), look(title)).await.expect("it answers").expect("there is a room");
+            assert_eq!(*shown(&nodes[0]).await, look(title), "the node that has put it shows it at once");
+            until("the other node to show it", async || (*shown(&nodes[1]).await == look(title)).then_some(())).await;
+        }
+        let frozen = world.freeze_sql();
+        // Longer than a look is shown without asking for another one.
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        for node in &nodes {
+            assert_eq!(*shown(node).await, look("two"));
+        }
+        drop(frozen);
+        nodes[1].put_appearance(&room(), look("three")).await.expect("it answers").expect("there is a room");
+        until("the first node to show it", async || (*shown(&nodes[0]).await == look("three")).then_some(())).await;
     })
     .await;
 }

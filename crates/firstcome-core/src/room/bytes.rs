@@ -170,6 +170,10 @@ impl<'a> Reader<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
+    pub(super) fn three(&mut self) -> Result<[u8; 3], ImageError> {
+        self.array()
+    }
+
     pub(super) fn fixed_u32(&mut self) -> Result<u32, ImageError> {
         self.array().map(u32::from_le_bytes)
     }

@@ -84,10 +84,20 @@ pub(crate) async fn read(
     body: impl Body<Data = Bytes> + Unpin,
     deadline: Duration,
 ) -> Result<Bytes, Problem> {
+    read_up_to(BODY_BYTES_MAX, headers, body, deadline).await
+}
+
+/// Reads a JSON body of at most so many bytes.
+pub(crate) async fn read_up_to(
+    bytes_max: usize,
+    headers: &HeaderMap,
+    body: impl Body<Data = Bytes> + Unpin,
+    deadline: Duration,
+) -> Result<Bytes, Problem> {
     if !is_announced(headers, &["application/json"]) {
         return Err(Code::UnsupportedMediaType.into());
     }
-    read_any(body, deadline).await
+    read_any(bytes_max, body, deadline).await
 }
 
 /// Reads a merge patch, as [`read`] reads a body. Also accepts `application/merge-patch+json`.
@@ -101,19 +111,23 @@ pub(crate) async fn read_patch(
             Problem::new(Code::UnsupportedMediaType).detail("send application/merge-patch+json or application/json")
         );
     }
-    parse(&read_any(body, deadline).await?)
+    parse(&read_any(BODY_BYTES_MAX, body, deadline).await?)
 }
 
-async fn read_any(body: impl Body<Data = Bytes> + Unpin, deadline: Duration) -> Result<Bytes, Problem> {
+async fn read_any(
+    bytes_max: usize,
+    body: impl Body<Data = Bytes> + Unpin,
+    deadline: Duration,
+) -> Result<Bytes, Problem> {
     // A body whose declared length is too large is refused before the client sends it.
-    if (BODY_BYTES_MAX as u64) < body.size_hint().lower() {
+    if (bytes_max as u64) < body.size_hint().lower() {
         return Err(Code::BodyTooLarge.into());
     }
-    tokio::time::timeout(deadline, collected(body)).await.unwrap_or_else(|_| Err(too_slow()))
+    tokio::time::timeout(deadline, collected(bytes_max, body)).await.unwrap_or_else(|_| Err(too_slow()))
 }
 
 /// Collects a body. Most bodies arrive in one piece, which is returned without a copy.
-async fn collected(mut body: impl Body<Data = Bytes> + Unpin) -> Result<Bytes, Problem> {
+async fn collected(bytes_max: usize, mut body: impl Body<Data = Bytes> + Unpin) -> Result<Bytes, Problem> {
     let mut whole = Bytes::new();
     while !body.is_end_stream()
         && let Some(frame) = body.frame().await
@@ -121,7 +135,7 @@ async fn collected(mut body: impl Body<Data = Bytes> + Unpin) -> Result<Bytes, P
         // The peer left or broke the framing, so it rarely reads this answer.
         let broken = |_| Problem::new(Code::InvalidJson).detail("the body did not arrive whole");
         let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
-        if BODY_BYTES_MAX < whole.len() + piece.len() {
+        if bytes_max < whole.len() + piece.len() {
             return Err(Code::BodyTooLarge.into());
         }
         if whole.is_empty() {

@@ -4,11 +4,13 @@ use super::{Backend, SHOWN_COUNT_MAX, SHOWN_MAX};
 use firstcome::cluster::Cluster;
 use firstcome::core::id::RoomName;
 use firstcome::core::revision::Revision;
+use firstcome::core::room::appearance::Appearance;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber};
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
     Embedded, Joining, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
 };
+use std::sync::Arc;
 
 /// The store of waiting rooms.
 pub(crate) enum Rooms {
@@ -32,6 +34,15 @@ impl Rooms {
         match self {
             Self::Embedded(store) => store.room(room).await,
             Self::Cluster(store, copies) => Box::pin(copies.get(room, store.room(room))).await,
+        }
+    }
+
+    /// Shows how the page of a room looks to a visitor. Over a cluster it is half a second old at most, or older while the
+    /// database is away.
+    pub(crate) async fn shown_appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        match self {
+            Self::Embedded(store) => store.appearance(room).await,
+            Self::Cluster(store, _) => Box::pin(store.shown_appearance(room)).await,
         }
     }
 
@@ -76,6 +87,14 @@ impl RoomStore for Rooms {
 
     async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         forward!(self.room(room).await)
+    }
+
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        forward!(self.put_appearance(room, appearance).await)
+    }
+
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        forward!(self.appearance(room).await)
     }
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {

@@ -10,6 +10,7 @@
 //! - One place per person: a browser without the cookie joins again. The rate of joins per address applies.
 //! - That the recovery link is used once: any browser that has it has the place.
 
+mod look;
 mod view;
 
 use super::language::{LANGUAGES, Language, accepted, of_tag};
@@ -18,7 +19,7 @@ use crate::accept::Peer;
 use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
-use crate::api::{measured, room as calls};
+use crate::api::{appearance, measured, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
@@ -34,6 +35,7 @@ use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
 use form_urlencoded::Serializer;
+use look::Look;
 use qrcode::QrCode;
 use qrcode::render::svg;
 use serde::Deserialize;
@@ -99,6 +101,9 @@ struct RoomPage<'a> {
     version: &'static str,
     base: &'a str,
     room: &'a str,
+    look: &'a Look,
+    style: Option<String>,
+    logo: Option<String>,
     view: &'a View,
     json: String,
     countdown: Option<String>,
@@ -216,7 +221,12 @@ impl<'a> Visit<'a> {
         query.extend_pairs(added).extend_pairs(self.query.back.iter().map(|back| ("back", back)));
         let query = query.finish();
         let mark = if query.is_empty() { "" } else { "?" };
-        format!("{}/rooms/{}{action}{mark}{query}", self.base, self.room.as_str())
+        self.part(&format!("{action}{mark}{query}"))
+    }
+
+    /// The address of a part of the page, without what the page's own address carries.
+    fn part(&self, action: &str) -> String {
+        format!("{}/rooms/{}{action}", self.base, self.room.as_str())
     }
 
     /// The address that opens a place in another browser.
@@ -290,13 +300,18 @@ impl<'a> Visit<'a> {
             None => Place::None,
         };
         let mut view = View::new(self.language, &room, place, self.query.back.as_deref());
+        let look = Look::new(&*appearance::shown(self.app, &self.room).await?, self.language);
+        view.look.clone_from(&look.version);
+        if let Some(heading) = look.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
+            view.title = heading.to_owned();
+        }
         if view.phase == Phase::Admitted && view.go.is_none() && !self.base.is_empty() {
             // The page stands within the site that the visitor wants.
             view.go = Some("/".into());
         }
         let mut response = match format {
             Format::Json => Json(&view).into_response(),
-            Format::Html => self.page(&view, known.as_ref().map(|(kept, _)| kept.ticket)),
+            Format::Html => self.page(&view, &look, known.as_ref().map(|(kept, _)| kept.ticket)),
         };
         if is_instead {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -313,7 +328,7 @@ impl<'a> Visit<'a> {
         Ok(response)
     }
 
-    fn page(&self, view: &View, ticket: Option<&str>) -> Response {
+    fn page(&self, view: &View, look: &Look, ticket: Option<&str>) -> Response {
         let status = match view.phase {
             Phase::Admitted => StatusCode::OK,
             Phase::Over => StatusCode::GONE,
@@ -325,11 +340,14 @@ impl<'a> Visit<'a> {
             languages: &LANGUAGES,
             version: env!("CARGO_PKG_VERSION"),
             base: self.base,
-            room: self.room.as_str(),
+            room: look.texts.title.as_deref().unwrap_or(self.room.as_str()),
+            look,
+            style: look.style.as_ref().map(|name| self.part(&format!("/style.css?{name}"))),
+            logo: look.logo.as_ref().map(|name| self.part(&format!("/logo?{name}"))),
             json: serde_json::to_string(view).unwrap_or_default(),
             countdown: view.countdown(),
             view,
-            page: format!("{}/rooms/{}", self.base, self.room.as_str()),
+            page: self.part(""),
             check: self.address("", &[]),
             auto: self.address("", &[("auto", "1")]),
             join: self.address("/join", &[]),
@@ -480,6 +498,8 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/join", post(join))
         .route("/rooms/{room}/leave", post(leave))
         .route("/rooms/{room}/place.svg", get(picture))
+        .route("/rooms/{room}/style.css", get(look::get_style))
+        .route("/rooms/{room}/logo", get(look::get_logo))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
 }

@@ -1,6 +1,7 @@
 //! Waiting rooms over HTTP. Here is what their tests share.
 
 pub(crate) mod admissions;
+pub(crate) mod appearance;
 pub(crate) mod claims;
 pub(crate) mod clocks;
 pub(crate) mod entrances;

@@ -10,8 +10,8 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    admissions, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, page, passes, restarts, tickets,
-    trouble as room_trouble,
+    admissions, appearance, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, page, passes,
+    restarts, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, deadlines, dev_gate, gate as site_gate, idempotency, in_time, redemptions,
@@ -97,6 +97,8 @@ scenarios! {
         a_page_is_read_in_the_language_of_its_visitor a_page_leads_to_no_other_site
         the_first_view_is_small_and_runs_nothing_inline pages_that_update_themselves_do_so_when_asked
         joins_by_the_page_are_limited_by_address a_join_by_another_site_draws_no_number;
+    appearance: an_appearance_is_put_shown_and_taken_back an_appearance_that_visitors_could_not_use_is_refused
+        the_page_has_the_texts_the_colors_and_the_logo_of_its_room;
     site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
         paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
         a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops

@@ -5,12 +5,19 @@ use firstcome_core::room::{Damage, Hold, Poll, Room, RoomPhase, TicketNumber, Ti
 use firstcome_core::time::Now;
 use firstcome_store::embedded::StoredRoom;
 use std::hash::RandomState;
+use std::sync::Arc;
 
 /// Rebuilds every room from its rows, through the rules.
 pub fn recover(stored: &Stored, hasher: &RandomState, now: Now) -> Result<Vec<StoredRoom>, String> {
     let rooms = stored.rooms.iter().map(|(&id, rows)| {
         let room = recover_room(rows, hasher, now).map_err(|damage| format!("{}: {}", rows.name, damage.as_str()))?;
-        Ok(StoredRoom { id, name: rows.name.clone(), ticket_key: rows.ticket_key.clone(), room })
+        Ok(StoredRoom {
+            id,
+            name: rows.name.clone(),
+            ticket_key: rows.ticket_key.clone(),
+            room,
+            appearance: Arc::default(),
+        })
     });
     rooms.collect()
 }

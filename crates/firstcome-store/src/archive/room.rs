@@ -5,6 +5,7 @@ use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState
 use crate::embedded::journal::{Change, PassSecret, RoomId, RoomPut};
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, Damage, Hold, Join, Room, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use std::collections::{HashMap, HashSet};
@@ -72,7 +73,8 @@ const fn steady_of(until: Timestamp, now: Now) -> Steady {
 impl Intake {
     /// Takes a room, before its tickets.
     pub(super) fn room(&mut self, archived: ArchivedRoom) -> Result<(), ImportError> {
-        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions } = archived;
+        let ArchivedRoom { name, settings, appearance, ticket_key, is_closed, first, reached, drawn, admissions } =
+            archived;
         if self.rooms.there.contains(&name) || self.rooms.coming.contains_key(&name) {
             return Err(ImportError::RoomThere(name));
         }
@@ -104,6 +106,9 @@ impl Intake {
         if !is_closed && 1 < first {
             // The room was closed and opened again.
             self.change(Change::RoomPut(Box::new(put)));
+        }
+        if *appearance != Appearance::default() {
+            self.change(Change::AppearancePut { id, appearance });
         }
         if first < reached {
             self.change(Change::Room { id, change: room::Change::Reached(reached) });

@@ -17,7 +17,9 @@ use crate::edge::{Clock, ManualClock};
 use crate::port::Put;
 use crate::room::{Joining, RoomAnswer, RoomStore, TicketAnswer};
 use firstcome_core::id::{RequestId, RoomName, UserId};
+use firstcome_core::limits::APPEARANCE_LOGO_BYTES_MAX;
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::{Appearance, Color, Colors, Logo, Texts};
 use firstcome_core::room::{Departure, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -51,6 +53,7 @@ where
         rows::a_closed_room_is_void_and_opens_again_with_higher_numbers,
         rows::rooms_do_not_touch_each_other,
         rows::settings_are_shown_as_they_were_put,
+        rows::an_appearance_is_shown_as_it_was_put,
         rows::a_revision_replaces_only_what_it_names,
         rows::secrets_are_kept_as_long_as_a_pass_may_live,
         time::an_offer_is_taken_by_a_poll_or_lapses,
@@ -91,6 +94,7 @@ where
     reopened::leases_go_on_whatever_the_wall_clock_shows(&open).await;
     reopened::secrets_and_closed_rooms_come_back(&open).await;
     reopened::a_long_line_comes_back_exactly(&open).await;
+    reopened::an_appearance_comes_back(&open).await;
 }
 
 /// One command of a row. Numbers name the tickets.
@@ -366,6 +370,23 @@ fn slots(max_active: u32) -> RoomSettings {
 }
 
 /// Returns settings of a paused room.
+/// A look with everything that one can have. `title` tells looks apart.
+fn look(title: &str) -> Appearance {
+    let texts = |title: &str| Texts { title: Some(title.into()), next: Some("<b>".into()), ..Texts::default() };
+    let color = |text| Color::parse(text).expect("a color");
+    let colors = Colors { accent: color("#0b6e5f"), background: color("#ffffff"), text: color("#16202c") };
+    let mut picture = b"\x89PNG\r\n\x1a\n".to_vec();
+    picture.extend((picture.len()..APPEARANCE_LOGO_BYTES_MAX).map(|at| at as u8));
+    Appearance {
+        texts: texts(title),
+        translations: BTreeMap::from([("ko".into(), texts("봄 콘서트"))]),
+        colors: Some(colors),
+        dark_colors: Some(Colors { accent: colors.background, background: colors.text, text: colors.background }),
+        style: Some("main { border-radius: 0 } /* \\ ' */".into()),
+        logo: Some(Logo::new(&picture).expect("a logo")),
+    }
+}
+
 fn paused() -> RoomSettings {
     RoomSettings { paused: true, ..slots(1) }
 }

@@ -165,6 +165,9 @@ impl Engine {
                 let PutRoomCommand { name, revision, secrets, reply } = *put;
                 reply.send(rooms.put(name, revision, secrets, log, now));
             }
+            Command::PutAppearance { cell, appearance, reply } => {
+                reply.send(RoomWriter::dress(&cell, appearance, log));
+            }
             Command::CloseRoom { cell, reply } => reply.send(RoomWriter::close(&cell, log, now)),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             // `run` takes these into its batch.
@@ -218,7 +221,7 @@ fn is_given_up(command: &Command) -> bool {
         Command::PutCoupon(put) => put.reply.is_closed(),
         Command::DeleteCoupon { reply, .. } => reply.is_closed(),
         Command::PutRoom(put) => put.reply.is_closed(),
-        Command::CloseRoom { reply, .. } => reply.is_closed(),
+        Command::CloseRoom { reply, .. } | Command::PutAppearance { reply, .. } => reply.is_closed(),
         Command::RotatePassSecret { reply, .. } => reply.is_closed(),
         _ => false,
     }

@@ -8,6 +8,7 @@ use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
 use firstcome_core::points::{Record, Wallet};
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
@@ -165,6 +166,13 @@ pub enum Change {
         first: u32,
         /// When it was decided.
         at: Timestamp,
+    },
+    /// A room looks otherwise.
+    AppearancePut {
+        /// The room.
+        id: RoomId,
+        /// How it looks from now on.
+        appearance: Arc<Appearance>,
     },
     /// Something happened in a room.
     Room {

@@ -13,9 +13,10 @@ use super::journal::RoomId;
 use crate::error::{Fault, StoreError};
 use crate::room::{PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -31,11 +32,14 @@ pub(super) struct RoomCell {
     pub(super) id: RoomId,
     pub(super) ticket_key: TicketKey,
     pub(super) kept: Mutex<Kept>,
+    /// How the page of the room looks. Durable.
+    pub(super) appearance: RwLock<Arc<Appearance>>,
 }
 
 impl RoomCell {
-    pub(super) fn new(id: RoomId, ticket_key: TicketKey, room: Room) -> Self {
-        Self { id, ticket_key, kept: Mutex::new(Kept { room, unsettled: HashSet::new() }) }
+    pub(super) fn new(id: RoomId, ticket_key: TicketKey, room: Room, appearance: Arc<Appearance>) -> Self {
+        let kept = Mutex::new(Kept { room, unsettled: HashSet::new() });
+        Self { id, ticket_key, kept, appearance: RwLock::new(appearance) }
     }
 
     pub(super) fn summary(&self, now: Now) -> RoomSummary {

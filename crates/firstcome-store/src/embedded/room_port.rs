@@ -11,6 +11,7 @@ use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, Ticket
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{Join, Rejection, RoomSettings, TicketNumber};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -154,6 +155,19 @@ impl RoomStore for Embedded {
         };
         let (reply, answer) = Reply::pair();
         self.ask(Command::CloseRoom { cell, reply }, answer).await
+    }
+
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let (reply, answer) = Reply::pair();
+        self.ask(Command::PutAppearance { cell, appearance: Arc::new(appearance), reply }, answer).await
+    }
+
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        Ok(self.room_cell(room).map(|cell| Arc::clone(&cell.appearance.read())))
     }
 
     async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {

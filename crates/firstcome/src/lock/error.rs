@@ -122,7 +122,9 @@ impl LockError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Input(InputError::Name { .. }) => "invalid_name",
-            Self::Input(InputError::Value { .. } | InputError::Settings { .. }) => "invalid_field",
+            Self::Input(InputError::Value { .. } | InputError::Settings { .. } | InputError::Appearance(_)) => {
+                "invalid_field"
+            }
             Self::NotGuaranteed { .. } => "not_guaranteed",
             Self::Unsupported { .. } => "unsupported",
             Self::Contended { .. } => "contended",

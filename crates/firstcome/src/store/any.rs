@@ -3,6 +3,8 @@
 //! # Invariants
 //! - Each call goes to one store, unchanged, and its answer comes back unchanged.
 
+use std::sync::Arc;
+
 #[cfg(feature = "http")]
 use firstcome_client::HttpStore;
 #[cfg(feature = "cluster")]
@@ -14,6 +16,7 @@ use firstcome_store::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
+use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
@@ -168,6 +171,14 @@ impl RoomStore for AnyStore {
 
     async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         forward!(self, 0, room(room).await)
+    }
+
+    async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> RoomAnswer<()> {
+        forward!(self, 0, put_appearance(room, appearance).await)
+    }
+
+    async fn appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
+        forward!(self, 0, appearance(room).await)
     }
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {

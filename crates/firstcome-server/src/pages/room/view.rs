@@ -61,6 +61,11 @@ impl Phase {
         }
     }
 
+    /// Whether the organiser's own heading stands here. Other headings say what has happened.
+    pub(super) const fn may_be_headed(self) -> bool {
+        matches!(self, Self::Join | Self::Waiting)
+    }
+
     const fn has_place(self) -> bool {
         matches!(self, Self::Scheduled | Self::Waiting | Self::Almost | Self::Paused)
     }
@@ -108,6 +113,8 @@ pub(super) struct View {
     pub(super) poll_after_ms: Option<u32>,
     /// Where an admitted visitor goes.
     pub(super) go: Option<String>,
+    /// The version of the look: a page of another one loads itself again.
+    pub(super) look: String,
 }
 
 const fn milliseconds(instant: Timestamp) -> i64 {
@@ -187,6 +194,7 @@ impl View {
             now_ms: milliseconds(answer.map_or(room.as_of, |answer| answer.as_of)),
             poll_after_ms,
             go: back.or(settings.target_url.as_deref()).filter(|_| phase == Phase::Admitted).map(str::to_owned),
+            look: String::new(),
         }
     }
 

@@ -188,3 +188,20 @@ where
         assert_eq!(bench.apply(&room, &Step::Poll(number)).await.words, wanted);
     }
 }
+
+pub(super) async fn an_appearance_comes_back<S, F, Fut>(open: &F)
+where
+    S: RoomStore + 'static,
+    F: Fn(Arc<ManualClock>) -> Fut,
+    Fut: Future<Output = S>,
+{
+    let bench = Bench::new(open, 0).await;
+    let (dressed, bare) = (name("dressed-again"), name("bare"));
+    bench.put(&bare, slots(1)).await;
+    bench.put(&dressed, slots(1)).await;
+    assert_eq!(answered(bench.store.put_appearance(&dressed, look("kept")).await), Ok(()));
+    let bench = bench.reopen(open, 1_000).await;
+    let shown = async |room| answered(bench.store.appearance(room).await).expect("it exists");
+    assert_eq!(*shown(&dressed).await, look("kept"));
+    assert_eq!(*shown(&bare).await, Appearance::default());
+}

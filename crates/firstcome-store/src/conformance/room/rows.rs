@@ -193,6 +193,23 @@ pub(super) async fn settings_are_shown_as_they_were_put<S: RoomStore + 'static>(
     }
 }
 
+pub(super) async fn an_appearance_is_shown_as_it_was_put<S: RoomStore + 'static>(bench: Bench<S>) {
+    let room = name("dressed");
+    let shown = async || answered(bench.store.appearance(&room).await);
+    assert_eq!(shown().await, Err(Rejection::UnknownRoom));
+    assert_eq!(answered(bench.store.put_appearance(&room, look("one")).await), Err(Rejection::UnknownRoom));
+    bench.put(&room, slots(1)).await;
+    assert_eq!(*shown().await.expect("the room exists"), Appearance::default());
+    for wanted in [look("one"), look("two"), Appearance::default(), look("three")] {
+        assert_eq!(answered(bench.store.put_appearance(&room, wanted.clone()).await), Ok(()));
+        assert_eq!(*shown().await.expect("the room exists"), wanted);
+    }
+    bench.check("dressed", &[(0, Step::Close, "closed")]).await;
+    assert_eq!(*shown().await.expect("the room exists"), look("three"), "it outlives the closing");
+    bench.put(&name("other"), slots(1)).await;
+    assert_eq!(*answered(bench.store.appearance(&name("other")).await).expect("it exists"), Appearance::default());
+}
+
 pub(super) async fn a_revision_replaces_only_what_it_names<S: RoomStore + 'static>(bench: Bench<S>) {
     let room = name("revised");
     let revise = |count, replaces| {

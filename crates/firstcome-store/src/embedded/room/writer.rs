@@ -13,6 +13,7 @@ use crate::room::{Joining, PassCheck, TicketAnswer};
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
+use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, Join, Joined, Rejection, Room, RoomSettings, TicketNumber};
 use firstcome_core::time::Now;
 use std::hash::RandomState;
@@ -185,8 +186,20 @@ impl RoomWriter {
         }
         self.next += 1;
         let room = Room::new(settings, self.hasher.clone(), now);
-        log.shared.rooms.write().insert(name, Arc::new(RoomCell::new(id, ticket_key, room)));
+        log.shared.rooms.write().insert(name, Arc::new(RoomCell::new(id, ticket_key, room, Arc::default())));
         Ok(Ok(Put::Created))
+    }
+
+    /// Replaces how the page of a room looks.
+    pub(in crate::embedded) fn dress(
+        cell: &RoomCell,
+        appearance: Arc<Appearance>,
+        log: &mut Log,
+    ) -> Result<Result<(), Rejection>, StoreError> {
+        log.check()?;
+        log.commit(Change::AppearancePut { id: cell.id, appearance: Arc::clone(&appearance) })?;
+        *cell.appearance.write() = appearance;
+        Ok(Ok(()))
     }
 
     pub(in crate::embedded) fn close(
