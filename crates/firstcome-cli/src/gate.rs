@@ -3,13 +3,15 @@
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
 use crate::serve::{self, ServiceArgs};
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::id::RoomName;
+use firstcome::core::room::appearance::{Appearance, Logo};
 use firstcome::core::room::{Admit, RoomSettings};
-use firstcome_server::App;
 use firstcome_server::gate::{GateConfig, PathRule, PathRules, Upstream};
+use firstcome_server::{App, appearance_of_json};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 /// How long a slot lasts without any contact: as for a room that the API makes.
 const IDLE_TTL_MS: u64 = 300_000;
@@ -35,6 +37,12 @@ pub struct GateArgs {
     /// Path that needs no pass, an exception of the others, such as /robots.txt or /static/*
     #[arg(long, value_name = "PATH")]
     open_path: Vec<PathRule>,
+    /// File that says how the page of the room looks, as the body of PUT /v1/rooms/{room}/appearance; set at each start
+    #[arg(long, value_name = "FILE")]
+    appearance: Option<PathBuf>,
+    /// Picture at the head of the page: PNG, JPEG, WebP or SVG; set at each start
+    #[arg(long, value_name = "FILE")]
+    logo: Option<PathBuf>,
     /// Address for visitors of the site
     #[arg(long, env = "FIRSTCOME_GATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
@@ -51,6 +59,8 @@ pub(crate) struct GatePlan {
     pub(crate) config: GateConfig,
     /// The limits of the command line, if it has any.
     settings: Option<RoomSettings>,
+    /// How the page looks from this start on, and its logo, if the command line says so.
+    look: (Option<Appearance>, Option<Logo>),
 }
 
 fn room(text: &str) -> Result<RoomName, String> {
@@ -68,7 +78,24 @@ fn admit(text: &str) -> anyhow::Result<Admit> {
     Ok(Admit { count, every_ms: u64::try_from(every.as_millis()).map_err(|_| wrong())? })
 }
 
+/// Reads a file of the command line.
+fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}: check {flag}", path.display()))
+}
+
 impl GateArgs {
+    fn look(&self) -> anyhow::Result<(Option<Appearance>, Option<Logo>)> {
+        let appearance = self.appearance.as_ref().map(|path| {
+            let appearance = appearance_of_json(&read("--appearance", path)?);
+            appearance.map_err(|says| anyhow!("{}: {says}", path.display()))
+        });
+        let logo = self
+            .logo
+            .as_ref()
+            .map(|path| Logo::new(&read("--logo", path)?).map_err(|error| anyhow!("{} {error}", path.display())));
+        Ok((appearance.transpose()?, logo.transpose()?))
+    }
+
     fn plan(self) -> Result<(Option<SocketAddr>, ServiceArgs, GatePlan), Failure> {
         let settings = (self.admit.is_some() || self.max_active.is_some()).then(|| RoomSettings {
             admit: self.admit,
@@ -81,15 +108,34 @@ impl GateArgs {
                 .check()
                 .map_err(|(_, says)| Failure::Usage(anyhow!("--{}", says.replace("max_active", "max-active"))))?;
         }
+        let look = self.look().map_err(Failure::Usage)?;
         let paths = PathRules { gated: self.path, open: self.open_path };
         let config = GateConfig { room: self.room, upstream: self.upstream, paths };
-        Ok((self.service_listen, self.service, GatePlan { listen: self.listen, config, settings }))
+        Ok((self.service_listen, self.service, GatePlan { listen: self.listen, config, settings, look }))
     }
 }
 
 impl GatePlan {
+    /// Makes the room if it is not there, and sets how its page looks.
+    pub(crate) async fn prepare(&self, app: &App) -> Outcome {
+        self.make_room(app).await?;
+        let (appearance, logo) = &self.look;
+        if appearance.is_none() && logo.is_none() {
+            return Ok(());
+        }
+        let mut look = match appearance {
+            Some(appearance) => appearance.clone(),
+            // A logo alone leaves the rest as an operator has set it.
+            None => app.appearance(&self.config.room).await?,
+        };
+        if logo.is_some() {
+            look.logo.clone_from(logo);
+        }
+        Ok(app.put_appearance(&self.config.room, look).await?)
+    }
+
     /// Makes the room if it is not there. Never changes an existing one: an operator may have changed it.
-    pub(crate) async fn make_room(&self, app: &App) -> Outcome {
+    async fn make_room(&self, app: &App) -> Outcome {
         let name = &self.config.room;
         match (app.room_settings(name).await?, &self.settings) {
             (Some(there), Some(wanted)) if (there.admit, there.max_active) != (wanted.admit, wanted.max_active) => {

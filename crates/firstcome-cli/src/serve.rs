@@ -70,6 +70,9 @@ pub(crate) struct ServiceArgs {
     /// Create this coupon if it is not there
     #[arg(long, value_name = "NAME=LIMIT", value_parser = settings::coupon)]
     coupon: Vec<(CouponName, CouponLimit)>,
+    /// Coupon without a room that any visitor may claim, at /coupons/NAME [default: none]
+    #[arg(long, env = "FIRSTCOME_PUBLIC_COUPON", value_name = "NAME", value_delimiter = ',', value_parser = settings::coupon_name)]
+    public_coupon: Option<Vec<CouponName>>,
     /// Origin whose pages may make public calls
     #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     allow_origin: Option<Vec<String>>,
@@ -124,6 +127,7 @@ pub(crate) struct Plan {
     /// Keys from the environment; `None` to use those of the data directory or of the deployment.
     keys: Option<Keys>,
     coupons: Vec<(CouponName, CouponLimit)>,
+    public_coupons: Vec<CouponName>,
     allow_origins: Vec<http::HeaderValue>,
     proxies: Proxies,
     joins: Option<RateLimit>,
@@ -232,6 +236,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         dev: args.dev,
         keys,
         coupons: args.coupon,
+        public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
         joins: per_minute(args.joins_per_minute.or(file.joins_per_minute), RateLimit::JOINS),
@@ -338,6 +343,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         proxies: plan.proxies.clone(),
         joins: plan.joins,
         calls: plan.calls,
+        public_coupons: plan.public_coupons.clone(),
         locks: plan.locks,
     };
     let of_directory = || match &plan.keys {
@@ -390,7 +396,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     let threads = store.is_some().then(|| ConnectionThreads::start(processors)).transpose()?.map(Arc::new);
     let opened = open(plan, store).await?;
     if let Some(gate) = &plan.gate {
-        gate.make_room(&opened.app).await?;
+        gate.prepare(&opened.app).await?;
     }
     announce(plan, &listener, admin.as_ref(), door.as_ref(), &opened)?;
     let app = Arc::new(opened.app);

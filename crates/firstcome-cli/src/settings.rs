@@ -27,6 +27,8 @@ pub(crate) struct File {
     pub(crate) sql: Option<String>,
     pub(crate) redis: Option<String>,
     pub(crate) secret_file: Option<PathBuf>,
+    #[serde(default, deserialize_with = "coupon_names")]
+    pub(crate) public_coupon: Option<Vec<CouponName>>,
     pub(crate) allow_origin: Option<Vec<String>>,
     #[serde(default, deserialize_with = "blocks")]
     pub(crate) trusted_proxy: Option<Vec<Block>>,
@@ -42,6 +44,12 @@ pub(crate) struct File {
     pub(crate) lease: Option<String>,
     pub(crate) min_hold: Option<String>,
     pub(crate) owner: Option<String>,
+}
+
+fn coupon_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CouponName>>, D::Error> {
+    let texts = Option::<Vec<String>>::deserialize(deserializer)?;
+    let name = |text: &String| coupon_name(text).map_err(D::Error::custom);
+    texts.map(|texts| texts.iter().map(name).collect()).transpose()
 }
 
 fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Block>>, D::Error> {
@@ -93,6 +101,11 @@ pub(crate) fn coupon(text: &str) -> anyhow::Result<(CouponName, CouponLimit)> {
     let name = CouponName::parse(name).map_err(|error| anyhow!("the name {error}"))?;
     let limit = limit.parse().ok().and_then(CouponLimit::new).ok_or_else(|| anyhow!("the limit is 1 to 100000000"))?;
     Ok((name, limit))
+}
+
+/// Parses the name of a coupon.
+pub(crate) fn coupon_name(text: &str) -> anyhow::Result<CouponName> {
+    CouponName::parse(text).map_err(|error| anyhow!("{text:?}: the name {error}"))
 }
 
 #[cfg(test)]

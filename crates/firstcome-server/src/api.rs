@@ -4,7 +4,7 @@ mod answer;
 pub(crate) mod appearance;
 mod auction_shape;
 pub(crate) mod body;
-mod coupon;
+pub(crate) mod coupon;
 mod dead_letter;
 mod document;
 mod health;
@@ -228,7 +228,7 @@ pub fn admin_router(app: Arc<App>) -> Router {
 
 /// Waits for the store, at most [`Limits::answer`](crate::Limits). Afterwards the outcome is unknown, and a repeat is
 /// safe.
-async fn answered<T, R>(
+pub(crate) async fn answered<T, R>(
     app: &App,
     answer: Pin<&mut impl Future<Output = Result<Result<T, R>, StoreError>>>,
 ) -> Result<Result<T, R>, Problem> {

@@ -137,6 +137,11 @@ impl Problem {
         self.code
     }
 
+    /// Returns the specific detail, or the code's advice without one.
+    pub(crate) fn says(self) -> String {
+        self.detail.unwrap_or_else(|| self.code.advice().to_owned())
+    }
+
     /// Replaces the code's advice by a specific detail.
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());

@@ -33,6 +33,7 @@ mod throttle;
 pub use accept::{
     ADMIN_CONNECTIONS_MAX, ConnectionThreads, Limits, serve, serve_admin, serve_on_threads, serve_stream,
 };
+pub use api::appearance::appearance_of_json;
 pub use auth::{Keys, Scope};
 pub use lock::LockLimits;
 pub use state::{App, Config};

@@ -71,10 +71,12 @@ pub(crate) enum Route {
     GetRoomPage,
     PostRoomJoin,
     PostRoomLeave,
+    GetCouponPage,
+    PostCouponClaim,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 43] = [
+    const ALL: [(Self, &'static str); 45] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -118,6 +120,8 @@ impl Route {
         (Self::GetRoomPage, "get_room_page"),
         (Self::PostRoomJoin, "post_room_join"),
         (Self::PostRoomLeave, "post_room_leave"),
+        (Self::GetCouponPage, "get_coupon_page"),
+        (Self::PostCouponClaim, "post_coupon_claim"),
     ];
 }
 

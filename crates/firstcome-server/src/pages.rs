@@ -1,6 +1,7 @@
-//! The HTML pages: the card at `/`, the reference at `/docs`, a page per error code, and the page of each room. They
+//! The HTML pages: the card at `/`, the reference at `/docs`, a page per error code, and the pages of rooms and coupons. They
 //! load no external asset.
 
+mod coupon;
 mod language;
 mod reference;
 mod room;
@@ -185,4 +186,5 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/openapi.json", get(json))
         .route("/assets/firstcome.css", asset("text/css", STYLE))
         .merge(room::router())
+        .merge(coupon::router())
 }

@@ -13,8 +13,9 @@ use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::cluster::Cluster;
-use firstcome::core::id::{MemberName, RoomName};
+use firstcome::core::id::{CouponName, MemberName, RoomName};
 use firstcome::core::room::RoomSettings;
+use firstcome::core::room::appearance::Appearance;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
@@ -40,6 +41,8 @@ pub struct Config {
     pub joins: Option<RateLimit>,
     /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
+    /// Coupons without a room that any visitor may claim, on a page of their own.
+    pub public_coupons: Vec<CouponName>,
     /// The limits on waiting acquires and remembered holds.
     pub locks: LockLimits,
 }
@@ -49,7 +52,8 @@ impl Config {
     pub fn with_keys(keys: Keys) -> Self {
         let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
-        Self { keys, allow_origins: Vec::new(), limits, proxies, joins, calls, locks }
+        let (allow_origins, public_coupons) = (Vec::new(), Vec::new());
+        Self { keys, allow_origins, limits, proxies, joins, calls, public_coupons, locks }
     }
 }
 
@@ -201,6 +205,17 @@ impl App {
         self.rooms.put_room(room, settings).await.map(drop)
     }
 
+    /// Returns how the page of a room looks; the usual look if the room is not there.
+    pub async fn appearance(&self, room: &RoomName) -> Result<Appearance, StoreError> {
+        let appearance = self.rooms.appearance(room).await?;
+        Ok(appearance.map(|appearance| Appearance::clone(&appearance)).unwrap_or_default())
+    }
+
+    /// Sets how the page of a room looks, if the room is there. `appearance` must be checked.
+    pub async fn put_appearance(&self, room: &RoomName, appearance: Appearance) -> Result<(), StoreError> {
+        self.rooms.put_appearance(room, appearance).await.map(drop)
+    }
+
     /// Counts one anonymous join against the client's address.
     pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
         // A call within the process has no connection, so it has no address.
@@ -273,7 +288,7 @@ impl App {
     /// Returns the path prefixes of the endpoints that this service does not provide.
     pub(crate) const fn lacks(&self) -> &'static [&'static str] {
         if self.is_auctions_alone {
-            return &["/v1/coupons/", "/v1/rooms/", "/rooms/", "/v1/locks/", "/v1/pass-keys"];
+            return &["/v1/coupons/", "/v1/rooms/", "/rooms/", "/coupons/", "/v1/locks/", "/v1/pass-keys"];
         }
         &[]
     }

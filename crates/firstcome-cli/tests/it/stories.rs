@@ -9,6 +9,7 @@ mod database_went_back;
 mod directory_restored;
 mod lock_keepers_killed;
 mod one_address;
+mod pages_for_all;
 mod redis_unfit;
 mod room_went_back;
 mod site_gate;

@@ -60,4 +60,26 @@ auto-button = التحديث تلقائيًا
 leave-button = غادر الطابور
 move-title = تابع على جهاز آخر
 move-lead = افتح هذا الرابط على الجهاز الآخر. إنه مكانك: لا تُرِه لأحد.
+soldout-title = نفدت الكمية
+soldout-lead = تم توزيع الجميع.
+early-title = لم يُفتح بعد
+early-lead = يمكنك الحصول عليه ابتداءً من الافتتاح. تُفتح هذه الصفحة تلقائيًا.
+claim-title = يمكنك الحصول عليه الآن
+claim-lead = احصل على نصيبك الآن. واحد لكل شخص.
+claim-button = احصل عليه الآن
+claimed-title = أصبح لك
+claimed-lead = دوّن هذا الرمز. تعرضه هذه الصفحة مرة أخرى في هذا المتصفح.
+ended-title = انتهى
+ended-lead = لم يعد هناك ما يُوزَّع هنا.
+serial-label = رقمك التسلسلي
+code-label = رمزك
+remaining-label = المتبقي
+remaining = { $count ->
+    [0] لم يبق شيء
+    [one] بقي واحد
+    [two] بقي اثنان
+    [few] بقي { $count }
+    [many] بقي { $count }
+   *[other] بقي { $count }
+}
 language-label = اللغة

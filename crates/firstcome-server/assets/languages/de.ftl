@@ -52,4 +52,22 @@ auto-button = Von selbst aktualisieren
 leave-button = Schlange verlassen
 move-title = Auf einem anderen Gerät weitermachen
 move-lead = Öffnen Sie diesen Link auf dem anderen Gerät. Er ist Ihr Platz: Zeigen Sie ihn niemandem.
+soldout-title = Ausverkauft
+soldout-lead = Alle sind vergeben.
+early-title = Noch nicht offen
+early-lead = Sie können ab der Öffnung zugreifen. Diese Seite öffnet sich von selbst.
+claim-title = Jetzt sichern
+claim-lead = Sichern Sie sich Ihr Exemplar. Eines pro Person.
+claim-button = Jetzt sichern
+claimed-title = Es gehört Ihnen
+claimed-lead = Notieren Sie diesen Code. Diese Seite zeigt ihn in diesem Browser wieder.
+ended-title = Es ist vorbei
+ended-lead = Hier wird nichts mehr vergeben.
+serial-label = Ihre Seriennummer
+code-label = Ihr Code
+remaining-label = Verfügbar
+remaining = { $count ->
+    [0] keines mehr
+   *[other] noch { $count }
+}
 language-label = Sprache

@@ -53,4 +53,23 @@ auto-button = Update by itself
 leave-button = Leave the line
 move-title = Go on with another device
 move-lead = Open this link on the other device. It is your place: show it to no one.
+soldout-title = Sold out
+soldout-lead = All of them have been claimed.
+early-title = Not open yet
+early-lead = You can claim from the opening on. This page opens by itself.
+claim-title = Yours to claim
+claim-lead = Claim yours now. One for each visitor.
+claim-button = Claim now
+claimed-title = It is yours
+claimed-lead = Note this code. This page shows it again in this browser.
+ended-title = It is over
+ended-lead = Nothing can be claimed here any more.
+serial-label = Your serial number
+code-label = Your code
+remaining-label = Left
+remaining = { $count ->
+    [0] none left
+    [one] { $count } left
+   *[other] { $count } left
+}
 language-label = Language

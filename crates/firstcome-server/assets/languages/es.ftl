@@ -52,4 +52,24 @@ auto-button = Actualizar automáticamente
 leave-button = Salir de la fila
 move-title = Continuar en otro dispositivo
 move-lead = Abra este enlace en el otro dispositivo. Es su lugar: no lo muestre a nadie.
+soldout-title = Agotado
+soldout-lead = Se han entregado todos.
+early-title = Aún no está abierto
+early-lead = Podrá obtenerlo desde la apertura. Esta página se abre sola.
+claim-title = Ya puede obtenerlo
+claim-lead = Obtenga el suyo ahora. Uno por persona.
+claim-button = Obtener ahora
+claimed-title = Es suyo
+claimed-lead = Anote este código. Esta página lo vuelve a mostrar en este navegador.
+ended-title = Ha terminado
+ended-lead = Aquí ya no se entrega nada.
+serial-label = Su número de serie
+code-label = Su código
+remaining-label = Disponibles
+remaining = { $count ->
+    [0] no queda ninguno
+    [one] queda { $count }
+    [many] quedan { $count }
+   *[other] quedan { $count }
+}
 language-label = Idioma

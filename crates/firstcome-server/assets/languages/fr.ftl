@@ -52,4 +52,24 @@ auto-button = Actualiser automatiquement
 leave-button = Quitter la file
 move-title = Continuer sur un autre appareil
 move-lead = Ouvrez ce lien sur l’autre appareil. C’est votre place : ne le montrez à personne.
+soldout-title = Épuisé
+soldout-lead = Tout a été attribué.
+early-title = Pas encore ouvert
+early-lead = Vous pourrez l’obtenir dès l’ouverture. Cette page s’ouvre toute seule.
+claim-title = À vous
+claim-lead = Prenez le vôtre maintenant. Un par personne.
+claim-button = Obtenir maintenant
+claimed-title = Il est à vous
+claimed-lead = Notez ce code. Cette page l’affiche de nouveau dans ce navigateur.
+ended-title = C’est terminé
+ended-lead = Plus rien n’est distribué ici.
+serial-label = Votre numéro de série
+code-label = Votre code
+remaining-label = Disponibles
+remaining = { $count ->
+    [0] plus aucun
+    [one] il en reste { $count }
+    [many] il en reste { $count }
+   *[other] il en reste { $count }
+}
 language-label = Langue

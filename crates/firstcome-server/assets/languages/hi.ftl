@@ -52,4 +52,22 @@ auto-button = अपने-आप अपडेट करें
 leave-button = कतार छोड़ें
 move-title = दूसरे डिवाइस पर जारी रखें
 move-lead = दूसरे डिवाइस पर यह लिंक खोलें। यही आपकी जगह है: इसे किसी को न दिखाएँ।
+soldout-title = सब समाप्त
+soldout-lead = सभी दिए जा चुके हैं।
+early-title = अभी नहीं खुला
+early-lead = खुलने के बाद आप ले सकते हैं। यह पेज अपने आप खुलेगा।
+claim-title = अब आप ले सकते हैं
+claim-lead = अपना अभी लें। हर व्यक्ति के लिए एक।
+claim-button = अभी लें
+claimed-title = यह आपका है
+claimed-lead = यह कोड लिख लें। यह पेज इसे इस ब्राउज़र में फिर दिखाएगा।
+ended-title = समाप्त हो गया
+ended-lead = यहाँ अब कुछ नहीं मिल सकता।
+serial-label = आपका क्रमांक
+code-label = आपका कोड
+remaining-label = शेष
+remaining = { $count ->
+    [0] कोई शेष नहीं
+   *[other] { $count } शेष
+}
 language-label = भाषा

@@ -51,4 +51,22 @@ auto-button = Perbarui otomatis
 leave-button = Keluar dari antrean
 move-title = Lanjutkan di perangkat lain
 move-lead = Buka tautan ini di perangkat lain. Tautan ini adalah tempat Anda: jangan tunjukkan kepada siapa pun.
+soldout-title = Habis
+soldout-lead = Semuanya sudah diambil.
+early-title = Belum dibuka
+early-lead = Anda dapat mengambilnya sejak pembukaan. Halaman ini terbuka sendiri.
+claim-title = Silakan ambil
+claim-lead = Ambil bagian Anda sekarang. Satu untuk setiap orang.
+claim-button = Ambil sekarang
+claimed-title = Ini milik Anda
+claimed-lead = Catat kode ini. Halaman ini menampilkannya lagi di peramban ini.
+ended-title = Sudah berakhir
+ended-lead = Tidak ada lagi yang dapat diambil di sini.
+serial-label = Nomor seri Anda
+code-label = Kode Anda
+remaining-label = Tersedia
+remaining = { $count ->
+    [0] tidak ada lagi
+   *[other] tersisa { $count }
+}
 language-label = Bahasa

@@ -51,4 +51,22 @@ auto-button = 自動で更新する
 leave-button = 列を離れる
 move-title = 別の端末で続ける
 move-lead = 別の端末でこのリンクを開いてください。あなたの順番そのものです。ほかの人に見せないでください。
+soldout-title = 終了しました
+soldout-lead = すべて配布されました。
+early-title = まだ開始していません
+early-lead = 開始後に受け取れます。このページは自動で切り替わります。
+claim-title = 受け取れます
+claim-lead = 今すぐ受け取ってください。お一人様一つです。
+claim-button = 今すぐ受け取る
+claimed-title = 受け取りました
+claimed-lead = このコードを控えてください。このブラウザーではこのページに再び表示されます。
+ended-title = 終わりました
+ended-lead = ここではもう受け取れません。
+serial-label = 通し番号
+code-label = コード
+remaining-label = 残り
+remaining = { $count ->
+    [0] 残りはありません
+   *[other] 残り{ $count }個
+}
 language-label = 言語

@@ -51,4 +51,22 @@ auto-button = 저절로 새로 고침
 leave-button = 대기열에서 나가기
 move-title = 다른 기기에서 이어 가기
 move-lead = 다른 기기에서 이 링크를 여세요. 내 순서이므로 다른 사람에게 보여 주지 마세요.
+soldout-title = 모두 소진되었습니다
+soldout-lead = 준비한 수량이 모두 나갔습니다.
+early-title = 아직 열리지 않았습니다
+early-lead = 열리면 받을 수 있습니다. 이 페이지는 저절로 바뀝니다.
+claim-title = 지금 받을 수 있습니다
+claim-lead = 지금 받으세요. 한 사람에 하나씩입니다.
+claim-button = 지금 받기
+claimed-title = 받았습니다
+claimed-lead = 이 코드를 적어 두세요. 이 브라우저에서는 이 페이지에 다시 표시됩니다.
+ended-title = 끝났습니다
+ended-lead = 이제 여기에서 받을 수 없습니다.
+serial-label = 일련번호
+code-label = 코드
+remaining-label = 남은 수량
+remaining = { $count ->
+    [0] 남은 수량이 없습니다
+   *[other] { $count }개 남음
+}
 language-label = 언어

@@ -52,4 +52,24 @@ auto-button = Atualizar automaticamente
 leave-button = Sair da fila
 move-title = Continuar em outro dispositivo
 move-lead = Abra este link no outro dispositivo. Ele é o seu lugar: não o mostre a ninguém.
+soldout-title = Esgotado
+soldout-lead = Todos já foram entregues.
+early-title = Ainda não abriu
+early-lead = Você pode obter o seu a partir da abertura. Esta página abre sozinha.
+claim-title = Pode obter o seu
+claim-lead = Obtenha o seu agora. Um por pessoa.
+claim-button = Obter agora
+claimed-title = É seu
+claimed-lead = Anote este código. Esta página o mostra de novo neste navegador.
+ended-title = Terminou
+ended-lead = Aqui nada mais é entregue.
+serial-label = Seu número de série
+code-label = Seu código
+remaining-label = Disponíveis
+remaining = { $count ->
+    [0] não resta nenhum
+    [one] resta { $count }
+    [many] restam { $count }
+   *[other] restam { $count }
+}
 language-label = Idioma

@@ -51,4 +51,22 @@ auto-button = อัปเดตอัตโนมัติ
 leave-button = ออกจากคิว
 move-title = ทำต่อบนอุปกรณ์อื่น
 move-lead = เปิดลิงก์นี้บนอุปกรณ์อื่น ลิงก์นี้คือที่ของคุณ อย่าให้ใครเห็น
+soldout-title = หมดแล้ว
+soldout-lead = แจกไปครบทั้งหมดแล้ว
+early-title = ยังไม่เปิด
+early-lead = คุณรับได้ตั้งแต่เวลาเปิด หน้านี้จะเปิดเอง
+claim-title = คุณรับได้แล้ว
+claim-lead = รับของคุณตอนนี้ คนละหนึ่งรายการ
+claim-button = รับเลย
+claimed-title = เป็นของคุณแล้ว
+claimed-lead = โปรดจดรหัสนี้ไว้ หน้านี้จะแสดงรหัสอีกครั้งในเบราว์เซอร์นี้
+ended-title = สิ้นสุดแล้ว
+ended-lead = ไม่สามารถรับอะไรที่นี่ได้อีก
+serial-label = หมายเลขลำดับของคุณ
+code-label = รหัสของคุณ
+remaining-label = คงเหลือ
+remaining = { $count ->
+    [0] ไม่เหลือแล้ว
+   *[other] เหลือ { $count }
+}
 language-label = ภาษา

@@ -51,4 +51,22 @@ auto-button = Kendiliğinden güncelle
 leave-button = Sıradan çık
 move-title = Başka bir cihazda sürdür
 move-lead = Bu bağlantıyı öbür cihazda açın. Bağlantı yerinizdir: kimseye göstermeyin.
+soldout-title = Tükendi
+soldout-lead = Hepsi alındı.
+early-title = Henüz açılmadı
+early-lead = Açılıştan itibaren alabilirsiniz. Bu sayfa kendiliğinden açılır.
+claim-title = Şimdi alabilirsiniz
+claim-lead = Sizinkini şimdi alın. Kişi başına bir tane.
+claim-button = Şimdi al
+claimed-title = Artık sizin
+claimed-lead = Bu kodu not edin. Bu sayfa onu bu tarayıcıda yeniden gösterir.
+ended-title = Sona erdi
+ended-lead = Burada artık bir şey alınamaz.
+serial-label = Seri numaranız
+code-label = Kodunuz
+remaining-label = Kalan
+remaining = { $count ->
+    [0] hiç kalmadı
+   *[other] { $count } tane kaldı
+}
 language-label = Dil

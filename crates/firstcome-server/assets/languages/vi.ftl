@@ -51,4 +51,22 @@ auto-button = Tự động cập nhật
 leave-button = Rời hàng chờ
 move-title = Tiếp tục trên thiết bị khác
 move-lead = Mở liên kết này trên thiết bị kia. Đó là chỗ của bạn: đừng cho ai xem.
+soldout-title = Đã hết
+soldout-lead = Tất cả đã được nhận.
+early-title = Chưa mở
+early-lead = Bạn có thể nhận từ lúc mở. Trang này tự mở.
+claim-title = Bạn có thể nhận
+claim-lead = Hãy nhận phần của bạn ngay. Mỗi người một phần.
+claim-button = Nhận ngay
+claimed-title = Phần này là của bạn
+claimed-lead = Hãy ghi lại mã này. Trang này sẽ hiện lại mã trong trình duyệt này.
+ended-title = Đã kết thúc
+ended-lead = Không còn nhận được gì ở đây nữa.
+serial-label = Số thứ tự của bạn
+code-label = Mã của bạn
+remaining-label = Còn lại
+remaining = { $count ->
+    [0] không còn
+   *[other] còn { $count }
+}
 language-label = Ngôn ngữ

@@ -51,4 +51,22 @@ auto-button = 自动更新
 leave-button = 离开队伍
 move-title = 换一台设备继续
 move-lead = 在另一台设备上打开此链接。它就是您的位置，请勿给他人看。
+soldout-title = 已领完
+soldout-lead = 全部已被领取。
+early-title = 尚未开放
+early-lead = 开放后即可领取。此页面会自动更新。
+claim-title = 现在可以领取
+claim-lead = 请立即领取。每人一份。
+claim-button = 立即领取
+claimed-title = 领取成功
+claimed-lead = 请记下此代码。在此浏览器中，本页面会再次显示它。
+ended-title = 已结束
+ended-lead = 这里不能再领取。
+serial-label = 您的序号
+code-label = 您的代码
+remaining-label = 剩余数量
+remaining = { $count ->
+    [0] 没有剩余
+   *[other] 剩余 { $count } 份
+}
 language-label = 语言

@@ -51,4 +51,22 @@ auto-button = 自動更新
 leave-button = 離開隊伍
 move-title = 換一台裝置繼續
 move-lead = 在另一台裝置上開啟此連結。它就是您的位置，請勿給他人看。
+soldout-title = 已領完
+soldout-lead = 全部已被領取。
+early-title = 尚未開放
+early-lead = 開放後即可領取。此頁面會自動更新。
+claim-title = 現在可以領取
+claim-lead = 請立即領取。每人一份。
+claim-button = 立即領取
+claimed-title = 領取成功
+claimed-lead = 請記下此代碼。在此瀏覽器中，本頁面會再次顯示它。
+ended-title = 已結束
+ended-lead = 這裡不能再領取。
+serial-label = 您的序號
+code-label = 您的代碼
+remaining-label = 剩餘數量
+remaining = { $count ->
+    [0] 沒有剩餘
+   *[other] 剩餘 { $count } 份
+}
 language-label = 語言

@@ -82,7 +82,7 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
         };
     }
     let is_counted = context.port == Port::Service
-        && ["/v1/", "/rooms/"].iter().any(|rows| request.uri().path().starts_with(rows))
+        && ["/v1/", "/rooms/", "/coupons/"].iter().any(|rows| request.uri().path().starts_with(rows))
         && *request.method() != Method::OPTIONS;
     if !is_counted {
         return answer(context, peer, request).await;

@@ -215,6 +215,12 @@ impl AppearanceBody {
     }
 }
 
+/// Reads an appearance from the JSON body of a PUT. The error says which field is wrong and what it must be.
+pub fn appearance_of_json(bytes: &[u8]) -> Result<Appearance, String> {
+    let appearance = body::parse::<AppearanceBody>(bytes).and_then(AppearanceBody::appearance);
+    appearance.map_err(|problem| problem.says())
+}
+
 /// Reads how the page of the room looks to a visitor.
 pub(crate) async fn shown(app: &App, room: &RoomName) -> Result<Arc<Appearance>, Problem> {
     answered(app, pin!(app.rooms.shown_appearance(room))).await?.map_err(refused)

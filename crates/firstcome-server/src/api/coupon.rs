@@ -29,7 +29,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// Translates a rule's refusal to an HTTP problem.
-pub(super) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
+pub(crate) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refused) -> Problem {
     match refused.rejection {
         Rejection::UnknownCoupon => Code::UnknownCoupon.into(),
         Rejection::KeyReused(serial) => Problem::new(Code::IdempotencyKeyReused).with("serial", serial.get()),

@@ -11,8 +11,9 @@
 //! - That the recovery link is used once: any browser that has it has the place.
 
 mod look;
-mod view;
+pub(super) mod view;
 
+use super::coupon::over_behind;
 use super::language::{LANGUAGES, Language, accepted, of_tag};
 use super::{Base, Format, refusal, rendered};
 use crate::accept::Peer;
@@ -28,14 +29,14 @@ use askama::Template;
 use axum::Router;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
 use form_urlencoded::Serializer;
-use look::Look;
+pub(super) use look::Look;
 use qrcode::QrCode;
 use qrcode::render::svg;
 use serde::Deserialize;
@@ -47,10 +48,10 @@ const STYLE: &str = include_str!("../../assets/room.css");
 const SCRIPT: &str = include_str!("../../assets/room.js");
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-const LANGUAGE_COOKIE: &str = "firstcome_language";
+pub(super) const LANGUAGE_COOKIE: &str = "firstcome_language";
 /// How long a browser keeps a place. A ticket in line lives no longer.
 const PLACE_MAX_AGE_S: u64 = 7 * 24 * 3_600;
-const LANGUAGE_MAX_AGE_S: u64 = 365 * 24 * 3_600;
+pub(super) const LANGUAGE_MAX_AGE_S: u64 = 365 * 24 * 3_600;
 /// The most bytes of an address to go back to.
 const BACK_BYTES_MAX: usize = 2_048;
 /// The shortest time between two loads of a page that updates itself without scripts, and how long it takes where no
@@ -95,28 +96,30 @@ struct Visit<'a> {
 
 #[derive(Template)]
 #[template(path = "room.html")]
-struct RoomPage<'a> {
-    language: &'static Language,
-    languages: &'static [Language],
-    version: &'static str,
-    base: &'a str,
-    room: &'a str,
-    look: &'a Look,
-    style: Option<String>,
-    logo: Option<String>,
-    view: &'a View,
-    json: String,
-    countdown: Option<String>,
-    page: String,
-    check: String,
-    auto: String,
-    join: String,
-    back: Option<&'a str>,
-    place: Option<PlaceLinks>,
+pub(super) struct RoomPage<'a> {
+    pub(super) language: &'static Language,
+    pub(super) languages: &'static [Language],
+    pub(super) version: &'static str,
+    pub(super) base: &'a str,
+    pub(super) room: &'a str,
+    pub(super) look: &'a Look,
+    pub(super) style: Option<String>,
+    pub(super) logo: Option<String>,
+    pub(super) view: &'a View,
+    pub(super) json: String,
+    pub(super) countdown: Option<String>,
+    pub(super) page: String,
+    pub(super) check: String,
+    pub(super) auto: String,
+    pub(super) join: String,
+    /// Where the visitor claims, on the page of a coupon.
+    pub(super) claim: Option<String>,
+    pub(super) back: Option<&'a str>,
+    pub(super) place: Option<PlaceLinks>,
 }
 
 /// The addresses of a visitor who has a place.
-struct PlaceLinks {
+pub(super) struct PlaceLinks {
     /// Opens the place in another browser.
     link: String,
     picture: String,
@@ -179,16 +182,93 @@ const fn lives(answer: &TicketAnswer) -> bool {
 }
 
 /// Sends the browser to another address, with a GET.
-fn see_other(address: &str) -> Result<Response, Problem> {
+pub(super) fn see_other(address: &str) -> Result<Response, Problem> {
     let location = HeaderValue::try_from(address).map_err(|_| Problem::new(Code::InvalidQuery))?;
     let headers = [(header::LOCATION, location), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
 
-fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
+pub(super) fn set_cookie(response: &mut Response, cookie: Option<HeaderValue>) {
     if let Some(cookie) = cookie {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
+}
+
+/// The language of a visitor: the chosen one, or the first one that the browser names.
+pub(super) fn language(parts: &Parts) -> &'static Language {
+    let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+    let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
+    chosen.unwrap_or_else(|| accepted(accepts().unwrap_or_default()))
+}
+
+/// How a visitor has reached the site.
+pub(super) fn transport(app: &App, parts: &Parts) -> Transport {
+    let is_tls = forwarded(app, parts, &FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
+    if is_tls { Transport::Tls } else { Transport::Plain }
+}
+
+/// The name by which the visitor reached the site.
+fn host<'a>(app: &App, parts: &'a Parts) -> &'a str {
+    let host = forwarded(app, parts, &FORWARDED_HOST).or_else(|| parts.headers.get(header::HOST));
+    host.and_then(|host| host.to_str().ok()).unwrap_or_default()
+}
+
+/// Whether a page of another site sent this request. Browsers say so by one header over TLS, by another without.
+pub(super) fn is_foreign(app: &App, parts: &Parts) -> bool {
+    if let Some(site) = parts.headers.get(SEC_FETCH_SITE) {
+        return site != "same-origin" && site != "none";
+    }
+    let Some(origin) = parts.headers.get(header::ORIGIN) else { return false };
+    let host = host(app, parts);
+    origin.to_str().ok().and_then(|origin| origin.split_once("://")).is_none_or(|(_, of_page)| of_page != host)
+}
+
+/// What the browser keeps of its place in a room.
+fn kept<'a>(room: &RoomName, headers: &'a HeaderMap) -> Option<Kept<'a>> {
+    let (ticket, first_position) = cookie::read(headers, &place_cookie(room))?.split_once('~')?;
+    Some(Kept { ticket, first_position: first_position.parse().ok()? })
+}
+
+/// Looks up a ticket. `None` if the room never gave it out.
+async fn find(app: &App, room: &RoomName, ticket: &str) -> Result<Option<TicketAnswer>, Problem> {
+    match calls::poll(app, room.as_str(), ticket).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(problem) if problem.code() == Code::UnknownTicket => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Looks up the place that the browser keeps in a room.
+pub(super) async fn kept_place(
+    app: &App,
+    room: &RoomName,
+    headers: &HeaderMap,
+) -> Result<Option<TicketAnswer>, Problem> {
+    match kept(room, headers) {
+        Some(kept) => find(app, room, kept.ticket).await,
+        None => Ok(None),
+    }
+}
+
+/// Answers with a page. `is_auto` if the visitor wants it to load itself again.
+pub(super) fn page_response(status: StatusCode, page: &RoomPage<'_>, is_auto: bool) -> Response {
+    let mut response = rendered(status, page);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    // With `no-referrer` a browser names no origin in a POST, and development mode asks for one.
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(page.language.tag));
+    if let Some(poll_after_ms) = page.view.poll_after_ms {
+        let wait_s = poll_after_ms.div_ceil(1_000).max(REFRESH_S_MIN);
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+        }
+        // Only if the visitor asks for it: a page that changes by itself takes a reader's place away.
+        if is_auto {
+            headers.insert(header::REFRESH, HeaderValue::from(wait_s));
+        }
+    }
+    response
 }
 
 impl<'a> Visit<'a> {
@@ -201,18 +281,8 @@ impl<'a> Visit<'a> {
         }
         let base = Base::of(parts);
         query.back = query.back.or_else(|| instead_of(parts, base));
-        let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
-        let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
-        let is_tls = forwarded(app, parts, &FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
-        Ok(Self {
-            app,
-            room,
-            parts,
-            language: chosen.unwrap_or_else(|| accepted(accepts().unwrap_or_default())),
-            query,
-            base,
-            transport: if is_tls { Transport::Tls } else { Transport::Plain },
-        })
+        let (language, transport) = (language(parts), transport(app, parts));
+        Ok(Self { app, room, parts, query, language, base, transport })
     }
 
     /// An address of this page, with what it carries further.
@@ -231,15 +301,13 @@ impl<'a> Visit<'a> {
 
     /// The address that opens a place in another browser.
     fn link(&self, ticket: &str) -> String {
-        let host = self.host();
+        let host = host(self.app, self.parts);
         let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
         format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
     }
 
     fn kept(&self) -> Option<Kept<'a>> {
-        let value = cookie::read(&self.parts.headers, &place_cookie(&self.room))?;
-        let (ticket, first_position) = value.split_once('~')?;
-        Some(Kept { ticket, first_position: first_position.parse().ok()? })
+        kept(&self.room, &self.parts.headers)
     }
 
     fn keep(&self, response: &mut Response, answer: &TicketAnswer) {
@@ -251,13 +319,8 @@ impl<'a> Visit<'a> {
         set_cookie(response, cookie::write(&place_cookie(&self.room), &value, PLACE_MAX_AGE_S, self.transport));
     }
 
-    /// Looks up a ticket. `None` if the room never gave it out.
     async fn find(&self, ticket: &str) -> Result<Option<TicketAnswer>, Problem> {
-        match calls::poll(self.app, self.room.as_str(), ticket).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(problem) if problem.code() == Code::UnknownTicket => Ok(None),
-            Err(problem) => Err(problem),
-        }
+        find(self.app, &self.room, ticket).await
     }
 
     /// Looks up the place that the browser keeps.
@@ -300,6 +363,11 @@ impl<'a> Visit<'a> {
             None => Place::None,
         };
         let mut view = View::new(self.language, &room, place, self.query.back.as_deref());
+        if let Some(back) = self.query.back.as_deref().filter(|_| view.phase != Phase::Admitted)
+            && let Some(phase) = over_behind(self.app, self.base, &self.room, back).await
+        {
+            view.end(self.language, phase);
+        }
         let look = Look::new(&*appearance::shown(self.app, &self.room).await?, self.language);
         view.look.clone_from(&look.version);
         if let Some(heading) = look.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
@@ -331,7 +399,7 @@ impl<'a> Visit<'a> {
     fn page(&self, view: &View, look: &Look, ticket: Option<&str>) -> Response {
         let status = match view.phase {
             Phase::Admitted => StatusCode::OK,
-            Phase::Over => StatusCode::GONE,
+            Phase::Over | Phase::SoldOut | Phase::Ended => StatusCode::GONE,
             // A crawler must not take this for the page that it stands before.
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
@@ -351,6 +419,7 @@ impl<'a> Visit<'a> {
             check: self.address("", &[]),
             auto: self.address("", &[("auto", "1")]),
             join: self.address("/join", &[]),
+            claim: None,
             back: self.query.back.as_deref(),
             place: ticket.map(|ticket| PlaceLinks {
                 link: self.link(ticket),
@@ -358,46 +427,12 @@ impl<'a> Visit<'a> {
                 leave: self.address("/leave", &[]),
             }),
         };
-        let mut response = rendered(status, &page);
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
-        // With `no-referrer` a browser names no origin in a POST, and development mode asks for one.
-        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-        headers.insert(header::CONTENT_LANGUAGE, HeaderValue::from_static(self.language.tag));
-        if let Some(poll_after_ms) = view.poll_after_ms {
-            let wait_s = poll_after_ms.div_ceil(1_000).max(REFRESH_S_MIN);
-            if status == StatusCode::SERVICE_UNAVAILABLE {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
-            }
-            // Only if the visitor asks for it: a page that changes by itself takes a reader's place away.
-            if self.query.auto.is_some() {
-                headers.insert(header::REFRESH, HeaderValue::from(wait_s));
-            }
-        }
-        response
-    }
-
-    /// Whether a page of another site sent this request. Browsers say so by one header over TLS, by another without.
-    fn is_foreign(&self) -> bool {
-        let headers = &self.parts.headers;
-        if let Some(site) = headers.get(SEC_FETCH_SITE) {
-            return site != "same-origin" && site != "none";
-        }
-        let Some(origin) = headers.get(header::ORIGIN) else { return false };
-        let host = self.host();
-        origin.to_str().ok().and_then(|origin| origin.split_once("://")).is_none_or(|(_, of_page)| of_page != host)
-    }
-
-    /// The name by which the visitor reached the site.
-    fn host(&self) -> &str {
-        let of_proxy = forwarded(self.app, self.parts, &FORWARDED_HOST);
-        let host = of_proxy.or_else(|| self.parts.headers.get(header::HOST));
-        host.and_then(|host| host.to_str().ok()).unwrap_or_default()
+        page_response(status, &page, self.query.auto.is_some())
     }
 
     async fn join(&self) -> Result<Response, Problem> {
         let to_page = || see_other(&self.address("", &[]));
-        if self.is_foreign() {
+        if is_foreign(self.app, self.parts) {
             // A proxy that rewrites `Host` makes each join look so: the script must not press the button again and again.
             return see_other(&self.address("", &[("asked", "1")]));
         }
@@ -421,7 +456,7 @@ impl<'a> Visit<'a> {
     }
 
     async fn leave(&self) -> Result<Response, Problem> {
-        if self.is_foreign() {
+        if is_foreign(self.app, self.parts) {
             return see_other(&self.address("", &[]));
         }
         if let Some(kept) = self.kept() {

@@ -10,8 +10,8 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    admissions, appearance, claims as pass_claims, clocks, entrances, gate, joins, keys, limits, page, passes,
-    restarts, tickets, trouble as room_trouble,
+    admissions, appearance, claims as pass_claims, clocks, coupon_page, entrances, gate, joins, keys, limits, page,
+    passes, restarts, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, deadlines, dev_gate, gate as site_gate, idempotency, in_time, redemptions,
@@ -99,6 +99,8 @@ scenarios! {
         joins_by_the_page_are_limited_by_address a_join_by_another_site_draws_no_number;
     appearance: an_appearance_is_put_shown_and_taken_back an_appearance_that_visitors_could_not_use_is_refused
         the_page_has_the_texts_the_colors_and_the_logo_of_its_room;
+    coupon_page: a_drop_needs_no_front_end those_in_line_are_told_when_nothing_is_left
+        a_coupon_without_a_room_has_a_page_only_if_an_operator_says_so a_coupon_that_opens_later_counts_down;
     site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
         paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
         a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops

@@ -8,6 +8,7 @@ use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
 use crate::support::{machine_has, wait_for};
 use firstcome_test_servers::Kind;
+use serde_json::json;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -79,8 +80,18 @@ fn a_gate_that_is_killed_keeps_who_is_inside_and_who_waits() {
 
     gate.server.kill();
     // The room is there: the limits need not be given again, and others change nothing.
-    let gate = Gate::start(here, shop, &["--max-active", "9"]);
+    let look = json!({"texts": {"title": "Spring concert"}}).to_string();
+    std::fs::write(here.join("look.json"), look).expect("it is written");
+    std::fs::write(here.join("logo.svg"), "<svg xmlns='http://www.w3.org/2000/svg'/>").expect("it is written");
+    let look = ["--appearance", "look.json", "--logo", "logo.svg"];
+    let gate = Gate::start(here, shop, &[&["--max-active", "9"], &look[..]].concat());
     gate.server.wait_for_log("change nothing");
+    let page = gate.page(&bob, "almost").text();
+    assert!(page.contains(">Spring concert<"), "{page}");
+    let (_, logo) = page.split_once("src=\"/.firstcome/rooms/sale/logo?").expect("a logo");
+    let logo = logo.split('"').next().unwrap_or_default();
+    let logo = gate.ask(&format!("GET /.firstcome/rooms/sale/logo?{logo}"), "");
+    assert_eq!((logo.status, logo.headers("content-type").next()), (200, Some("image/svg+xml")));
     gate.lets_in(&pass);
     assert!(gate.page(&bob, "almost").text().contains(">2</dd>"));
     assert_eq!(gate.ask("GET /basket/1", &bob).status, 503);
@@ -111,20 +122,25 @@ fn gates_of_a_cluster_share_their_room() {
     two.server.stop();
 }
 
-const BROWSER: &str = "/usr/bin/chromium";
+pub(super) const BROWSER: &str = "/usr/bin/chromium";
 
 /// A browser with a memory of its own in this directory.
-struct Browser<'a>(&'a Path);
+pub(super) struct Browser<'a>(pub(super) &'a Path);
 
 impl Browser<'_> {
     /// What stands on a page after its script has run for some seconds of the browser's own clock.
     fn read(&self, address: &str, language: &str) -> String {
+        self.read_with(address, language, &[])
+    }
+
+    /// The same with more arguments.
+    pub(super) fn read_with(&self, address: &str, language: &str, more: &[&str]) -> String {
         let memory = format!("--user-data-dir={}", self.0.join("browser").display());
         let language = format!("--accept-lang={language}");
         // The sandbox of the browser needs rights that a container may not have; the pages are our own.
         let alone = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
         let seen = ["--virtual-time-budget=9000", "--dump-dom", address];
-        run(command(BROWSER, self.0).args(alone).args([&memory, &language]).args(seen)).well()
+        run(command(BROWSER, self.0).args(alone).args(more).args([&memory, &language]).args(seen)).well()
     }
 }
 
@@ -166,4 +182,13 @@ fn a_gate_makes_no_room_without_limits() {
     let ports = ["--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0"];
     let told = firstcome(directory.path(), &[&arguments[..], &ports].concat()).with(2);
     assert!(told.contains("--admit, --max-active or both"), "{told}");
+    std::fs::write(directory.path().join("bad.json"), "{\"colors\":{}}").expect("it is written");
+    for (flag, file, says) in [
+        ("--appearance", "bad.json", "missing field"),
+        ("--appearance", "nowhere.json", "cannot read nowhere.json"),
+        ("--logo", "bad.json", "must be a PNG"),
+    ] {
+        let told = firstcome(directory.path(), &[&arguments[..], &ports, &[flag, file]].concat()).with(2);
+        assert!(told.contains(says), "{told}");
+    }
 }

@@ -30,14 +30,14 @@ const GROUND_PERCENT: u8 = 5;
 const LOGO_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 /// What the organiser changed of the page.
-pub(super) struct Look {
-    pub(super) texts: Texts,
+pub(in crate::pages) struct Look {
+    pub(in crate::pages) texts: Texts,
     /// What the style is named in its address; none if there is none.
-    pub(super) style: Option<String>,
+    pub(in crate::pages) style: Option<String>,
     /// See [`Self::style`].
-    pub(super) logo: Option<String>,
+    pub(in crate::pages) logo: Option<String>,
     /// Another one after each change.
-    pub(super) version: String,
+    pub(in crate::pages) version: String,
 }
 
 fn named(hash: u64) -> String {
@@ -64,7 +64,7 @@ fn texts(appearance: &Appearance, language: &Language) -> Texts {
 }
 
 impl Look {
-    pub(super) fn new(appearance: &Appearance, language: &Language) -> Self {
+    pub(in crate::pages) fn new(appearance: &Appearance, language: &Language) -> Self {
         let texts = texts(appearance, language);
         let style = sheet(appearance).map(|sheet| named(hash(&sheet)));
         let logo = appearance.logo.as_ref().map(|logo| named(logo.digest()));

@@ -7,7 +7,7 @@
 use super::super::language::Language;
 use firstcome::core::room::{Departure, RoomState, TicketState};
 use firstcome::core::time::Timestamp;
-use firstcome::{RoomSummary, TicketAnswer};
+use firstcome::{Claimed, CouponView, RoomSummary, TicketAnswer};
 use serde::{Serialize, Serializer};
 
 /// How long a page waits before it asks again, where no place says how long. Milliseconds.
@@ -20,7 +20,7 @@ const HOURS_FROM_MS: u64 = 90 * MINUTE_MS;
 
 /// What a visitor sees at the moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(in crate::pages) enum Phase {
     /// The visitor has no place yet.
     Join,
     /// The visitor has a place, and the room opens later.
@@ -41,6 +41,16 @@ pub(super) enum Phase {
     Over,
     /// The browser did not keep the cookie of the place.
     Cookies,
+    /// All claims of the coupon are issued.
+    SoldOut,
+    /// The coupon is over.
+    Ended,
+    /// The coupon opens later.
+    Early,
+    /// The visitor may claim.
+    Claim,
+    /// The visitor has claimed.
+    Claimed,
 }
 
 impl Phase {
@@ -58,6 +68,11 @@ impl Phase {
             Self::Left => "left",
             Self::Over => "over",
             Self::Cookies => "cookies",
+            Self::SoldOut => "soldout",
+            Self::Ended => "ended",
+            Self::Early => "early",
+            Self::Claim => "claim",
+            Self::Claimed => "claimed",
         }
     }
 
@@ -92,8 +107,8 @@ pub(super) enum Place<'a> {
 
 /// What the page says. Absent texts are not shown.
 #[derive(Serialize, PartialEq, Eq, Debug)]
-pub(super) struct View {
-    pub(super) phase: Phase,
+pub(in crate::pages) struct View {
+    pub(in crate::pages) phase: Phase,
     pub(super) title: String,
     pub(super) lead: String,
     /// The organiser's words.
@@ -103,7 +118,13 @@ pub(super) struct View {
     pub(super) number: Option<String>,
     /// The part of the line that has gone since the visitor joined, in percent.
     pub(super) progress: Option<u32>,
-    /// When the room opens. Milliseconds since 1970.
+    /// The serial and the code of a claim.
+    pub(super) serial: Option<String>,
+    /// See [`Self::serial`].
+    pub(super) code: Option<String>,
+    /// How many claims are left.
+    pub(super) remaining: Option<String>,
+    /// When the room or the coupon opens. Milliseconds since 1970.
     pub(super) opens_at_ms: Option<i64>,
     /// When the slot ends. Milliseconds since 1970.
     pub(super) ends_at_ms: Option<i64>,
@@ -114,7 +135,7 @@ pub(super) struct View {
     /// Where an admitted visitor goes.
     pub(super) go: Option<String>,
     /// The version of the look: a page of another one loads itself again.
-    pub(super) look: String,
+    pub(in crate::pages) look: String,
 }
 
 const fn milliseconds(instant: Timestamp) -> i64 {
@@ -173,6 +194,7 @@ impl View {
         let poll_after_ms = match phase {
             Phase::Left | Phase::Expired | Phase::Cookies => None,
             Phase::Join | Phase::Full | Phase::Over => Some(POLL_AFTER_MS),
+            // The phases of a coupon have no place.
             _ => answer.map(|answer| answer.poll_after_ms),
         };
         let said = |part| language.text(&format!("{}-{part}", phase.name()));
@@ -189,6 +211,9 @@ impl View {
             progress: position
                 .filter(|position| *position <= first_position && 0 < first_position)
                 .map(|position| (u64::from(first_position - position) * 100 / u64::from(first_position)) as u32),
+            serial: None,
+            code: None,
+            remaining: None,
             opens_at_ms: settings.opens_at.filter(|_| room.view.state == RoomState::Scheduled).map(milliseconds),
             ends_at_ms: answer.filter(|_| phase == Phase::Admitted).and_then(|answer| answer.until).map(milliseconds),
             now_ms: milliseconds(answer.map_or(room.as_of, |answer| answer.as_of)),
@@ -198,8 +223,53 @@ impl View {
         }
     }
 
+    /// Builds the view of a coupon.
+    pub(in crate::pages) fn of_coupon(
+        language: &Language,
+        phase: Phase,
+        coupon: &CouponView,
+        claimed: Option<&Claimed>,
+        now: Timestamp,
+    ) -> Self {
+        let said = |part| language.text(&format!("{}-{part}", phase.name()));
+        let left = coupon.settings.limit.get().saturating_sub(coupon.issued);
+        Self {
+            phase,
+            title: said("title"),
+            lead: said("lead"),
+            message: None,
+            ahead: None,
+            wait: None,
+            number: None,
+            progress: None,
+            serial: claimed.map(|claimed| language.number(claimed.issued.serial.get().into())),
+            code: claimed.map(|claimed| claimed.code.as_str().to_owned()),
+            remaining: (phase == Phase::Claim).then(|| language.with("remaining", &[("count", left.into())])),
+            opens_at_ms: coupon.settings.opens_at.filter(|_| phase == Phase::Early).map(milliseconds),
+            ends_at_ms: None,
+            now_ms: milliseconds(now),
+            poll_after_ms: matches!(phase, Phase::Early | Phase::Claim).then_some(POLL_AFTER_MS),
+            go: None,
+            look: String::new(),
+        }
+    }
+
+    /// Says that the slot of the visitor ends, if it does.
+    pub(in crate::pages) fn end_with(&mut self, until: Option<Timestamp>) {
+        // One timer at a time: that of the opening comes first.
+        self.ends_at_ms = until.filter(|_| self.opens_at_ms.is_none()).map(milliseconds);
+    }
+
+    /// Says to a visitor in line that there is nothing left to wait for. The place stays: an operator may raise the limit.
+    pub(super) fn end(&mut self, language: &Language, phase: Phase) {
+        self.phase = phase;
+        self.title = language.text(&format!("{}-title", phase.name()));
+        self.lead = language.text(&format!("{}-lead", phase.name()));
+        (self.ahead, self.wait, self.number, self.progress, self.opens_at_ms) = (None, None, None, None, None);
+    }
+
     /// How long until the room opens or the slot ends, as `m:ss` or `h:mm:ss`.
-    pub(super) fn countdown(&self) -> Option<String> {
+    pub(in crate::pages) fn countdown(&self) -> Option<String> {
         let left_s = (self.opens_at_ms.or(self.ends_at_ms)? - self.now_ms).max(0) / 1_000;
         let (hours, minutes, seconds) = (left_s / 3_600, left_s / 60 % 60, left_s % 60);
         Some(if 0 < hours { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") })

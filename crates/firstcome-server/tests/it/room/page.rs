@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 /// A browser: it keeps cookies and follows redirects.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     service: &'a Service,
     cookies: BTreeMap<String, String>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(service: &'a Service) -> Self {
+    pub(crate) fn new(service: &'a Service) -> Self {
         Self { service, cookies: BTreeMap::new() }
     }
 
     /// Sends with the cookies, and keeps those that come back.
-    async fn send(&mut self, ask: Ask) -> Answer {
+    pub(crate) async fn send(&mut self, ask: Ask) -> Answer {
         let jar: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let ask = if jar.is_empty() { ask } else { ask.header("cookie", jar.join("; ")) };
         let answer = self.service.send(ask.header("host", "shop.example")).await;
@@ -38,7 +38,7 @@ impl<'a> Browser<'a> {
     }
 
     /// Sends, and follows where it leads.
-    async fn follow(&mut self, ask: Ask) -> Answer {
+    pub(crate) async fn follow(&mut self, ask: Ask) -> Answer {
         let mut answer = self.send(ask).await;
         for _ in 0..3 {
             let Some(location) = answer.header("location").map(str::to_owned) else { return answer };
@@ -82,7 +82,7 @@ async fn taken(service: Service, settings: Value) -> (Service, String) {
     (service, first)
 }
 
-fn phase(page: &Answer) -> String {
+pub(crate) fn phase(page: &Answer) -> String {
     let body = page.body();
     let (_, rest) = body.split_once("data-phase=\"").unwrap_or_else(|| panic!("no page of a room: {body}"));
     rest.split('"').next().unwrap_or_default().to_owned()

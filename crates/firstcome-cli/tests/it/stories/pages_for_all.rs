@@ -1,0 +1,225 @@
+//! The pages of rooms and coupons in each of their states, judged by axe-core in a real browser: WCAG 2.2 AA and its best
+//! practices, in the light and in the dark, on a phone, from right to left, and in colours of an organiser.
+//!
+//! The pages come from a service and are shown by a stand of this test, which adds axe to them: their own policy allows no
+//! script but theirs.
+
+use super::behind_proxies::cookies;
+use super::site_gate::{BROWSER, Browser};
+use crate::support::http::{Answer, Client, read_answer};
+use crate::support::server::Server;
+use crate::support::{machine_has, wait_for};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+
+/// Runs axe in a frame for each page, and writes down what it found.
+const JUDGE: &str = r#"
+const names = JSON.parse(document.body.dataset.names);
+const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+const load = name => new Promise(loaded => {
+  const frame = document.createElement('iframe');
+  frame.width = 390; frame.height = 844; frame.title = name; frame.src = '/page/' + name;
+  frame.onload = () => loaded(frame.contentWindow);
+  document.body.append(frame);
+});
+(async () => {
+  const told = {};
+  for (const name of names) {
+    const page = await load(name);
+    const found = await page.axe.run(page.document, { runOnly: { type: 'tag', values: tags } });
+    told[name] = {
+      wrong: found.violations.map(rule => rule.id + ': ' + rule.nodes.map(node => node.html).join(' ')),
+      passed: found.passes.map(rule => rule.id),
+      dark: page.matchMedia('(prefers-color-scheme: dark)').matches,
+    };
+  }
+  const out = document.createElement('pre');
+  out.id = 'told';
+  out.textContent = JSON.stringify(told);
+  document.body.append(out);
+})();
+"#;
+
+/// Where `bench/peers/install target/peers node` puts axe.
+fn axe() -> PathBuf {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+    let peers = std::env::var_os("FIRSTCOME_PEERS").map_or_else(beside, PathBuf::from);
+    peers.join("node/node_modules/axe-core/axe.min.js")
+}
+
+fn ask(service: SocketAddr, what: &str, headers: &str) -> Answer {
+    let mut stream = TcpStream::connect(service).expect("the service listens");
+    let request = format!("{what} HTTP/1.1\r\nhost: {service}\r\ncontent-length: 0\r\n{headers}\r\n");
+    stream.write_all(request.as_bytes()).expect("it is sent");
+    read_answer(&mut stream).expect("it is answered").0
+}
+
+/// The pages by their names, as visitors without scripts see them.
+struct Pages {
+    service: SocketAddr,
+    pages: BTreeMap<String, String>,
+}
+
+impl Pages {
+    /// Keeps a page, which must be in this phase in the end.
+    fn keep(&mut self, name: &str, phase: &str, path: &str, headers: &str) {
+        let page = wait_for(phase, || {
+            let text = ask(self.service, &format!("GET {path}"), headers).text();
+            text.contains(&format!("data-phase=\"{phase}\"")).then_some(text)
+        });
+        assert!(self.pages.insert(name.to_owned(), page).is_none(), "{name} twice");
+    }
+
+    fn join(&self, room: &str) -> String {
+        cookies(&ask(self.service, &format!("POST /rooms/{room}/join"), ""))
+    }
+}
+
+/// Brings rooms and coupons into each state that has a page.
+fn pages(server: &Server) -> Pages {
+    let mut client = Client::with_key(server.address(), "");
+    let mut made = |path: &str, settings: Value| {
+        let status = client.put_status(path, &settings);
+        assert!([200, 201].contains(&status), "{path}: {status}");
+    };
+    made("/v1/rooms/sale", json!({"max_active": 1, "message": "Please be patient"}));
+    made("/v1/rooms/later", json!({"max_active": 1, "opens_at": "2100-01-01T00:00:00Z"}));
+    made("/v1/rooms/still", json!({"max_active": 1, "paused": true}));
+    made("/v1/rooms/short", json!({"max_active": 1, "active_ttl_ms": 100}));
+    made("/v1/rooms/over", json!({"max_active": 1}));
+    for (coupon, limit, opens_at) in
+        [("some", 3, "2020-01-01T00:00:00Z"), ("one", 1, "2020-01-01T00:00:00Z"), ("soon", 3, "2100-01-01T00:00:00Z")]
+    {
+        made(&format!("/v1/coupons/{coupon}"), json!({"limit": limit, "opens_at": opens_at}));
+    }
+    let mut pages = Pages { service: server.address(), pages: BTreeMap::new() };
+    let [ann, bob, cid] = [0; 3].map(|_| pages.join("sale"));
+    pages.keep("join", "join", "/rooms/sale", "");
+    pages.keep("full", "full", "/rooms/sale?full=1", "");
+    pages.keep("cookies", "cookies", "/rooms/sale?joined=1", "");
+    pages.keep("admitted", "admitted", "/rooms/sale?back=%2Fshop", &ann);
+    pages.keep("almost", "almost", "/rooms/sale", &bob);
+    pages.keep("waiting", "waiting", "/rooms/sale", &cid);
+    for language in ["ko", "ar", "de"] {
+        pages.keep(language, "waiting", "/rooms/sale", &format!("{cid}accept-language: {language}\r\n"));
+    }
+    for (room, phase) in [("later", "scheduled"), ("still", "paused"), ("short", "expired")] {
+        let place = pages.join(room);
+        pages.keep(phase, phase, &format!("/rooms/{room}"), &place);
+    }
+    let left = pages.join("still");
+    ask(pages.service, "POST /rooms/still/leave", &left);
+    pages.keep("left", "left", "/rooms/still", &left);
+    assert_eq!(client.call("DELETE", "/v1/rooms/over", None).status, 204);
+    pages.keep("over", "over", "/rooms/over", "");
+
+    let visitor = cookies(&ask(pages.service, "GET /coupons/one", ""));
+    pages.keep("claim", "claim", "/coupons/some", &visitor);
+    pages.keep("early", "early", "/coupons/soon", &visitor);
+    ask(pages.service, "POST /coupons/one/claim", &visitor);
+    pages.keep("claimed", "claimed", "/coupons/one", &visitor);
+    pages.keep("soldout", "soldout", "/coupons/one", "");
+    assert_eq!(client.call("DELETE", "/v1/coupons/some", None).status, 204);
+    pages.keep("ended", "ended", "/coupons/some", "");
+
+    // As far as colours may go: each pair just above the contrast that is asked for.
+    let look = json!({
+        "texts": {"title": "Spring concert", "next": "Each visitor may buy four tickets.", "footer": "Help: +49 30 1234"},
+        "colors": {"accent": "#767676", "background": "#ffffff", "text": "#767676"},
+        "logo": "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciLz4=",
+    });
+    assert_eq!(client.put_status("/v1/rooms/sale/appearance", &look), 200);
+    pages.keep("dressed", "waiting", "/rooms/sale", &cid);
+    pages
+}
+
+/// Shows the pages with axe in them, and what they load.
+fn stand(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it has an address");
+    let mut names: Vec<String> = pages.pages.keys().cloned().collect();
+    let count = names.len();
+    names.push("broken".to_owned());
+    let begin = format!(
+        "<!doctype html><title>all</title><body data-names='{}'><script src=/judge.js></script>",
+        serde_json::to_string(&names).expect("texts")
+    );
+    let answer = move |path: &str| -> (String, Vec<u8>) {
+        let html = "text/html; charset=utf-8".to_owned();
+        if path == "/" {
+            return (html, begin.clone().into_bytes());
+        }
+        if let Some(name) = path.strip_prefix("/page/") {
+            // What axe must find.
+            let broken =
+                || pages.pages["waiting"].replace(" lang=\"en\"", "").replacen("<h1", "<img src=\"/x\"><h1", 1);
+            let page = pages.pages.get(name).cloned().unwrap_or_else(broken);
+            // The page's own script would ask for the place, and change what is judged.
+            let (head, rest) = page.split_once("<script ").expect("the page has its script");
+            let (_, rest) = rest.split_once("</script>").expect("it ends");
+            return (html, format!("{head}<script src=/axe.js></script>{rest}").into_bytes());
+        }
+        match path {
+            "/axe.js" => ("text/javascript".into(), axe.clone()),
+            "/judge.js" => ("text/javascript".into(), JUDGE.into()),
+            _ => {
+                let answer = ask(pages.service, &format!("GET {path}"), "");
+                let kind = answer.headers("content-type").next().unwrap_or("text/plain").to_owned();
+                (kind, answer.text().into_bytes())
+            }
+        }
+    };
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = [0; 4_096];
+            let read = stream.read(&mut head).unwrap_or_default();
+            let head = String::from_utf8_lossy(&head[..read]);
+            let Some(path) = head.split(' ').nth(1) else { continue };
+            let (kind, body) = answer(path);
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+            );
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
+        }
+    });
+    (address, count)
+}
+
+/// What axe found on each page.
+fn judged(here: &Path, address: SocketAddr, scheme: &str) -> BTreeMap<String, Value> {
+    let page = Browser(here).read_with(&format!("http://{address}/"), "en", &[scheme]);
+    let (_, told) = page.split_once("<pre id=\"told\">").unwrap_or_else(|| panic!("axe told nothing: {page}"));
+    let told = told.split("</pre>").next().unwrap_or_default();
+    let told = told.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
+    serde_json::from_str(&told).expect("JSON")
+}
+
+#[test]
+fn each_page_can_be_used_by_everybody() {
+    let axe = axe();
+    let has_axe = machine_has("axe-core (bench/peers/install target/peers node)", axe.is_file());
+    if !machine_has("chromium", Path::new(BROWSER).exists()) || !has_axe {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Server::start_with(directory.path(), &["--dev"]);
+    let (address, count) = stand(pages(&server), std::fs::read(axe).expect("axe"));
+    assert!(20 <= count, "{count} pages");
+    for (scheme, is_dark) in [("preferredColorScheme=1", false), ("preferredColorScheme=0", true)] {
+        let mut told = judged(directory.path(), address, &format!("--blink-settings={scheme}"));
+        let broken = told.remove("broken").expect("it was judged")["wrong"].to_string();
+        assert!(broken.contains("html-has-lang") && broken.contains("image-alt"), "axe sees nothing: {broken}");
+        assert_eq!(told.len(), count);
+        for (name, told) in told {
+            assert_eq!(told["dark"], is_dark, "{name}");
+            let passed = told["passed"].as_array().expect("a list");
+            assert!(passed.iter().any(|rule| rule == "color-contrast"), "{name}: contrast was not judged");
+            assert_eq!(told["wrong"], json!([]), "{name} in {scheme}");
+        }
+    }
+    server.stop();
+}
