@@ -73,7 +73,6 @@ ended-title = انتهى
 ended-lead = لم يعد هناك ما يُوزَّع هنا.
 serial-label = رقمك التسلسلي
 code-label = رمزك
-remaining-label = المتبقي
 remaining = { $count ->
     [0] لم يبق شيء
     [one] بقي واحد

@@ -65,7 +65,6 @@ ended-title = Es ist vorbei
 ended-lead = Hier wird nichts mehr vergeben.
 serial-label = Ihre Seriennummer
 code-label = Ihr Code
-remaining-label = Verfügbar
 remaining = { $count ->
     [0] keines mehr
    *[other] noch { $count }

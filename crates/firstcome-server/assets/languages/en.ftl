@@ -66,7 +66,6 @@ ended-title = It is over
 ended-lead = Nothing can be claimed here any more.
 serial-label = Your serial number
 code-label = Your code
-remaining-label = Left
 remaining = { $count ->
     [0] none left
     [one] { $count } left

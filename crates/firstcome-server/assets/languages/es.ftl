@@ -65,7 +65,6 @@ ended-title = Ha terminado
 ended-lead = Aquí ya no se entrega nada.
 serial-label = Su número de serie
 code-label = Su código
-remaining-label = Disponibles
 remaining = { $count ->
     [0] no queda ninguno
     [one] queda { $count }

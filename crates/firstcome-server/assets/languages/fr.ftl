@@ -65,7 +65,6 @@ ended-title = C’est terminé
 ended-lead = Plus rien n’est distribué ici.
 serial-label = Votre numéro de série
 code-label = Votre code
-remaining-label = Disponibles
 remaining = { $count ->
     [0] plus aucun
     [one] il en reste { $count }

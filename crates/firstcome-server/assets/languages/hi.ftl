@@ -65,7 +65,6 @@ ended-title = समाप्त हो गया
 ended-lead = यहाँ अब कुछ नहीं मिल सकता।
 serial-label = आपका क्रमांक
 code-label = आपका कोड
-remaining-label = शेष
 remaining = { $count ->
     [0] कोई शेष नहीं
    *[other] { $count } शेष

@@ -64,7 +64,6 @@ ended-title = Sudah berakhir
 ended-lead = Tidak ada lagi yang dapat diambil di sini.
 serial-label = Nomor seri Anda
 code-label = Kode Anda
-remaining-label = Tersedia
 remaining = { $count ->
     [0] tidak ada lagi
    *[other] tersisa { $count }

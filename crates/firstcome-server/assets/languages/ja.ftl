@@ -64,7 +64,6 @@ ended-title = 終わりました
 ended-lead = ここではもう受け取れません。
 serial-label = 通し番号
 code-label = コード
-remaining-label = 残り
 remaining = { $count ->
     [0] 残りはありません
    *[other] 残り{ $count }個

@@ -64,7 +64,6 @@ ended-title = 끝났습니다
 ended-lead = 이제 여기에서 받을 수 없습니다.
 serial-label = 일련번호
 code-label = 코드
-remaining-label = 남은 수량
 remaining = { $count ->
     [0] 남은 수량이 없습니다
    *[other] { $count }개 남음

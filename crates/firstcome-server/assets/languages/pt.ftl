@@ -65,7 +65,6 @@ ended-title = Terminou
 ended-lead = Aqui nada mais é entregue.
 serial-label = Seu número de série
 code-label = Seu código
-remaining-label = Disponíveis
 remaining = { $count ->
     [0] não resta nenhum
     [one] resta { $count }

@@ -64,7 +64,6 @@ ended-title = สิ้นสุดแล้ว
 ended-lead = ไม่สามารถรับอะไรที่นี่ได้อีก
 serial-label = หมายเลขลำดับของคุณ
 code-label = รหัสของคุณ
-remaining-label = คงเหลือ
 remaining = { $count ->
     [0] ไม่เหลือแล้ว
    *[other] เหลือ { $count }

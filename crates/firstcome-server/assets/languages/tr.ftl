@@ -64,7 +64,6 @@ ended-title = Sona erdi
 ended-lead = Burada artık bir şey alınamaz.
 serial-label = Seri numaranız
 code-label = Kodunuz
-remaining-label = Kalan
 remaining = { $count ->
     [0] hiç kalmadı
    *[other] { $count } tane kaldı

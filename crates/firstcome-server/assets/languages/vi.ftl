@@ -64,7 +64,6 @@ ended-title = Đã kết thúc
 ended-lead = Không còn nhận được gì ở đây nữa.
 serial-label = Số thứ tự của bạn
 code-label = Mã của bạn
-remaining-label = Còn lại
 remaining = { $count ->
     [0] không còn
    *[other] còn { $count }

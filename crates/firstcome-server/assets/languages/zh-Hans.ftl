@@ -64,7 +64,6 @@ ended-title = 已结束
 ended-lead = 这里不能再领取。
 serial-label = 您的序号
 code-label = 您的代码
-remaining-label = 剩余数量
 remaining = { $count ->
     [0] 没有剩余
    *[other] 剩余 { $count } 份

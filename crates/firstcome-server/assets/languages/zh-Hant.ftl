@@ -64,7 +64,6 @@ ended-title = 已結束
 ended-lead = 這裡不能再領取。
 serial-label = 您的序號
 code-label = 您的代碼
-remaining-label = 剩餘數量
 remaining = { $count ->
     [0] 沒有剩餘
    *[other] 剩餘 { $count } 份

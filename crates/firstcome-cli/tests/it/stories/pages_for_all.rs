@@ -206,7 +206,7 @@ fn each_page_can_be_used_by_everybody() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::start_with(directory.path(), &["--dev"]);
+    let server = Server::start(directory.path());
     let (address, count) = stand(pages(&server), std::fs::read(axe).expect("axe"));
     assert!(20 <= count, "{count} pages");
     for (scheme, is_dark) in [("preferredColorScheme=1", false), ("preferredColorScheme=0", true)] {

@@ -176,6 +176,38 @@ fn a_browser_joins_waits_and_reaches_the_page_that_it_wanted() {
 }
 
 #[test]
+fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
+    if !machine_has("chromium", Path::new(BROWSER).exists()) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let gate = Gate::start(here, shop(), &["--max-active", "1"]);
+    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
+    gate.page(&ann, "admitted");
+    let browser = Browser(here);
+    let read = |path: &str| {
+        let address = format!("http://{}/.firstcome/rooms/sale{path}", gate.address);
+        browser.read_with(&address, "en", &["--blink-settings=scriptEnabled=false"])
+    };
+    // With scripts it would have joined by itself.
+    let page = read("");
+    assert!(page.contains("data-phase=\"join\"") && page.contains("Join the line</button>"), "{page}");
+    let bob = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
+    let ticket = bob.split(['=', '~']).nth(1).expect("a ticket");
+    let page = read(&format!("?ticket={ticket}"));
+    assert!(page.contains("data-phase=\"almost\"") && page.contains("No one is ahead of you"), "{page}");
+    for link in ["Check now</a>", "Update by itself</a>"] {
+        assert!(page.contains(link), "{link}: {page}");
+    }
+    assert_eq!(gate.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
+    wait_for("the turn", || read("?auto=1").contains("data-phase=\"admitted\"").then_some(()));
+    let page = read("?back=%2Fbasket%2F1");
+    assert!(page.contains("data-go=\"\" href=\"/basket/1\""), "{page}");
+    gate.server.stop();
+}
+
+#[test]
 fn a_gate_makes_no_room_without_limits() {
     let directory = tempfile::tempdir().expect("a directory");
     let arguments = ["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--data", "data"];

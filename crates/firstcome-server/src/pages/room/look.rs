@@ -98,6 +98,10 @@ fn sheet(appearance: &Appearance) -> Option<String> {
     if let Some(colors) = appearance.colors {
         put_colors(&mut sheet, colors);
     }
+    if let (Some(Colors { background, .. }), Some(_)) = (appearance.colors, &appearance.logo) {
+        // What the logo was made for, and what it lies on in the dark.
+        let _ = write!(sheet, ".logo{{background:{background}}}");
+    }
     if let Some(colors) = appearance.dark_colors {
         sheet.push_str("@media (prefers-color-scheme:dark){");
         put_colors(&mut sheet, colors);

@@ -12,6 +12,8 @@ use serde::{Serialize, Serializer};
 
 /// How long a page waits before it asks again, where no place says how long. Milliseconds.
 const POLL_AFTER_MS: u32 = 10_000;
+/// The same shortly before something opens.
+const POLL_AFTER_MS_MIN: u32 = 1_000;
 /// The estimate of a wait is told as a range of so much below and above it. Hundredths.
 const RANGE: (u64, u64) = (80, 125);
 const MINUTE_MS: u64 = 60_000;
@@ -113,6 +115,7 @@ pub(in crate::pages) struct View {
     pub(super) lead: String,
     /// The organiser's words.
     pub(super) message: Option<String>,
+    /// How many are ahead, or how many claims are left.
     pub(super) ahead: Option<String>,
     pub(super) wait: Option<String>,
     pub(super) number: Option<String>,
@@ -122,8 +125,6 @@ pub(in crate::pages) struct View {
     pub(super) serial: Option<String>,
     /// See [`Self::serial`].
     pub(super) code: Option<String>,
-    /// How many claims are left.
-    pub(super) remaining: Option<String>,
     /// When the room or the coupon opens. Milliseconds since 1970.
     pub(super) opens_at_ms: Option<i64>,
     /// When the slot ends. Milliseconds since 1970.
@@ -213,7 +214,6 @@ impl View {
                 .map(|position| (u64::from(first_position - position) * 100 / u64::from(first_position)) as u32),
             serial: None,
             code: None,
-            remaining: None,
             opens_at_ms: settings.opens_at.filter(|_| room.view.state == RoomState::Scheduled).map(milliseconds),
             ends_at_ms: answer.filter(|_| phase == Phase::Admitted).and_then(|answer| answer.until).map(milliseconds),
             now_ms: milliseconds(answer.map_or(room.as_of, |answer| answer.as_of)),
@@ -232,23 +232,29 @@ impl View {
         now: Timestamp,
     ) -> Self {
         let said = |part| language.text(&format!("{}-{part}", phase.name()));
+        let opens_in_us = coupon.settings.opens_at.map_or(0, |opens_at| opens_at.as_us() - now.as_us());
+        let until_opening_ms = u32::try_from(opens_in_us / 1_000).unwrap_or(if opens_in_us < 0 { 0 } else { u32::MAX });
         let left = coupon.settings.limit.get().saturating_sub(coupon.issued);
         Self {
             phase,
             title: said("title"),
             lead: said("lead"),
             message: None,
-            ahead: None,
+            ahead: (phase == Phase::Claim).then(|| language.with("remaining", &[("count", left.into())])),
             wait: None,
             number: None,
             progress: None,
             serial: claimed.map(|claimed| language.number(claimed.issued.serial.get().into())),
             code: claimed.map(|claimed| claimed.code.as_str().to_owned()),
-            remaining: (phase == Phase::Claim).then(|| language.with("remaining", &[("count", left.into())])),
             opens_at_ms: coupon.settings.opens_at.filter(|_| phase == Phase::Early).map(milliseconds),
             ends_at_ms: None,
             now_ms: milliseconds(now),
-            poll_after_ms: matches!(phase, Phase::Early | Phase::Claim).then_some(POLL_AFTER_MS),
+            poll_after_ms: match phase {
+                Phase::Claim => Some(POLL_AFTER_MS),
+                // Just after the opening.
+                Phase::Early => Some(until_opening_ms.clamp(POLL_AFTER_MS_MIN, POLL_AFTER_MS)),
+                _ => None,
+            },
             go: None,
             look: String::new(),
         }

@@ -218,7 +218,7 @@ pub(crate) async fn the_page_says_what_has_become_of_the_room() {
     service.make_room("sale", settings(json!({"opens_at": service.later(125_000)}))).await;
     let page = ann.page().await.is(503);
     assert_eq!(phase(&page), "scheduled");
-    assert!(page.body().contains(">2:05</dd>"), "{}", page.body());
+    assert!(page.body().contains(">2:05</span>"), "{}", page.body());
     service.close_room("sale").await.is(204);
     assert_eq!(phase(&ann.page().await.is(410)), "over");
     assert_eq!(phase(&bob.join().await.is(410)), "over");
