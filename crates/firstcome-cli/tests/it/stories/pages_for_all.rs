@@ -80,7 +80,7 @@ impl Pages {
 
 /// Brings rooms and coupons into each state that has a page.
 fn pages(server: &Server) -> Pages {
-    let mut client = Client::with_key(server.address(), "");
+    let mut client = Client::new(server.address());
     let mut made = |path: &str, settings: Value| {
         let status = client.put_status(path, &settings);
         assert!([200, 201].contains(&status), "{path}: {status}");

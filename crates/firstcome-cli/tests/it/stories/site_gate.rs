@@ -185,11 +185,12 @@ fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
     let gate = Gate::start(here, shop(), &["--max-active", "1"]);
     let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
     gate.page(&ann, "admitted");
+    // The browser's own setting for sites: 2 is to block.
+    let settings = json!({"profile": {"default_content_setting_values": {"javascript": 2}}});
+    std::fs::create_dir_all(here.join("browser/Default")).expect("it can be made");
+    std::fs::write(here.join("browser/Default/Preferences"), settings.to_string()).expect("it is written");
     let browser = Browser(here);
-    let read = |path: &str| {
-        let address = format!("http://{}/.firstcome/rooms/sale{path}", gate.address);
-        browser.read_with(&address, "en", &["--blink-settings=scriptEnabled=false"])
-    };
+    let read = |path: &str| browser.read(&format!("http://{}/.firstcome/rooms/sale{path}", gate.address), "en");
     // With scripts it would have joined by itself.
     let page = read("");
     assert!(page.contains("data-phase=\"join\"") && page.contains("Join the line</button>"), "{page}");
