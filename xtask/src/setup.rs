@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 15] = [
+const NEEDED: [(&str, &str); 17] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),

@@ -17,7 +17,7 @@ pub(super) mod room;
 pub(super) mod secrets;
 mod voided;
 
-pub(super) use appearance::Look;
+pub(super) use appearance::AppearanceRow;
 pub(super) use claim::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
 pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};

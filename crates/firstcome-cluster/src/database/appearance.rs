@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use tokio::time::Instant;
 
 /// What the database has of the appearance of a room.
-pub(crate) enum Look {
+pub(crate) enum AppearanceRow {
     /// Nothing.
     Absent,
     /// The version that the caller knows.
@@ -27,13 +27,13 @@ fn select(room: i64, known: i64) -> String {
 
 impl Database {
     /// Reads how the page of a room looks, if it is not the `known` version.
-    pub(crate) async fn appearance(&self, room: i64, known: i64) -> Result<Look, SqlError> {
+    pub(crate) async fn appearance(&self, room: i64, known: i64) -> Result<AppearanceRow, SqlError> {
         let rows = self.base.read(select(room, known)).await?;
-        let Some(row) = rows.first() else { return Ok(Look::Absent) };
+        let Some(row) = rows.first() else { return Ok(AppearanceRow::Absent) };
         let mut columns = Reader::at(row, 0);
         let version = columns.integer()?;
-        let Some(bytes) = columns.maybe_blob()? else { return Ok(Look::Known) };
-        Ok(Look::Other(version, Appearance::decode(&bytes).map_err(|_| wrong("an appearance that is none"))?))
+        let Some(bytes) = columns.maybe_blob()? else { return Ok(AppearanceRow::Known) };
+        Ok(AppearanceRow::Other(version, Appearance::decode(&bytes).map_err(|_| wrong("an appearance that is none"))?))
     }
 
     /// What reads the appearance of a room, whichever version it has.

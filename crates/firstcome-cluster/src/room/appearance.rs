@@ -4,7 +4,7 @@
 //! that this node has read.
 
 use crate::Cluster;
-use crate::database::Look;
+use crate::database::AppearanceRow;
 use crate::node::Node;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::Rejection;
@@ -54,9 +54,9 @@ impl Node {
         let known = self.appearances.read.lock().get(&room_node.keys.room).cloned();
         let version = known.as_ref().map_or(NO_VERSION, |(version, _)| *version);
         let looked = match self.database.appearance(room_node.keys.room, version).await? {
-            Look::Absent => Arc::default(),
-            Look::Known => known.map(|(_, appearance)| appearance).unwrap_or_default(),
-            Look::Other(version, appearance) => {
+            AppearanceRow::Absent => Arc::default(),
+            AppearanceRow::Known => known.map(|(_, appearance)| appearance).unwrap_or_default(),
+            AppearanceRow::Other(version, appearance) => {
                 let appearance = Arc::new(appearance);
                 self.appearances.read.lock().insert(room_node.keys.room, (version, Arc::clone(&appearance)));
                 appearance

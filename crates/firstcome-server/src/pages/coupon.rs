@@ -14,7 +14,7 @@
 
 use super::language::{LANGUAGES, Language, of_tag};
 use super::room::view::{Phase, View};
-use super::room::{self, LANGUAGE_COOKIE, LANGUAGE_MAX_AGE_S, Look, RoomPage};
+use super::room::{self, Branding, LANGUAGE_COOKIE, LANGUAGE_MAX_AGE_S, RoomPage};
 use super::{Base, Format, refusal};
 use crate::accept::Peer;
 use crate::api::body::{self, PathName};
@@ -81,7 +81,7 @@ struct Visit<'a> {
     transport: Transport,
 }
 
-/// The phase of a visitor who has no claim and can get none, whatever the place.
+/// The phase of a visitor who has no claim and can get none, with or without a place.
 pub(super) const fn over(state: CouponState) -> Option<Phase> {
     match state {
         CouponState::SoldOut => Some(Phase::SoldOut),
@@ -213,22 +213,22 @@ impl<'a> Visit<'a> {
             Some(room) => appearance::shown(self.app, room).await?,
             None => Arc::default(),
         };
-        let look = Look::new(&appearance, self.language);
-        view.look.clone_from(&look.version);
+        let branding = Branding::new(&appearance, self.language);
+        view.look.clone_from(&branding.version);
         if format == Format::Json {
             return Ok(Json(&*view).into_response());
         }
         let part = |action: &str| room.map(|room| format!("{}/rooms/{}{action}", self.base, room.as_str()));
-        let name = self.view.settings.title.as_ref().map(Title::as_str).or(look.texts.title.as_deref());
+        let name = self.view.settings.title.as_ref().map(Title::as_str).or(branding.texts.title.as_deref());
         let page = RoomPage {
             language: self.language,
             languages: &LANGUAGES,
             version: env!("CARGO_PKG_VERSION"),
             base: self.base,
             room: name.unwrap_or(self.coupon.as_str()),
-            look: &look,
-            style: look.style.as_ref().and_then(|name| part(&format!("/style.css?{name}"))),
-            logo: look.logo.as_ref().and_then(|name| part(&format!("/logo?{name}"))),
+            branding: &branding,
+            style: branding.style.as_ref().and_then(|name| part(&format!("/style.css?{name}"))),
+            logo: branding.logo.as_ref().and_then(|name| part(&format!("/logo?{name}"))),
             json: serde_json::to_string(&*view).unwrap_or_default(),
             countdown: view.countdown(),
             view: &*view,

@@ -10,7 +10,7 @@
 //! - One place per person: a browser without the cookie joins again. The rate of joins per address applies.
 //! - That the recovery link is used once: any browser that has it has the place.
 
-mod look;
+mod branding;
 pub(super) mod view;
 
 use super::coupon::over_behind;
@@ -32,11 +32,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+pub(super) use branding::Branding;
 use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
 use form_urlencoded::Serializer;
-pub(super) use look::Look;
 use qrcode::QrCode;
 use qrcode::render::svg;
 use serde::Deserialize;
@@ -102,7 +102,7 @@ pub(super) struct RoomPage<'a> {
     pub(super) version: &'static str,
     pub(super) base: &'a str,
     pub(super) room: &'a str,
-    pub(super) look: &'a Look,
+    pub(super) branding: &'a Branding,
     pub(super) style: Option<String>,
     pub(super) logo: Option<String>,
     pub(super) view: &'a View,
@@ -368,9 +368,9 @@ impl<'a> Visit<'a> {
         {
             view.end(self.language, phase);
         }
-        let look = Look::new(&*appearance::shown(self.app, &self.room).await?, self.language);
-        view.look.clone_from(&look.version);
-        if let Some(heading) = look.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
+        let branding = Branding::new(&*appearance::shown(self.app, &self.room).await?, self.language);
+        view.look.clone_from(&branding.version);
+        if let Some(heading) = branding.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
             view.title = heading.to_owned();
         }
         if view.phase == Phase::Admitted && view.go.is_none() && !self.base.is_empty() {
@@ -379,7 +379,7 @@ impl<'a> Visit<'a> {
         }
         let mut response = match format {
             Format::Json => Json(&view).into_response(),
-            Format::Html => self.page(&view, &look, known.as_ref().map(|(kept, _)| kept.ticket)),
+            Format::Html => self.page(&view, &branding, known.as_ref().map(|(kept, _)| kept.ticket)),
         };
         if is_instead {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
@@ -396,7 +396,7 @@ impl<'a> Visit<'a> {
         Ok(response)
     }
 
-    fn page(&self, view: &View, look: &Look, ticket: Option<&str>) -> Response {
+    fn page(&self, view: &View, branding: &Branding, ticket: Option<&str>) -> Response {
         let status = match view.phase {
             Phase::Admitted => StatusCode::OK,
             Phase::Over | Phase::SoldOut | Phase::Ended => StatusCode::GONE,
@@ -408,10 +408,10 @@ impl<'a> Visit<'a> {
             languages: &LANGUAGES,
             version: env!("CARGO_PKG_VERSION"),
             base: self.base,
-            room: look.texts.title.as_deref().unwrap_or(self.room.as_str()),
-            look,
-            style: look.style.as_ref().map(|name| self.part(&format!("/style.css?{name}"))),
-            logo: look.logo.as_ref().map(|name| self.part(&format!("/logo?{name}"))),
+            room: branding.texts.title.as_deref().unwrap_or(self.room.as_str()),
+            branding,
+            style: branding.style.as_ref().map(|name| self.part(&format!("/style.css?{name}"))),
+            logo: branding.logo.as_ref().map(|name| self.part(&format!("/logo?{name}"))),
             json: serde_json::to_string(view).unwrap_or_default(),
             countdown: view.countdown(),
             view,
@@ -533,8 +533,8 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/join", post(join))
         .route("/rooms/{room}/leave", post(leave))
         .route("/rooms/{room}/place.svg", get(picture))
-        .route("/rooms/{room}/style.css", get(look::get_style))
-        .route("/rooms/{room}/logo", get(look::get_logo))
+        .route("/rooms/{room}/style.css", get(branding::get_style))
+        .route("/rooms/{room}/logo", get(branding::get_logo))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
 }

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_picture_is_that_of_its_bytes() {
-        let cases: [(&[u8], _); 16] = [
+        let cases: [(&[u8], _); 17] = [
             (b"\x89PNG\r\n\x1a\n....", Ok(LogoKind::Png)),
             (b"\xff\xd8\xff\xe0", Ok(LogoKind::Jpeg)),
             (b"RIFF\0\0\0\0WEBPVP8 ", Ok(LogoKind::WebP)),
@@ -151,6 +151,7 @@ mod tests {
             (b"<svg", Err(LogoError::UnknownKind)),
             (b"<!-- <svg/>", Err(LogoError::UnknownKind)),
             (b"<!DOCTYPE svg [<!ENTITY a 'b'>]><svg/>", Err(LogoError::UnknownKind)),
+            (b"<!DOCTYPE svg [<!ENTITY a '><svg '>]><svg>&a;</svg>", Err(LogoError::UnknownKind)),
             (b"<script>alert(1)</script>", Err(LogoError::UnknownKind)),
             (b"<svg>\xff", Err(LogoError::UnknownKind)),
         ];

@@ -95,7 +95,7 @@ pub(crate) async fn those_in_line_are_told_when_nothing_is_left() {
     assert!(seen["poll_after_ms"].is_u64(), "an operator may raise the limit: {seen}");
     service.put("launch", json!({"limit": 2, "room": "sale"})).await.is(200);
     assert_eq!(phase(&bob.send(Ask::get(in_line)).await.is(503)), "almost");
-    // The claim of the visitor who has one is shown, whatever becomes of the coupon.
+    // The claim of the visitor who has one is shown also when the coupon is gone.
     service.send(Ask::delete("/v1/coupons/launch").by(ADMIN)).await.is(204);
     assert_eq!(phase(&bob.send(Ask::get(PAGE)).await.is(410)), "ended");
     assert_eq!(phase(&ann.send(Ask::get(PAGE)).await.is(200)), "claimed");

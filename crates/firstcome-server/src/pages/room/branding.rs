@@ -2,7 +2,7 @@
 //! for the two calls that serve the style and the logo.
 //!
 //! # Invariants
-//! - Each text on the page can be read, whatever colours the organiser chose: derived colours keep the contrast too.
+//! - Each text on the page can be read in all colours that an organiser may choose: derived colours keep the contrast too.
 //! - Style and logo come from an address of the room, so that the page loads nothing from elsewhere.
 
 use super::super::language::{Language, of_tag};
@@ -30,7 +30,7 @@ const GROUND_PERCENT: u8 = 5;
 const LOGO_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; sandbox";
 
 /// What the organiser changed of the page.
-pub(in crate::pages) struct Look {
+pub(in crate::pages) struct Branding {
     pub(in crate::pages) texts: Texts,
     /// What the style is named in its address; none if there is none.
     pub(in crate::pages) style: Option<String>,
@@ -63,7 +63,7 @@ fn texts(appearance: &Appearance, language: &Language) -> Texts {
     }
 }
 
-impl Look {
+impl Branding {
     pub(in crate::pages) fn new(appearance: &Appearance, language: &Language) -> Self {
         let texts = texts(appearance, language);
         let style = sheet(appearance).map(|sheet| named(hash(&sheet)));
@@ -228,7 +228,7 @@ mod tests {
         let look = |style: Option<&str>, title: Option<&str>| {
             let texts = Texts { title: title.map(Into::into), ..Texts::default() };
             let appearance = Appearance { style: style.map(Into::into), texts, ..Appearance::default() };
-            Look::new(&appearance, of_tag("en").unwrap())
+            Branding::new(&appearance, of_tag("en").unwrap())
         };
         let versions = [look(None, None), look(Some("a{}"), None), look(Some("b{}"), None), look(None, Some("a"))];
         let distinct: std::collections::BTreeSet<&str> = versions.iter().map(|look| look.version.as_str()).collect();
