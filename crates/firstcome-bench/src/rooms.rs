@@ -101,6 +101,8 @@ pub(crate) fn run(args: &RoomsArgs) -> Outcome {
     };
     step("ticks");
     flow::ticks(args.people, &mut report);
+    step("a draw");
+    flow::draw(args.people, &mut report);
     step("flow in simulated time");
     flow::measure(args.people, &mut report)?;
     step("admission, watched");

@@ -15,6 +15,8 @@ mod secrecy;
 mod source;
 mod target;
 
+pub(crate) use secrecy::bytes;
+
 use crate::cluster::{self, Servers};
 use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;

@@ -1,5 +1,7 @@
 //! `firstcome verify`: checks every stored invariant, and counts breaches.
 
+mod draw;
+
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
@@ -9,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use comfy_table::{Cell, Color};
+use draw::DrawArgs;
 use firstcome::Check;
 use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
@@ -32,6 +35,15 @@ struct VerifyStoreArgs {
     /// File with the secret of the deployment, to check the stored secrets too [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
+    /// Instead of a store: the public record of a room's draw, as a file, an http:// address, or - for the standard input
+    #[arg(long, value_name = "FILE|URL")]
+    draw: Option<String>,
+    /// A number whose place is computed; with --draw
+    #[arg(long, value_name = "N", requires = "draw")]
+    number: Vec<u32>,
+    /// The commitment that was published before the draw, to compare with; with --draw
+    #[arg(long, value_name = "HEX", requires = "draw")]
+    commitment: Option<String>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -71,6 +83,10 @@ impl Args for VerifyArgs {
 
 /// Runs the checks and prints them. Fails if any invariant is broken.
 pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
+    if let Some(source) = &args.draw {
+        let commitment = args.commitment.as_deref();
+        return draw::run(&DrawArgs { source, commitment, numbers: &args.number, json: args.json });
+    }
     let (checks, not_checked) = match &args.sql {
         Some(url) => of_servers(args, url)?,
         None => (of_directory(&args.data)?, Vec::new()),

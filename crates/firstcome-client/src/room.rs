@@ -10,7 +10,8 @@ use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{
-    Admit, Departure, Hold, Join, Rejection, RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
+    Admit, Departure, Draw, DrawSeed, DrawView, Hold, Join, Rejection, RoomOrder, RoomSettings, RoomState, RoomView,
+    Slot, TicketNumber, TicketState,
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
@@ -46,6 +47,8 @@ struct SettingsShown {
     idle_ttl_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     opens_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    order: Option<Box<str>>,
     paused: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<Box<str>>,
@@ -64,6 +67,7 @@ impl SettingsShown {
             claim_window_ms: settings.claim_window_ms,
             idle_ttl_ms: settings.idle_ttl_ms.unwrap_or(0),
             opens_at: settings.opens_at.map(instant::format),
+            order: (settings.order == RoomOrder::Draw).then(|| settings.order.as_str().into()),
             paused: settings.paused,
             message: settings.message.clone(),
             target_url: settings.target_url.clone(),
@@ -80,6 +84,11 @@ impl SettingsShown {
             claim_window_ms: self.claim_window_ms,
             idle_ttl_ms: (self.idle_ttl_ms != 0).then_some(self.idle_ttl_ms),
             opens_at: optional_instant(self.opens_at.as_deref())?,
+            order: match self.order.as_deref() {
+                None | Some("first_come") => RoomOrder::FirstCome,
+                Some("draw") => RoomOrder::Draw,
+                Some(_) => return None,
+            },
             paused: self.paused,
             message: self.message.clone(),
             target_url: self.target_url.clone(),
@@ -98,6 +107,43 @@ struct RoomShown {
     state: String,
     as_of: String,
     settings: Option<SettingsShown>,
+    draw: Option<DrawShown>,
+}
+
+/// The draw of a room as the service shows it.
+#[derive(Deserialize)]
+struct DrawShown {
+    commitment: String,
+    first: Option<u32>,
+    entrants: u32,
+    seed: Option<String>,
+    drawn_at: Option<String>,
+}
+
+fn bytes_of(hexadecimal: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if hexadecimal.len() != 64 || !hexadecimal.is_ascii() {
+        return None;
+    }
+    for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&hexadecimal[at..at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+impl DrawShown {
+    fn view(&self) -> Option<DrawView> {
+        let drawn_at = optional_instant(self.drawn_at.as_deref())?;
+        let draw = match (self.first, drawn_at) {
+            (Some(first), Some(drawn_at)) => {
+                // The service keeps the seed of a draw without entrants to itself.
+                let seed = DrawSeed::new(self.seed.as_deref().map_or(Some([0; 32]), bytes_of)?);
+                Some(Draw { seed, first, entrants: self.entrants, drawn_at })
+            }
+            _ => None,
+        };
+        Some(DrawView { commitment: bytes_of(&self.commitment)?, draw })
+    }
 }
 
 impl RoomShown {
@@ -111,7 +157,12 @@ impl RoomShown {
             rate: self.rate,
             wait_at_tail_ms: self.eta_ms_at_tail,
         };
-        Some(RoomSummary { settings: self.settings.as_ref()?.settings()?, view, as_of: instant::parse(&self.as_of)? })
+        let draw = match &self.draw {
+            Some(shown) => Some(shown.view()?),
+            None => None,
+        };
+        let settings = self.settings.as_ref()?.settings()?;
+        Some(RoomSummary { settings, view, draw, as_of: instant::parse(&self.as_of)? })
     }
 }
 
@@ -121,7 +172,8 @@ struct TicketShown {
     ticket: Option<Box<str>>,
     number: u32,
     state: String,
-    position: u32,
+    position: Option<u32>,
+    entrants: Option<u32>,
     eta_ms: Option<u64>,
     poll_after_ms: u32,
     as_of: String,
@@ -136,7 +188,8 @@ impl TicketShown {
         let as_of = instant::parse(&self.as_of)?;
         let until = optional_instant(self.slot_ends_at.as_deref())?;
         let state = match self.state.as_str() {
-            "waiting" => TicketState::Waiting { position: self.position, wait_ms: self.eta_ms },
+            "in_draw" => TicketState::InDraw { entrants: self.entrants?, wait_ms: self.eta_ms },
+            "waiting" => TicketState::Waiting { position: self.position?, wait_ms: self.eta_ms },
             "admitted" => {
                 // The steady clock of the service is not shown: this one begins with the answer.
                 let until = Steady::from_us(until?.as_us() - as_of.as_us());
@@ -190,6 +243,7 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
             Rejection::KeyReused(TicketNumber::new(number)?)
         }
         "settings_changed" => Rejection::SettingsChanged,
+        "draw_fixed" => Rejection::DrawFixed,
         "room_closed" => Rejection::Closed,
         "room_full" => Rejection::Full { retry_after_ms: problem.number("retry_after_ms")? },
         _ => return None,

@@ -10,6 +10,7 @@ mod claim;
 pub(super) mod coupon;
 mod dead_letters;
 pub(super) mod deployment;
+mod draw;
 pub(super) mod inserts;
 pub(super) mod known;
 mod redemption;
@@ -22,6 +23,7 @@ pub(super) use claim::{Batch, ClaimRow, Fresh, TEXT_BYTES_MAX, Written};
 pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
+pub(super) use draw::{DRAW_COLUMNS, draw_of};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
 pub(super) use voided::Voided;
@@ -65,11 +67,13 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0001.sql"),
                 include_str!("database/postgres_0002.sql"),
                 include_str!("database/postgres_0003.sql"),
+                include_str!("database/postgres_0004.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
                 include_str!("database/mysql_0002.sql"),
                 include_str!("database/mysql_0003.sql"),
+                include_str!("database/mysql_0004.sql"),
             ],
         },
         written: &[

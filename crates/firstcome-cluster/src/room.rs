@@ -218,6 +218,7 @@ impl Node {
         };
         match self.settled(&room_node, Entry::Put { revision: Box::new(revision), tag: tag()? }).await? {
             Outcome::SettingsChanged => Ok(Err(Rejection::SettingsChanged)),
+            Outcome::SettingsRefused(rejection) => Ok(Err(rejection)),
             _ => Ok(Ok(Put::Replaced)),
         }
     }
@@ -242,6 +243,7 @@ impl Node {
                 return Ok(Ok(RoomSummary {
                     settings: room.settings().clone(),
                     view: room.view(now),
+                    draw: copy.replica.draw_view(),
                     as_of: now.wall,
                 }));
             }

@@ -10,9 +10,10 @@
 //! - A ticket is in exactly one state: in line, in a slot, or gone. It goes once.
 //! - In any window the room admits at most what the rate allows, plus one slice of 250 ms (at least one visitor).
 //!   Active slots never exceed the cap of the settings under which they were given.
-//! - Among the present visitors, the lowest number is admitted first. Absent visitors are passed over, keep their number,
-//!   and are next when they come back.
-//! - A position never rises. It counts the tickets in line between the number that the line has reached and the visitor's
+//! - Among the present visitors, the lowest turn is admitted first: the lowest number, or after a draw the lowest drawn place
+//!   ([`draw`]). Absent visitors are passed over, keep their number, and are next when they come back.
+//! - A draw takes place once, and before any admission. Those who join after it come behind. Before it there are no positions.
+//! - A position never rises. It counts the tickets in line between the turn that the line has reached and the visitor's
 //!   own, and no ticket ever enters there. One exception: after a loss, earlier visitors return ([`Room::readmit`]).
 //! - A pass is bound to one admission, and valid only while that slot lives.
 //! - The same commands at the same instants lead to the same room, with any hash seed. [`replica`] relies on it.
@@ -23,6 +24,7 @@
 mod answers;
 pub mod appearance;
 mod bytes;
+pub mod draw;
 mod image;
 mod line;
 mod loss;
@@ -42,11 +44,12 @@ pub use answers::{
     Change, Damage, Departure, Join, Joined, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
 };
 pub use bytes::ImageError;
+pub use draw::{Draw, DrawKey, DrawSeed, DrawView};
 use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
 pub use loss::{GoneNumbers, Known};
 use pace::{Bucket, Meter, Speed};
 pub use restore::RoomPhase;
-pub use settings::{Admit, RoomSettings};
+pub use settings::{Admit, RoomOrder, RoomSettings};
 use slots::Slots;
 pub use slots::{Hold, Slot};
 use std::collections::BTreeSet;
@@ -63,8 +66,12 @@ const ENDS_PER_TICK_MAX: usize = 4_096;
 pub struct Room {
     settings: RoomSettings,
     closed: bool,
+    /// From what the seed of a draw is made.
+    draw_key: Option<DrawKey>,
+    /// The draw, once it took place.
+    draw: Option<Draw>,
     line: Line,
-    /// Numbers that were passed over and whose visitors have come back since.
+    /// The turns of tickets that were passed over and whose visitors have come back since.
     returned: BTreeSet<u32>,
     slots: Slots,
     admissions: u64,
@@ -95,6 +102,8 @@ impl Room {
         Self {
             settings,
             closed: false,
+            draw_key: None,
+            draw: None,
             line: Line::new(hasher, first.max(1)),
             returned: BTreeSet::new(),
             slots,
@@ -129,7 +138,7 @@ impl Room {
         self.line.first()
     }
 
-    /// Returns the lowest number that the line has not reached.
+    /// Returns the lowest turn that the line has not reached: see [`Self::turn`].
     pub const fn reached(&self) -> u32 {
         self.line.reached()
     }
@@ -189,6 +198,7 @@ impl Room {
     /// Closes the room: all tickets and passes are void from now on.
     pub fn close(&mut self) {
         self.closed = true;
+        self.draw = None;
         self.line = self.line.emptied();
         self.returned.clear();
         self.slots.clear();
@@ -249,6 +259,10 @@ impl Room {
             changes.push(Change::Joined { number: TicketNumber(number), join: join.clone(), joined_at: now.wall });
             return Joined::New(self.waiting_view(number - 1, now));
         }
+        // Latecomers take no part in the draw.
+        if !is_planted_latecomer() {
+            self.draw_if_due(now, changes);
+        }
         // An idle room may go without ticks, so the time since the last tick says nothing about speed.
         self.was_busy &= !self.is_idle();
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
@@ -287,11 +301,12 @@ impl Room {
     }
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
+        let turn = self.line.turn(number);
         // Counts only while the line moves: departures and speed are measured over the same time.
-        if self.was_busy && self.line.place(number) == Some(TicketPlace::Waiting) && self.line.reached() <= number {
+        if self.was_busy && self.line.place(number) == Some(TicketPlace::Waiting) && self.line.reached() <= turn {
             self.meter.departed(now.steady);
         }
-        self.returned.remove(&number);
+        self.returned.remove(&turn);
         self.slots.remove(number);
         self.line.go(number, how);
         changes.push(Change::Gone { number: TicketNumber(number), how });
@@ -358,7 +373,9 @@ impl Room {
     }
 
     fn admit(&mut self, now: Now, changes: &mut Vec<Change>) {
-        let is_open = self.state(now.wall) == RoomState::Open && self.grace_left_us(now.steady) == 0;
+        self.draw_if_due(now, changes);
+        let may_open = self.grace_left_us(now.steady) == 0 && !self.is_before_draw();
+        let is_open = self.state(now.wall) == RoomState::Open && may_open;
         let was_busy = std::mem::take(&mut self.was_busy);
         if is_open && !self.was_open {
             self.meter.reset(now.steady);
@@ -390,11 +407,12 @@ impl Room {
         }
     }
 
-    /// Finds the next visitor to admit: the lowest number that came back, else the next present one in line.
+    /// Finds the next visitor to admit: the lowest turn that came back, else the next present one in line.
     fn next_present(&mut self, now: Steady, looked_left: &mut u32, moved: &mut u32) -> Option<u32> {
         while *looked_left != 0
-            && let Some(number) = self.returned.pop_first()
+            && let Some(turn) = self.returned.pop_first()
         {
+            let number = self.line.number_of(turn);
             *looked_left -= 1;
             // A visitor who has fallen silent again is skipped; the next poll adds the number to `returned` again.
             if self.line.is_present(number, now) {
@@ -455,6 +473,16 @@ impl Room {
             TicketPlace::Waiting | TicketPlace::Slot => self.line.user(number.0),
         }
     }
+}
+
+#[cfg(feature = "planted-bugs")]
+fn is_planted_latecomer() -> bool {
+    crate::planted::is(crate::planted::Bug::LatecomerDrawn)
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+const fn is_planted_latecomer() -> bool {
+    false
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -14,10 +14,12 @@ mod listing;
 mod lock;
 mod lock_shape;
 mod member;
+mod pass_key;
 mod revision;
 pub(crate) mod room;
+mod room_draw;
 pub(crate) mod room_gate;
-mod room_shape;
+pub(crate) mod room_shape;
 pub(crate) mod shape;
 
 pub(crate) use answer::{HEADERS_USUAL, Whole, whole};
@@ -97,6 +99,7 @@ endpoints! {
     "/v1/coupons/{coupon}/redemptions": post coupon::post_redemption;
     "/v1/rooms/{room}": put room::put_room, patch room::patch_room, get room::get_room, delete room::delete_room;
     "/v1/rooms/{room}/appearance": put appearance::put_appearance, get appearance::get_appearance, delete appearance::delete_appearance;
+    "/v1/rooms/{room}/draw": get room_draw::get_draw;
     "/v1/rooms/{room}/pause": post room::post_pause;
     "/v1/rooms/{room}/resume": post room::post_resume;
     "/v1/rooms/{room}/tickets": post room::post_ticket;
@@ -104,7 +107,7 @@ endpoints! {
     "/v1/rooms/{room}/passes/verify": post room::post_verify;
     "/v1/rooms/{room}/passes/release": post room::post_release;
     "/v1/rooms/{room}/gate": get room_gate::get_gate;
-    "/v1/pass-keys": get room::get_pass_keys, post room::post_pass_key;
+    "/v1/pass-keys": get pass_key::get_pass_keys, post pass_key::post_pass_key;
     "/v1/locks/{lock}": get lock::get_lock;
     "/v1/locks/{lock}/acquire": post lock::post_acquire;
     "/v1/locks/{lock}/renew": post lock::post_renew;
@@ -128,10 +131,11 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 8] = [
+const PUBLIC_ROWS: [(Method, &str); 9] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
+    (Method::GET, "/v1/rooms/{room}/draw"),
     (Method::POST, "/v1/rooms/{room}/tickets"),
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),

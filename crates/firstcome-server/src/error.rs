@@ -67,6 +67,7 @@ codes! {
     NotFound 404 "not_found" "There is nothing at this path" "See `/docs`.";
     UnknownCoupon 404 "unknown_coupon" "There is no such coupon" "Check the name; an admin creates it with PUT.";
     UnknownRoom 404 "unknown_room" "There is no such room" "Check the name; an admin creates it with PUT.";
+    NoDraw 404 "no_draw" "The room has no draw" "It serves in the order of arrival, unless an admin puts the setting `order` `draw`.";
     UnknownTicket 404 "unknown_ticket" "This room never gave out this ticket" "Use the ticket that joining returned, whole and in its room.";
     UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
     UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
@@ -78,6 +79,7 @@ codes! {
     SoldOut 409 "sold_out" "All are issued" "There is nothing to wait for, unless an operator raises the limit.";
     RoomFull 409 "room_full" "The line is full" "Try again after `retry_after_ms`.";
     LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
+    DrawFixed 409 "draw_fixed" "The order of the room cannot change now" "It changes only while no ticket is in line or has a slot, and a room draws once. Close the room with DELETE and put it again: that ends all its tickets.";
     RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
     WrongUser 409 "wrong_user" "The code belongs to another user" "Let its holder redeem it.";
     AlreadyRedeemed 409 "already_redeemed" "The code was used up" "`redeemed_at` says when.";

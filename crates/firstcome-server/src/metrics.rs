@@ -42,6 +42,7 @@ pub(crate) enum Route {
     PostPause,
     PostResume,
     GetRoom,
+    GetDraw,
     DeleteRoom,
     PostTicket,
     GetTicket,
@@ -69,6 +70,7 @@ pub(crate) enum Route {
     GetAppearance,
     DeleteAppearance,
     GetRoomPage,
+    GetDrawPage,
     PostRoomJoin,
     PostRoomLeave,
     GetCouponPage,
@@ -76,7 +78,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 45] = [
+    const ALL: [(Self, &'static str); 47] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -91,6 +93,7 @@ impl Route {
         (Self::PostPause, "post_pause"),
         (Self::PostResume, "post_resume"),
         (Self::GetRoom, "get_room"),
+        (Self::GetDraw, "get_draw"),
         (Self::DeleteRoom, "delete_room"),
         (Self::PostTicket, "post_ticket"),
         (Self::GetTicket, "get_ticket"),
@@ -118,6 +121,7 @@ impl Route {
         (Self::GetAppearance, "get_appearance"),
         (Self::DeleteAppearance, "delete_appearance"),
         (Self::GetRoomPage, "get_room_page"),
+        (Self::GetDrawPage, "get_draw_page"),
         (Self::PostRoomJoin, "post_room_join"),
         (Self::PostRoomLeave, "post_room_leave"),
         (Self::GetCouponPage, "get_coupon_page"),

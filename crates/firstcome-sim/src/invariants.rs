@@ -18,6 +18,7 @@
 //! | [`loss_is_noticed`] | 8, of a database that goes back: nothing is handed out before the operator decides |
 //! | [`one_place`] | 9: a ticket is waiting, active, or gone, exactly one of them |
 //! | [`admission_pace`] | 10: admissions within rate and cap, present people only, the lowest number first |
+//! | [`places_drawn`] | 10, of draws: a draw is the one that was committed to, fair, and before any admission |
 //! | [`position_falls`] | 11: a shown position never rises |
 //! | [`points_conserved`] | 12: points conserved, never negative |
 //! | [`holds_end_once`] | 13, of holds: each is released or captured exactly once |
@@ -48,6 +49,7 @@ pub mod no_oversell;
 pub mod one_each;
 pub mod one_place;
 pub mod one_sale;
+pub mod places_drawn;
 pub mod points_conserved;
 pub mod position_falls;
 #[cfg(test)]
@@ -156,6 +158,7 @@ pub fn check_rooms(evidence: &RoomEvidence<'_>) -> Result<(), Violation> {
     let ledger = Ledger::read(evidence.log);
     one_place::check(evidence, &ledger)?;
     acknowledged_rooms::check(evidence, &ledger)?;
+    places_drawn::check(evidence, &ledger)?;
     admission_pace::check(evidence, &ledger)?;
     position_falls::check(evidence, &ledger)
 }

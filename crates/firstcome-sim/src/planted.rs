@@ -37,6 +37,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::NumberTwice | Bug::InBothSets => "one_place",
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
         Bug::RoomNotTakenBack | Bug::PassOutlivesSlot => "acknowledged_rooms",
+        Bug::LatecomerDrawn | Bug::PlaceToldEarly => "places_drawn",
         Bug::DepartedCounted => "position_falls",
         Bug::AnybodyReleases | Bug::TooManyShare => "fenced_exclusion",
         Bug::FenceStands => "fences_grow",

@@ -41,6 +41,7 @@ impl Archive {
                 first: row.first,
                 reached: row.reached,
                 drawn,
+                draw: row.draw,
                 admissions: slots.values().map(|slot| slot.admission).max().unwrap_or(0),
             };
             visit(ArchivedLine::Room(Box::new(room)))?;

@@ -5,7 +5,8 @@ use super::faults::fault;
 use firstcome_core::id::{RequestId, RoomName, UserId};
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    Admit, Change, Damage, Departure, Hold, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber,
+    Admit, Change, Damage, Departure, Draw, DrawSeed, Hold, Join, Room, RoomOrder, RoomPhase, RoomSettings, Slot,
+    TicketNumber,
 };
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::Fault;
@@ -19,11 +20,11 @@ use std::sync::Arc;
 
 const PUT_ROOM: &str = "\
 INSERT INTO room (id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
-    claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, created_at, changed_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 1, 1, ?16, ?16)
+    claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, created_at, changed_at, draws)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 1, 1, ?16, ?16, ?17)
 ON CONFLICT (id) DO UPDATE SET admit_count = ?3, admit_every_ms = ?4, max_active = ?5, max_waiting = ?6,
     waiting_ttl_ms = ?7, active_ttl_ms = ?8, claim_window_ms = ?9, idle_ttl_ms = ?10, opens_at = ?11, paused = ?12,
-    message = ?13, target_url = ?14, changed_at = ?16, closed_at = NULL";
+    message = ?13, target_url = ?14, changed_at = ?16, closed_at = NULL, draws = ?17";
 const INSERT_TICKET: &str =
     "INSERT INTO ticket (id, user, joined_at, request_key, request_body) VALUES (?1, ?2, ?3, ?4, ?5)";
 const INSERT_SLOT: &str =
@@ -56,7 +57,8 @@ pub(super) fn put_room(connection: &Connection, put: &RoomPut) -> rusqlite::Resu
         settings.message,
         settings.target_url,
         ticket_key.as_bytes(),
-        at.as_us()
+        at.as_us(),
+        settings.order == RoomOrder::Draw
     ])?;
     Ok(())
 }
@@ -64,7 +66,7 @@ pub(super) fn put_room(connection: &Connection, put: &RoomPut) -> rusqlite::Resu
 /// Closes a room. Deletes the rows of its tickets, which are void.
 pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Timestamp) -> rusqlite::Result<()> {
     let mut close = connection
-        .prepare_cached("UPDATE room SET first = ?2, reached = ?2, closed_at = ?3, changed_at = ?3 WHERE id = ?1")?;
+        .prepare_cached("UPDATE room SET first = ?2, reached = ?2, closed_at = ?3, changed_at = ?3, draw_seed = NULL, draw_first = NULL, draw_entrants = NULL, drawn_at = NULL WHERE id = ?1")?;
     close.execute(params![id.0, first, at.as_us()])?;
     connection.prepare_cached("DELETE FROM slot WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     connection.prepare_cached("DELETE FROM ticket WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
@@ -133,6 +135,12 @@ pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rus
             let mut reach = connection.prepare_cached("UPDATE room SET reached = ?2 WHERE id = ?1")?;
             reach.execute(params![id.0, reached])?;
         }
+        Change::Drawn(draw) => {
+            let mut put = connection.prepare_cached(
+                "UPDATE room SET draw_seed = ?2, draw_first = ?3, draw_entrants = ?4, drawn_at = ?5 WHERE id = ?1",
+            )?;
+            put.execute(params![id.0, draw.seed.as_bytes(), draw.first, draw.entrants, draw.drawn_at.as_us()])?;
+        }
     }
     Ok(())
 }
@@ -189,6 +197,7 @@ pub(super) struct RoomRow {
     pub(super) first: u32,
     pub(super) reached: u32,
     pub(super) standing: RoomPhase,
+    pub(super) draw: Option<Draw>,
 }
 
 /// The range of the keys of all rooms' tickets and slots.
@@ -197,8 +206,8 @@ const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
 /// Reads all rooms, in the order of their creation.
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
     let query = "SELECT id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
-        claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, closed_at
-        FROM room ORDER BY id";
+        claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, closed_at,
+        draws, draw_seed, draw_first, draw_entrants, drawn_at FROM room ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the rooms");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;
@@ -223,6 +232,7 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
         claim_window_ms: ms(8)?,
         idle_ttl_ms: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),
         opens_at: None,
+        order: if row.get(18)? { RoomOrder::Draw } else { RoomOrder::FirstCome },
         paused: row.get(11)?,
         message: row.get::<_, Option<String>>(12)?.map(Into::into),
         target_url: row.get::<_, Option<String>>(13)?.map(Into::into),
@@ -230,11 +240,19 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
     let standing = if row.get::<_, Option<i64>>(17)?.is_some() { RoomPhase::Closed } else { RoomPhase::Running };
     let (id, first, reached) = (RoomId(row.get(0)?), row.get(15)?, row.get(16)?);
     let ticket_key = TicketKey::new(row.get(14)?);
+    let draw: Option<(u32, u32, i64)> = match row.get::<_, Option<u32>>(20)? {
+        Some(first) => Some((first, row.get(21)?, row.get(22)?)),
+        None => None,
+    };
+    let seed: Option<[u8; 32]> = row.get(19)?;
     let read = || {
         let settings = RoomSettings { opens_at: opens_at.map(instant).transpose()?, ..settings };
         settings.check().map_err(|(_, says)| damaged(format!("room {name:?}: {says}")))?;
         let name = RoomName::parse(&name).map_err(|error| damaged(format!("room {name:?}: {error}")))?;
-        Ok(RoomRow { id, name, settings, ticket_key, first, reached, standing })
+        let draw = draw.zip(seed).map(|((first, entrants, drawn_at), seed)| {
+            Ok(Draw { seed: DrawSeed::new(seed), first, entrants, drawn_at: instant(drawn_at)? })
+        });
+        Ok(RoomRow { id, name, settings, ticket_key, first, reached, standing, draw: draw.transpose()? })
     };
     Ok(read())
 }
@@ -396,6 +414,8 @@ fn load_of(
         *last = slot.admission.max(*last);
     }
     for (stored, row) in &mut loaded {
+        let drawn = row.draw.map_or(Ok(()), |draw| stored.room.restore_draw(&draw));
+        drawn.map_err(|damage| damaged(format!("room {}: {}", stored.name, damage.as_str())))?;
         let last = admissions.get(&stored.id).copied().unwrap_or_default();
         let restored = stored.room.restore_reached(row.reached, last);
         restored.map_err(|damage| damaged(format!("room {}: {}", stored.name, damage.as_str())))?;

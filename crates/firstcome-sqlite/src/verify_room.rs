@@ -3,6 +3,7 @@
 use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
 use firstcome_core::id::UserId;
 use firstcome_core::room::TicketNumber;
+use firstcome_core::room::draw::Turns;
 use firstcome_store::Fault;
 use firstcome_store::check::Check;
 use firstcome_store::embedded::journal::RoomId;
@@ -13,6 +14,7 @@ use std::collections::{HashMap, HashSet};
 struct RoomCheck {
     name: String,
     reached: u32,
+    turns: Option<Turns>,
     /// The number that the next ticket must have.
     next: u32,
     alive: HashSet<TicketNumber>,
@@ -24,14 +26,16 @@ struct RoomCheck {
 impl RoomCheck {
     fn new(row: &RoomRow) -> (RoomId, Self) {
         let (name, reached, next) = (row.name.to_string(), row.reached, row.first);
+        let turns = row.draw.map(|draw| draw.turns());
         let (alive, users, keys, admissions) = Default::default();
-        (row.id, Self { name, reached, next, alive, users, keys, admissions })
+        (row.id, Self { name, reached, turns, next, alive, users, keys, admissions })
     }
 }
 
 /// Checks all rooms of one snapshot. Memory: about 100 bytes per living ticket.
-pub(super) fn check(snapshot: &Connection) -> Result<[Check; 7], Fault> {
-    let mut seen: HashMap<RoomId, RoomCheck> = rooms(snapshot)?.iter().map(RoomCheck::new).collect();
+pub(super) fn check(snapshot: &Connection) -> Result<[Check; 8], Fault> {
+    let rows = rooms(snapshot)?;
+    let mut seen: HashMap<RoomId, RoomCheck> = rows.iter().map(RoomCheck::new).collect();
     let mut owned = Check::new("every ticket and slot belongs to a room");
     let mut once = Check::new("a number is drawn once, and none is left out");
     let mut valid = Check::new("users of tickets are names");
@@ -63,11 +67,20 @@ pub(super) fn check(snapshot: &Connection) -> Result<[Check; 7], Fault> {
         let here = || format!("room {name}, number {}", number.get());
         exclusive.check(room.alive.contains(&number), here);
         admitted.check(room.admissions.insert(slot.admission), here);
-        reached.check(number.get() < room.reached, here);
+        let turn = room.turns.as_ref().map_or(number.get(), |turns| turns.turn(number.get()));
+        reached.check(turn < room.reached, here);
         Ok(())
     })?;
     for room in seen.values() {
         reached.check(room.reached <= room.next, || format!("room {}: {} of {}", room.name, room.reached, room.next));
     }
-    Ok([owned, once, valid, one_place, exclusive, admitted, reached])
+    let mut drawn = Check::new("a draw has the seed that its room is committed to, and numbers that were drawn");
+    for row in &rows {
+        let Some(draw) = &row.draw else { continue };
+        let next = seen.get(&row.id).map_or(row.first, |room| room.next);
+        let fits = draw.is_sound() && row.first <= draw.first && draw.end() <= next;
+        let is_committed = draw.seed == row.ticket_key.draw_key().seed(row.first);
+        drawn.check(fits && is_committed, || format!("room {}: {} from {}", row.name, draw.entrants, draw.first));
+    }
+    Ok([owned, once, valid, one_place, exclusive, admitted, reached, drawn])
 }

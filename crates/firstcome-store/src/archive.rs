@@ -21,7 +21,7 @@ use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self as core_room, Departure, Join, RoomSettings, TicketNumber};
+use firstcome_core::room::{self as core_room, Departure, Draw, Join, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -123,12 +123,14 @@ pub struct ArchivedRoom {
     pub is_closed: bool,
     /// The first valid number; numbers before it are void.
     pub first: u32,
-    /// The line has reached all numbers before this one.
+    /// The line has reached all turns before this one: numbers, or after a draw places.
     pub reached: u32,
     /// The highest number that may have been drawn; `first - 1` if none was.
     pub drawn: u32,
     /// The highest number of an admission.
     pub admissions: u64,
+    /// The draw, if it took place.
+    pub draw: Option<Draw>,
 }
 
 /// The slot of a ticket in an export or import.

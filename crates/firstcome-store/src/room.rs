@@ -6,7 +6,7 @@ use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
+use firstcome_core::room::{DrawView, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub struct RoomSummary {
     pub settings: RoomSettings,
     /// The state of the room.
     pub view: RoomView,
+    /// What the room publishes of its draw; `None` if its settings ask for none and none took place.
+    pub draw: Option<DrawView>,
     /// When this was true, by the wall clock.
     pub as_of: Timestamp,
 }
@@ -77,7 +79,8 @@ pub trait RoomStore: Send + Sync {
     /// [`RoomSettings::check`]. A [`Revision`] that names the settings in force replaces only those, and creates
     /// nothing.
     ///
-    /// Refused: `unknown_room` and `settings_changed` (a revision).
+    /// Refused: `unknown_room` and `settings_changed` (a revision), `draw_fixed`
+    /// ([`Room::judge_settings`](firstcome_core::room::Room::judge_settings)).
     fn put_room(
         &self,
         room: &RoomName,

@@ -40,6 +40,11 @@ impl Seal {
         first
     }
 
+    /// Returns the whole MAC over the domain alone: a key for another purpose.
+    pub(crate) fn derived(&self) -> [u8; 32] {
+        self.mac.clone().finalize().into_bytes().into()
+    }
+
     /// Makes a sealed text.
     pub(crate) fn seal(&self, head: &[u8], carried: &[u8], implied: &[u8]) -> String {
         let bytes = [head, &self.mac(head, carried, implied), carried].concat();

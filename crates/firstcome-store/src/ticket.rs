@@ -6,12 +6,13 @@
 use crate::seal::{MAC_BYTES, Seal, room};
 use firstcome_core::id::UserId;
 use firstcome_core::limits::NAME_BYTES_MAX;
-use firstcome_core::room::TicketNumber;
+use firstcome_core::room::{DrawKey, TicketNumber};
 use std::fmt;
 
 const NUMBER_BYTES: usize = 4;
 const ROOM: usize = room(NUMBER_BYTES + MAC_BYTES + NAME_BYTES_MAX);
 const DOMAIN: &[u8] = b"firstcome ticket 1\0";
+const DRAW_DOMAIN: &[u8] = b"firstcome draw key 1\0";
 
 /// The secret from which a room's tickets are made.
 #[derive(Clone)]
@@ -35,6 +36,11 @@ impl TicketKey {
     /// The secret bytes. Store them where only the operator can read them.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.bytes
+    }
+
+    /// Returns the key of the room's draws. It says nothing of this key.
+    pub fn draw_key(&self) -> DrawKey {
+        DrawKey::new(Seal::new(&self.bytes, DRAW_DOMAIN).derived())
     }
 
     /// Makes the ticket of a number, and of its user if it has one.

@@ -39,6 +39,7 @@
 //! match sale.poll(&place.ticket).await?.state {
 //!     TicketState::Waiting { position, .. } => println!("{position} people are before you"),
 //!     TicketState::Admitted { until, .. } => println!("come in; until {until:?} the place is yours"),
+//!     TicketState::InDraw { entrants, .. } => println!("{entrants} people take part in the draw"),
 //!     TicketState::Gone(how) => println!("{how:?}"),
 //! }
 //! # Ok(()) }

@@ -91,7 +91,7 @@ impl Admission {
     pub const fn of(answer: &TicketAnswer) -> Option<Self> {
         match answer.state {
             TicketState::Admitted { slot, .. } => Some(Self { number: answer.number, admission: slot.admission }),
-            TicketState::Waiting { .. } | TicketState::Gone(_) => None,
+            TicketState::InDraw { .. } | TicketState::Waiting { .. } | TicketState::Gone(_) => None,
         }
     }
 }

@@ -3,7 +3,9 @@
 
 use super::super::report::{Report, Target, latencies};
 use anyhow::{Context, bail};
-use firstcome::core::room::{Change, Join, Joined, Poll, Room, RoomSettings, TicketNumber, TicketState};
+use firstcome::core::room::{
+    Change, DrawKey, Join, Joined, Poll, Room, RoomOrder, RoomSettings, TicketNumber, TicketState,
+};
 use firstcome::core::time::{Now, Steady, Timestamp};
 use firstcome::edge::{Stopwatch, draw_hasher};
 use std::cmp::Reverse;
@@ -46,6 +48,32 @@ pub(super) fn ticks(people: u32, report: &mut Report) {
     report.targets.extend([
         Target::at_most("a tick that admits 50 of 1 k waiting, µs", figures[0], 50.0),
         Target::at_most("a tick that admits 50 of all waiting, µs", figures[1], 50.0),
+    ]);
+}
+
+/// Measures the draw of very many entrants: the tick that draws, and how many changes it writes.
+pub(super) fn draw(people: u32, report: &mut Report) {
+    const OPENS_US: i64 = 1_000_000;
+    let opens_at = Some(now(OPENS_US).wall);
+    let paused = RoomSettings { paused: true, opens_at, order: RoomOrder::Draw, ..settings(1_000) };
+    let mut times = latencies();
+    let mut written = 0;
+    for _ in 0..5 {
+        let mut room = Room::new(paused.clone(), draw_hasher(), now(0)).with_draw_key(DrawKey::new([7; 32]));
+        let mut changes = Vec::new();
+        for _ in 0..people {
+            let _ = room.join(&anybody(), now(0), &mut changes);
+        }
+        changes.clear();
+        let watch = Stopwatch::start();
+        room.tick(now(OPENS_US), &mut changes);
+        times.saturating_record(watch.elapsed().as_nanos() as u64);
+        written = changes.len();
+    }
+    let draw_ms = times.value_at_quantile(0.5) as f64 / 1e6;
+    report.targets.extend([
+        Target::at_most("the draw of all waiting, ms", draw_ms, 100.0),
+        Target::at_most("the draw of all waiting, changes written", written as f64, 1.0),
     ]);
 }
 

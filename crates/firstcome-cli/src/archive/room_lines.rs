@@ -2,7 +2,7 @@
 
 use super::json_lines::RequestLine;
 use super::read_instant;
-use super::secrecy::Secrecy;
+use super::secrecy::{Secrecy, bytes};
 use anyhow::{Context, anyhow};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
@@ -10,7 +10,7 @@ use firstcome::TicketKey;
 use firstcome::archive::{ArchivedRoom, ArchivedSecret, ArchivedSlot, ArchivedTicket, TicketState};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::appearance::Appearance;
-use firstcome::core::room::{Admit, Departure, Join, RoomSettings, TicketNumber};
+use firstcome::core::room::{Admit, Departure, Draw, DrawSeed, Join, RoomOrder, RoomSettings, TicketNumber};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
@@ -33,6 +33,9 @@ pub(super) struct RoomLine {
     idle_ttl_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     opens_at: Option<String>,
+    /// Whether a draw orders those who join before the opening.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    draws: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     paused: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,6 +53,37 @@ pub(super) struct RoomLine {
     reached: u32,
     drawn: u32,
     admissions: u64,
+    /// The draw, if it took place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draw: Option<DrawLine>,
+}
+
+/// A draw that took place: its seed is public.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrawLine {
+    seed: String,
+    first: u32,
+    entrants: u32,
+    drawn_at: String,
+}
+
+impl DrawLine {
+    fn new(draw: &Draw) -> Self {
+        let Draw { seed, first, entrants, drawn_at } = draw;
+        Self {
+            seed: seed.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
+            first: *first,
+            entrants: *entrants,
+            drawn_at: rfc3339::format(*drawn_at),
+        }
+    }
+
+    fn read(&self) -> anyhow::Result<Draw> {
+        let seed = bytes("seed", &self.seed)?;
+        let drawn_at = read_instant(&self.drawn_at)?;
+        Ok(Draw { seed: DrawSeed::new(seed), first: self.first, entrants: self.entrants, drawn_at })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -133,6 +167,7 @@ impl RoomLine {
             claim_window_ms: settings.claim_window_ms,
             idle_ttl_ms: settings.idle_ttl_ms,
             opens_at: settings.opens_at.map(rfc3339::format),
+            draws: settings.order == RoomOrder::Draw,
             paused: settings.paused,
             message: text(&settings.message),
             target_url: text(&settings.target_url),
@@ -143,6 +178,7 @@ impl RoomLine {
             reached: room.reached,
             drawn: room.drawn,
             admissions: room.admissions,
+            draw: room.draw.as_ref().map(DrawLine::new),
         })
     }
 
@@ -158,6 +194,7 @@ impl RoomLine {
             claim_window_ms: self.claim_window_ms,
             idle_ttl_ms: self.idle_ttl_ms,
             opens_at: self.opens_at.as_deref().map(read_instant).transpose()?,
+            order: if self.draws { RoomOrder::Draw } else { RoomOrder::FirstCome },
             paused: self.paused,
             message: self.message.map(Into::into),
             target_url: self.target_url.map(Into::into),
@@ -177,6 +214,7 @@ impl RoomLine {
             reached: self.reached,
             drawn: self.drawn,
             admissions: self.admissions,
+            draw: self.draw.as_ref().map(DrawLine::read).transpose().context("draw")?,
         })
     }
 }

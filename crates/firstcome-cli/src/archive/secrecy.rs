@@ -46,7 +46,7 @@ impl Secrecy {
 }
 
 /// Parses 32 bytes from hexadecimal digits.
-pub(super) fn bytes(field: &str, text: &str) -> anyhow::Result<[u8; 32]> {
+pub(crate) fn bytes(field: &str, text: &str) -> anyhow::Result<[u8; 32]> {
     let wrong = || anyhow!("{field} is not 64 hexadecimal digits");
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {

@@ -14,6 +14,8 @@ pub(crate) struct Hall {
     pub(crate) service: String,
     pub(crate) tickets: Vec<Value>,
     pub(crate) pass: Value,
+    /// The public records of two draws: of one that is still to come, and of one that took place.
+    pub(crate) draws: [Value; 2],
 }
 
 /// A service over a directory of its own keys.
@@ -77,7 +79,8 @@ impl Hall {
             assert_eq!(client.call("DELETE", &format!("/v1/rooms/{room}"), None).status, 204);
         }
         assert_eq!(client.put_status("/v1/rooms/again", &json!({"max_active": 2, "paused": true})), 200);
-        Self { admin, service, tickets, pass }
+        let draws = draws(&mut client);
+        Self { admin, service, tickets, pass, draws }
     }
 
     /// All is as it was: at another service, which knows the same keys.
@@ -101,6 +104,9 @@ impl Hall {
         assert_eq!((&message["waiting"], &message["active"]), (&json!(2), &json!(1)), "{message}");
         assert_eq!(client.get("/v1/rooms/hall/appearance").json(), look());
         let eve = json!({"user": "eve"});
+        for (room, wanted) in ["lots", "drawn"].into_iter().zip(&self.draws) {
+            assert_eq!(&client.get(&format!("/v1/rooms/{room}/draw")).json(), wanted, "{room}");
+        }
         let closed = client.call("POST", "/v1/rooms/closed/tickets", Some(&eve));
         assert_eq!((closed.status, closed.code().as_str()), (410, "room_closed"), "{}", closed.text());
     }
@@ -121,6 +127,27 @@ impl Hall {
         let late = client.get(&path_of(&self.tickets[3])).json();
         assert_eq!((&late["state"], &late["position"]), (&json!("waiting"), &json!(0)), "{late}");
     }
+}
+
+/// Makes two rooms with a draw. The second one opens once its visitors are there.
+fn draws(client: &mut Client) -> [Value; 2] {
+    ["lots", "drawn"].map(|room| {
+        let path = format!("/v1/rooms/{room}");
+        let settings = |opens_at: &str| json!({"max_active": 1, "paused": true, "order": "draw", "opens_at": opens_at});
+        assert_eq!(client.put_status(&path, &settings("2099-01-01T00:00:00Z")), 201);
+        for user in ["ann", "bob", "cid"] {
+            let joined = client.call("POST", &format!("{path}/tickets"), Some(&json!({"user": user})));
+            assert_eq!((joined.status, &joined.json()["state"]), (201, &json!("in_draw")), "{}", joined.text());
+        }
+        let wanted = if room == "lots" { "committed" } else { "drawn" };
+        if wanted == "drawn" {
+            assert_eq!(client.put_status(&path, &settings("2020-01-01T00:00:00Z")), 200);
+        }
+        wait_for("the draw", || {
+            let record = client.get(&format!("{path}/draw")).json();
+            (record["state"] == wanted).then_some(record)
+        })
+    })
 }
 
 /// A directory `old` with a hall, whose service has ended.

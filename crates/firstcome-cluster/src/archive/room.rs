@@ -60,6 +60,7 @@ impl Export {
                 reached: row.reached,
                 drawn,
                 admissions: row.admissions,
+                draw: row.draw,
             })))?;
             let mut lost: Option<Lost> = None;
             let mut first = row.first;

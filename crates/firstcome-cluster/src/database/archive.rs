@@ -1,9 +1,9 @@
 //! Statements of imports and exports: coupons, claims, rooms and secrets, many rows at once.
 
-use super::{CouponRow, Database, RoomRow, coupon, room, secrets};
+use super::{CouponRow, DRAW_COLUMNS, Database, RoomRow, coupon, room, secrets};
 use firstcome_core::coupon::{Attributes, Issued, Redeemed, Serial};
 use firstcome_core::id::{RequestId, UserId};
-use firstcome_core::room::{Departure, Join, Slot, TicketNumber};
+use firstcome_core::room::{Departure, Draw, Join, Slot, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::{Dialect, Row, list, maybe, quoted};
@@ -126,16 +126,24 @@ impl Database {
 
     /// Makes a room that came in, without its tickets. It is one that has lost its log: a caller that is asked first makes that anew.
     pub(crate) fn make_archived_room(&self, room: &ArchivedRoom, now: Now) -> Result<String, SqlError> {
-        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions, .. } = room;
+        let ArchivedRoom { name, settings, ticket_key, is_closed, first, reached, drawn, admissions, draw, .. } = room;
         let mut text = format!(
-            "INSERT INTO firstcome_room ({},closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,name,\
+            "INSERT INTO firstcome_room ({},closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,{},name,\
              ticket_key) VALUES ({},{},{first},{reached},{drawn},{admissions},{},{},1,",
             room::SETTINGS.join(","),
+            DRAW_COLUMNS,
             room::values(self.dialect(), settings).join(","),
             u8::from(*is_closed),
             now.wall.as_us(),
             now.steady.as_us(),
         );
+        match draw {
+            Some(Draw { seed, first, entrants, drawn_at }) => {
+                self.dialect().bytes(&mut text, seed.as_bytes());
+                let _ = write!(text, ",{first},{entrants},{},", drawn_at.as_us());
+            }
+            None => text.push_str("NULL,NULL,NULL,NULL,"),
+        }
         quoted(&mut text, name.as_str());
         text.push(',');
         self.dialect().bytes(&mut text, &self.wrapped(ticket_key.as_bytes(), &room::place(name))?);

@@ -67,6 +67,7 @@ impl Database {
             standing: row.standing,
             first: row.first,
             ceiling: row.ceiling,
+            draw: row.draw,
             reached: row.reached,
             admissions: row.admissions,
             tickets,

@@ -1,10 +1,13 @@
 //! Reads and writes the rows of rooms, which outlive their logs.
 
+use super::draw::{UNDRAWN, draw_of, drawn};
 use super::{Database, tag};
 use crate::room::Floor;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Record;
-use firstcome_core::room::{Admit, Change, Departure, Hold, Join, RoomPhase, RoomSettings, Slot, TicketNumber};
+use firstcome_core::room::{
+    Admit, Change, Departure, Draw, Hold, Join, RoomOrder, RoomPhase, RoomSettings, Slot, TicketNumber,
+};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::ROLL_BACK;
@@ -20,7 +23,7 @@ use tokio::time::Instant;
 pub(crate) const CEILING_BLOCK: u32 = 65_536;
 
 /// The columns of the settings.
-pub(super) const SETTINGS: [&str; 12] = [
+pub(super) const SETTINGS: [&str; 13] = [
     "admit_count",
     "admit_every_ms",
     "max_active",
@@ -33,9 +36,10 @@ pub(super) const SETTINGS: [&str; 12] = [
     "paused",
     "message",
     "target_url",
+    "draws",
 ];
 const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
-    digest,loss_accepted";
+    digest,loss_accepted,draw_seed,draw_first,draw_entrants,drawn_at";
 
 /// The columns of the settings, as [`settings_of`] reads them.
 pub(crate) fn settings_columns() -> String {
@@ -64,6 +68,8 @@ pub(crate) struct RoomRow {
     pub(crate) digest: u64,
     /// The generation that began when an operator accepted a loss; 0 if none ever did.
     pub(crate) loss_accepted: i64,
+    /// The draw, once it took place.
+    pub(crate) draw: Option<Draw>,
 }
 
 /// What is written down of a room, up to a position.
@@ -103,7 +109,7 @@ pub(crate) fn pass_place(id: i64) -> String {
     format!("pass:{id}")
 }
 
-pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 12] {
+pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 13] {
     let maybe = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
     let text = |text: &Option<Box<str>>| {
         let mut value = String::new();
@@ -127,6 +133,7 @@ pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 12] 
         u8::from(settings.paused).to_string(),
         text(&settings.message),
         text(&settings.target_url),
+        u8::from(settings.order == RoomOrder::Draw).to_string(),
     ]
 }
 
@@ -146,6 +153,7 @@ pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<RoomSettings, SqlE
         Ok(text.transpose()?.map(Into::into))
     };
     let (message, target_url) = (text()?, text()?);
+    let order = if columns.integer()? == 1 { RoomOrder::Draw } else { RoomOrder::FirstCome };
     let settings = RoomSettings {
         admit: admit_count.zip(every_ms).map(|(count, every_ms)| Admit { count, every_ms }),
         max_active,
@@ -155,6 +163,7 @@ pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<RoomSettings, SqlE
         claim_window_ms,
         idle_ttl_ms,
         opens_at,
+        order,
         paused,
         message,
         target_url,
@@ -183,6 +192,7 @@ impl Database {
         let (generation, position) = (columns.integer()?, columns.count()?);
         let digest = columns.integer()?.cast_unsigned();
         let loss_accepted = columns.integer()?;
+        let draw = draw_of(&mut columns)?;
         let ticket_key = TicketKey::new(secret);
         Ok(RoomRow {
             id,
@@ -199,6 +209,7 @@ impl Database {
             position,
             digest,
             loss_accepted,
+            draw,
         })
     }
 
@@ -308,11 +319,12 @@ impl Database {
         let reached = row.reached.max(floor.reached).max(floor.first);
         let text = format!(
             "{}UPDATE firstcome_room SET generation={generation},loss_accepted={generation},ceiling={},admissions={},\
-             first_number={},reached={reached} WHERE id={} AND generation={} AND position={};",
+             first_number={},reached={reached}{} WHERE id={} AND generation={} AND position={};",
             self.dialect().words().begin,
             row.ceiling.max(floor.ceiling),
             row.admissions.max(floor.admissions),
             row.first.max(floor.first),
+            floor.draw.filter(|_| row.draw.is_none()).map_or_else(String::new, |draw| drawn(self.dialect(), &draw)),
             row.id,
             row.generation,
             row.position,
@@ -465,8 +477,10 @@ fn records(dialect: Dialect, room: i64, records: &[Record]) -> String {
                 writing.end();
                 departed.clear();
                 // Rows of numbers before the first one are void from here on. They are deleted later: see `voided`.
-                let _ =
-                    write!(writing.text, "UPDATE firstcome_room SET closed=1,first_number={first} WHERE id={room};");
+                let _ = write!(
+                    writing.text,
+                    "UPDATE firstcome_room SET closed=1,first_number={first}{UNDRAWN} WHERE id={room};"
+                );
             }
         }
     }
@@ -554,5 +568,10 @@ fn change_of(dialect: Dialect, writing: &mut Writing, departed: &mut Vec<u32>, r
             gone(&mut writing.text, room, *number, *how);
         }
         Change::Reached(_) => {}
+        Change::Drawn(draw) => {
+            writing.end();
+            let set = drawn(dialect, draw);
+            let _ = write!(writing.text, "UPDATE firstcome_room SET {} WHERE id={room};", &set[1..]);
+        }
     }
 }

@@ -73,6 +73,7 @@ impl Inspection {
             admissions: given,
             first: room.first(),
             reached: room.reached(),
+            draw: room.past_draw().copied(),
         };
         Ok(Some(Lost { floor, tickets, admissions }))
     }

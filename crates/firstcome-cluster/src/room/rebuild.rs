@@ -152,6 +152,7 @@ impl Node {
         };
         let mut copy = room_node.copy.lock();
         let log = LogId { generation: row.generation, branch: image.branch };
+        let replica = replica.with_draw_key(room_node.ticket_key.draw_key());
         let mut fresh = RoomReplica::new(log, replica, image.bytes.len());
         if let Some(old) = copy.take() {
             // Their entries are appended again, with the same tags.
@@ -230,9 +231,10 @@ impl Node {
             known.ceiling = known.first - 1;
         }
         let (position, ceiling) = (row.position, row.ceiling);
+        let draw_key = room_node.ticket_key.draw_key();
         // Of a large room this takes seconds.
         let made = tokio::task::spawn_blocking(move || {
-            let room = Room::rebuilt(&known, draw_hasher(), now)?;
+            let room = Room::rebuilt(&known, draw_hasher(), now)?.with_draw_key(draw_key);
             Ok::<_, Damage>(Replica::new(room, position, ceiling, draw_hasher(), now).image())
         });
         let damaged = |damage: Damage| SqlError::broken(damage.as_str());

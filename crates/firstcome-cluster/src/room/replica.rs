@@ -270,7 +270,13 @@ impl RoomReplica {
     fn note(&mut self, view: &TicketView, now: Now) {
         let number = view.number.get();
         match view.state {
-            TicketState::Waiting { position, wait_ms } => {
+            TicketState::InDraw { .. } | TicketState::Waiting { .. } => {
+                // In a draw each turn may be the first.
+                let (position, wait_ms) = match view.state {
+                    TicketState::Waiting { position, wait_ms } => (position, wait_ms),
+                    TicketState::InDraw { wait_ms, .. } => (u32::MAX, wait_ms),
+                    _ => return,
+                };
                 // A node that was passed over is next.
                 if position < NEAR_PEOPLE || wait_ms.is_some_and(|wait_ms| wait_ms <= NEAR_MS) {
                     self.contacts.near.insert(number);

@@ -12,6 +12,7 @@
 use super::replica::RoomNode;
 use crate::database::RoomRow;
 use crate::node::Node;
+use firstcome_core::room::Draw;
 use firstcome_core::room::replica::{Lack, Stored, Witness};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::atomic::Ordering;
@@ -34,6 +35,7 @@ pub(crate) struct Floor {
     pub(crate) admissions: u64,
     pub(crate) first: u32,
     pub(crate) reached: u32,
+    pub(crate) draw: Option<Draw>,
 }
 
 impl RoomRow {

@@ -1,7 +1,9 @@
 //! Rooms, their tickets and slots, from the rows alone, page by page.
 
-use crate::database::{settings_columns, settings_of};
+use crate::database::{DRAW_COLUMNS, draw_of, settings_columns, settings_of};
 use firstcome_core::id::{RoomName, UserId};
+use firstcome_core::room::Draw;
+use firstcome_core::room::draw::Turns;
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::{PAGE, Reading};
@@ -16,6 +18,7 @@ struct RoomCheck {
     ceiling: i64,
     admissions: i64,
     tickets: u64,
+    turns: Option<Turns>,
 }
 
 struct Checks {
@@ -79,7 +82,8 @@ pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 8], SqlError>
 
 async fn rooms(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<i64, RoomCheck>, SqlError> {
     let columns = settings_columns();
-    let what = format!("SELECT id,name,first_number,reached,ceiling,admissions,{columns} FROM firstcome_room");
+    let what =
+        format!("SELECT id,name,first_number,reached,ceiling,admissions,{columns},{DRAW_COLUMNS} FROM firstcome_room");
     let mut seen = BTreeMap::new();
     reading
         .numbered(&what, |id, row| {
@@ -89,7 +93,12 @@ async fn rooms(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<i6
             let [ceiling, admissions] = [columns.integer()?, columns.integer()?];
             let fits = RoomName::parse(&name).is_ok() && settings_of(&mut columns).is_ok();
             checks.settings.check(fits, || format!("room {name}"));
-            seen.insert(id, RoomCheck { name, first, reached, ceiling, admissions, tickets: 0 });
+            let draw = if fits { draw_of(&mut columns)? } else { None };
+            let is_there =
+                |draw: &Draw| draw.is_sound() && first <= i64::from(draw.first) && i64::from(draw.end()) <= ceiling + 1;
+            checks.reached.check(draw.as_ref().is_none_or(is_there), || format!("room {name}: its draw"));
+            let turns = draw.filter(is_there).map(|draw| draw.turns());
+            seen.insert(id, RoomCheck { name, first, reached, ceiling, admissions, tickets: 0, turns });
             Ok(())
         })
         .await?;
@@ -138,7 +147,11 @@ async fn slots(reading: &mut Reading, checks: &mut Checks, seen: &BTreeMap<i64, 
             checks.drawn.check(number <= room.ceiling, here);
             if is_living && room.first <= number {
                 checks.exclusive.check(!is_gone, here);
-                checks.reached.check(number < room.reached, here);
+                let turn = match (&room.turns, u32::try_from(number)) {
+                    (Some(turns), Ok(number)) => turns.turn(number).into(),
+                    _ => number,
+                };
+                checks.reached.check(turn < room.reached, here);
             }
             Ok(())
         })

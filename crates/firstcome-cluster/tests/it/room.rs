@@ -2,6 +2,7 @@
 
 mod branches;
 mod closing;
+mod draw;
 mod faults;
 mod lost;
 mod pace;

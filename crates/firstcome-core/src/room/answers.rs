@@ -1,5 +1,6 @@
 //! Requests, changes, refusals and views of rooms.
 
+use super::draw::Draw;
 use super::slots::Slot;
 use crate::id::{RequestId, TicketNumber, UserId};
 use crate::time::{Steady, Timestamp};
@@ -61,8 +62,10 @@ pub enum Change {
         /// How it ended.
         how: Departure,
     },
-    /// The line advanced: this is the lowest number that it has not reached.
+    /// The line advanced: this is the lowest turn that it has not reached.
     Reached(u32),
+    /// The room has opened: the draw fixed who takes part, and revealed the seed of their places.
+    Drawn(Draw),
 }
 
 impl Change {
@@ -74,7 +77,7 @@ impl Change {
             | Self::Taken { number, .. }
             | Self::Lapsed { number }
             | Self::Gone { number, .. } => Some(*number),
-            Self::Reached(_) => None,
+            Self::Reached(_) | Self::Drawn(_) => None,
         }
     }
 }
@@ -91,6 +94,8 @@ pub enum Rejection {
     KeyReused(TicketNumber),
     /// The settings have changed since they were read.
     SettingsChanged,
+    /// The order of the room cannot change now: a ticket waits or has a slot, or the draw has taken place.
+    DrawFixed,
     /// An operator closed the room.
     Closed,
     /// The line is full.
@@ -108,6 +113,7 @@ impl Rejection {
             Self::UnknownTicket => "unknown_ticket",
             Self::KeyReused(_) => "idempotency_key_reused",
             Self::SettingsChanged => "settings_changed",
+            Self::DrawFixed => "draw_fixed",
             Self::Closed => "room_closed",
             Self::Full { .. } => "room_full",
         }
@@ -122,6 +128,9 @@ impl fmt::Display for Rejection {
             Self::UnknownTicket => f.write_str("the room has not signed this ticket"),
             Self::KeyReused(_) => f.write_str("the idempotency key came with another request before"),
             Self::SettingsChanged => f.write_str("the settings have changed since they were read"),
+            Self::DrawFixed => {
+                f.write_str("the order of the room cannot change while it has tickets, nor can it draw twice")
+            }
             Self::Closed => f.write_str("the room is closed"),
             Self::Full { retry_after_ms } => write!(f, "the room is full; try again in {retry_after_ms} ms"),
         }
@@ -164,7 +173,7 @@ pub struct RoomView {
     pub waiting: u32,
     /// Slots that are offered or taken.
     pub active: u32,
-    /// The number that the line has reached.
+    /// The number that the line has reached; after a draw, the place.
     pub serving: u32,
     /// Admissions per second lately.
     pub rate: f64,
@@ -175,6 +184,13 @@ pub struct RoomView {
 /// The state of a ticket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TicketState {
+    /// In the draw, which has not taken place: the visitor has no place in line yet.
+    InDraw {
+        /// How many tickets are in the draw.
+        entrants: u32,
+        /// How long the wait will be at the median place; `None` if the room has no estimate.
+        wait_ms: Option<u64>,
+    },
     /// In line.
     Waiting {
         /// How many tickets in line are ahead.
@@ -235,6 +251,8 @@ pub enum Damage {
     Slot,
     /// The line reached more numbers than were drawn, or a slot lies beyond the reached number.
     Reached,
+    /// A draw among numbers that were not drawn or are void.
+    Draw,
 }
 
 impl Damage {
@@ -246,6 +264,7 @@ impl Damage {
             }
             Self::Slot => "a slot without its living ticket, or an admission that was never counted",
             Self::Reached => "the line has reached more than was drawn",
+            Self::Draw => "the draw names numbers that the room does not have",
         }
     }
 }

@@ -182,6 +182,10 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
+    pub(super) fn fixed_32(&mut self) -> Result<[u8; 32], ImageError> {
+        self.array()
+    }
+
     pub(super) fn number(&mut self) -> Result<u64, ImageError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {

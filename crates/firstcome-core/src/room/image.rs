@@ -3,21 +3,28 @@
 use super::bytes::{
     ImageError, Reader, put_bool, put_number, put_option, put_rising, put_signed, put_steady, put_text,
 };
+use super::draw::{Draw, DrawKey, DrawSeed};
 use super::line::Line;
 use super::pace::{Bucket, Meter};
 use super::slots::Slots;
-use super::{Admit, Room, RoomSettings};
+use super::{Admit, Room, RoomOrder, RoomSettings};
 use crate::time::{Steady, Timestamp};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
 
 const VERSION: u8 = 1;
 
+const CLOSED: u8 = 1;
+/// The draw took place.
+const DRAWN: u8 = 2;
+/// The room has a key of draws.
+const KEYED: u8 = 4;
+
 impl Room {
     /// Returns the complete state of the room as bytes. The room that [`Self::from_image`] makes of them answers and changes
     /// exactly like this one, for ever. Equal rooms have equal images, with any hash seeds.
     ///
-    /// Costs about 8 bytes for each living ticket, plus its user and request.
+    /// It contains the secret key of the room's draws. Costs about 8 bytes for each living ticket, plus its user and request.
     pub fn image(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         self.put_image(&mut out);
@@ -26,8 +33,16 @@ impl Room {
 
     pub(super) fn put_image(&self, out: &mut Vec<u8>) {
         put_settings(out, &self.settings);
-        for is in [self.closed, self.was_open, self.was_busy] {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        out.push(flag(self.closed, CLOSED) | flag(self.draw.is_some(), DRAWN) | flag(self.draw_key.is_some(), KEYED));
+        for is in [self.was_open, self.was_busy] {
             put_bool(out, is);
+        }
+        if let Some(draw) = &self.draw {
+            put_draw(out, draw);
+        }
+        if let Some(key) = &self.draw_key {
+            out.extend_from_slice(key.as_bytes());
         }
         put_number(out, self.admissions);
         put_steady(out, self.ticked);
@@ -57,14 +72,23 @@ impl Room {
 
     pub(super) fn read_image(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Self, ImageError> {
         let settings = read_settings(reader)?;
-        let (closed, was_open, was_busy) = (reader.bool()?, reader.bool()?, reader.bool()?);
+        let head = reader.byte()?;
+        if head & !(CLOSED | DRAWN | KEYED) != 0 {
+            return Err(ImageError::Value("flag"));
+        }
+        let (closed, was_open, was_busy) = (head & CLOSED != 0, reader.bool()?, reader.bool()?);
+        let draw = if head & DRAWN != 0 { Some(read_draw(reader)?) } else { None };
+        let draw_key = if head & KEYED != 0 { Some(DrawKey::new(reader.fixed_32()?)) } else { None };
         let admissions = reader.number()?;
         let ticked = reader.steady()?;
         let grace_until = reader.option(Reader::steady)?;
         let bucket = settings.admit.map(|admit| Bucket::read(reader, admit)).transpose()?;
         let meter = Meter::read(reader)?;
         let slots = Slots::read_image(reader, hasher.clone(), settings.idle_ttl_ms)?;
-        let line = Line::read(reader, hasher)?;
+        let mut line = Line::read(reader, hasher)?;
+        if draw.as_ref().is_some_and(|draw| !line.draw_lots(draw)) {
+            return Err(ImageError::Value("draw"));
+        }
         let returned = BTreeSet::from_iter(reader.rising()?);
         // Sums with these values must not overflow.
         if i64::MAX as u64 <= admissions || slots.admissions().any(|(_, admission)| admissions < admission) {
@@ -73,15 +97,17 @@ impl Room {
         if line.in_slots().count() != slots.count() as usize || line.in_slots().any(|it| slots.get(it).is_none()) {
             return Err(ImageError::Value("slot"));
         }
-        if slots.admissions().any(|(number, _)| line.reached() <= number) {
+        if slots.admissions().any(|(number, _)| line.reached() <= line.turn(number)) {
             return Err(ImageError::Value("reached number"));
         }
-        if returned.iter().any(|&number| !line.is_passed_over(number)) {
+        if returned.iter().any(|&turn| !line.is_passed_over(turn)) {
             return Err(ImageError::Value("passed over"));
         }
         Ok(Self {
             settings,
             closed,
+            draw_key,
+            draw,
             line,
             returned,
             slots,
@@ -129,7 +155,15 @@ impl Room {
             settings.admit.map_or(0, |admit| admit.every_ms),
             settings.opens_at.map_or(0, |at| at.as_us() as u64 | 1),
         ];
-        let all = counted.into_iter().map(u64::from).chain(flags.into_iter().map(u64::from)).chain(rest);
+        // A room without a draw has the digest that it always had.
+        let drawn = self.draw.map(|draw| [draw.first.into(), draw.entrants.into(), draw.drawn_at.as_us() as u64]);
+        let order = (settings.order == RoomOrder::Draw).then(|| drawn.unwrap_or_default());
+        let all = counted
+            .into_iter()
+            .map(u64::from)
+            .chain(flags.into_iter().map(u64::from))
+            .chain(rest)
+            .chain(order.or(drawn).into_iter().flatten());
         all.fold(0, mixed)
     }
 }
@@ -154,7 +188,8 @@ pub(super) fn put_settings(out: &mut Vec<u8>, settings: &RoomSettings) {
     put_number(out, settings.claim_window_ms);
     put_option(out, settings.idle_ttl_ms, put_number);
     put_option(out, settings.opens_at, |out, at| put_signed(out, at.as_us()));
-    put_bool(out, settings.paused);
+    // One byte for both, so that settings without a draw have the bytes that they always had.
+    out.push(u8::from(settings.paused) | u8::from(settings.order == RoomOrder::Draw) << 1);
     put_option(out, settings.message.as_deref(), put_text);
     put_option(out, settings.target_url.as_deref(), put_text);
 }
@@ -164,6 +199,11 @@ pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, Ima
     let instant = |reader: &mut Reader<'_>| {
         reader.signed().and_then(|us| Timestamp::from_us(us).ok_or(ImageError::Value("instant")))
     };
+    let flags = |byte: u8| match byte {
+        0..=3 => Ok((byte & 1 != 0, if byte & 2 != 0 { RoomOrder::Draw } else { RoomOrder::FirstCome })),
+        _ => Err(ImageError::Value("flag")),
+    };
+    let (paused, order);
     let settings = RoomSettings {
         admit: reader.option(|it| Ok(Admit { count: it.number_u32()?, every_ms: it.number()? }))?,
         max_active: reader.option(Reader::number_u32)?,
@@ -173,7 +213,11 @@ pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, Ima
         claim_window_ms: reader.number()?,
         idle_ttl_ms: reader.option(Reader::number)?,
         opens_at: reader.option(instant)?,
-        paused: reader.bool()?,
+        paused: {
+            (paused, order) = flags(reader.byte()?)?;
+            paused
+        },
+        order,
         message: reader.option(|it| it.text().map(Into::into))?,
         target_url: reader.option(|it| it.text().map(Into::into))?,
     };
@@ -181,4 +225,20 @@ pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, Ima
         return Err(ImageError::Value("settings"));
     }
     Ok(settings)
+}
+
+pub(super) fn put_draw(out: &mut Vec<u8>, draw: &Draw) {
+    out.extend_from_slice(draw.seed.as_bytes());
+    put_number(out, draw.first);
+    put_number(out, draw.entrants);
+    put_signed(out, draw.drawn_at.as_us());
+}
+
+/// Reads a draw, which must be sound.
+pub(super) fn read_draw(reader: &mut Reader<'_>) -> Result<Draw, ImageError> {
+    let seed = reader.fixed_32()?;
+    let (first, entrants) = (reader.number_u32()?, reader.number_u32()?);
+    let drawn_at = Timestamp::from_us(reader.signed()?).ok_or(ImageError::Value("instant"))?;
+    let draw = Draw { seed: DrawSeed::new(seed), first, entrants, drawn_at };
+    if draw.is_sound() { Ok(draw) } else { Err(ImageError::Value("draw")) }
 }

@@ -9,10 +9,12 @@
 //!   unknown until the visitor comes back.
 //! - `waiting` is the number of tickets in line; the count of every segment and group is that of its bits.
 //! - [`Line::ahead`] counts no ticket below [`Line::reached`], so a position never rises: tickets come back into line only
-//!   below it.
+//!   below it. Both go by turn, the place in the order of service: the number, or what a draw gave it (`lots.rs`).
 
+mod ahead;
 mod image;
 mod lost;
+mod lots;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ use crate::id::{RequestId, UserId};
 use crate::index::NumberIndex;
 use crate::limits::WAITING_TTL_MS_MAX;
 use crate::time::Steady;
+use lots::Lots;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
@@ -205,6 +208,8 @@ pub(super) struct Line {
     sweeps: BTreeSet<(Steady, u32)>,
     /// How many numbers are unknown.
     unknown: u32,
+    /// The drawn order, after a draw.
+    lots: Option<Box<Lots>>,
 }
 
 /// The result of a search: the ticket found, and how many tickets the line moved past before it.
@@ -229,6 +234,7 @@ impl Line {
             requests: NumberIndex::new(),
             sweeps: BTreeSet::new(),
             unknown: 0,
+            lots: None,
         }
     }
 
@@ -246,7 +252,7 @@ impl Line {
         self.next
     }
 
-    /// Returns the lowest number that the line has not reached.
+    /// Returns the lowest turn that the line has not reached.
     pub(super) const fn reached(&self) -> u32 {
         self.reached
     }
@@ -380,6 +386,7 @@ impl Line {
         self.counts[segment] += 1;
         self.groups[segment / GROUP] += 1;
         self.waiting += 1;
+        self.enter_lots(number);
     }
 
     fn leave_line(&mut self, number: u32) {
@@ -390,6 +397,7 @@ impl Line {
         self.counts[segment] -= 1;
         self.groups[segment / GROUP] -= 1;
         self.waiting -= 1;
+        self.leave_lots(number);
     }
 
     /// Moves a ticket from the line into a slot.
@@ -401,7 +409,7 @@ impl Line {
     /// Puts a ticket whose slot was not taken back into line.
     pub(super) fn back(&mut self, number: u32) {
         assert_eq!(self.place(number), Some(TicketPlace::Slot), "only who has a slot comes back");
-        assert!(number < self.reached, "no ticket comes back where it would make a position rise");
+        assert!(self.turn(number) < self.reached, "no ticket comes back where it would make a position rise");
         self.enter(number);
     }
 
@@ -431,39 +439,15 @@ impl Line {
         }
     }
 
-    /// Counts the tickets in line between the reached number and this one, which may be the next one to draw.
-    pub(super) fn ahead(&self, number: u32) -> u32 {
-        if number <= self.reached {
-            return 0;
-        }
-        #[cfg(feature = "planted-bugs")]
-        if crate::planted::is(crate::planted::Bug::DepartedCounted) {
-            return number - self.reached;
-        }
-        let (from, from_at) = self.spot(self.reached);
-        let (to, to_at) = self.spot(number);
-        // The next number may be the first one of a segment that does not exist yet.
-        let before = self.segments.get(to).map_or(0, |page| page.waiting_below(to_at as u32));
-        if from == to {
-            return before - self.segments[from].waiting_below(from_at as u32);
-        }
-        let rest = self.counts[from] - self.segments[from].waiting_below(from_at as u32);
-        let count = |counts: &[u32]| -> u32 { counts.iter().sum() };
-        let (first_group, last_group) = ((from + 1).div_ceil(GROUP), to / GROUP);
-        let between = if first_group < last_group {
-            let groups: u32 = self.groups[first_group..last_group].iter().sum();
-            count(&self.counts[from + 1..first_group * GROUP]) + groups + count(&self.counts[last_group * GROUP..to])
-        } else {
-            count(&self.counts[from + 1..to])
-        };
-        rest + between + before
-    }
-
     /// Advances to the first present ticket that the line has not reached, and passes over absent ones. Bounded: it takes
     /// several searches to pass a long row of absent visitors.
     pub(super) fn search(&mut self, now: Steady, looked_max: u32) -> Search {
         let mut search = Search { found: None, passed: 0 };
         let mut looked = 0;
+        self.search_lots(now, looked_max, &mut looked, &mut search);
+        if search.found.is_some() || self.reached < self.drawn_end() {
+            return search;
+        }
         while self.reached < self.next && looked < looked_max {
             let (segment, at) = self.spot(self.reached);
             let start = self.reached - at as u32;
@@ -497,7 +481,7 @@ impl Line {
         search
     }
 
-    /// Restores the reached number from a journal.
+    /// Restores the reached turn from a journal.
     pub(super) fn restore_reached(&mut self, reached: u32) {
         self.reached = reached.clamp(self.first, self.next);
     }
@@ -519,11 +503,6 @@ impl Line {
         }
         self.push(user, request, now);
         true
-    }
-
-    /// Returns all tickets that wait below the reached number.
-    pub(super) fn passed_over(&self) -> impl Iterator<Item = u32> {
-        (self.first..self.reached).filter(|&number| self.place(number) == Some(TicketPlace::Waiting))
     }
 
     /// Finds tickets that were silent for `ttl_ms`, a few segments per call. Examines each segment about once per `ttl_ms`,

@@ -6,6 +6,7 @@
 //!
 //! Positions may rise by that, which is the one exception: visitors who come back in front were not counted before.
 
+use super::draw::Draw;
 use super::line::{Line, TicketPlace};
 use super::{Change, Damage, Departure, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber};
 use crate::id::UserId;
@@ -35,7 +36,9 @@ pub struct Known {
     /// The highest number that may have been drawn, at most [`crate::limits::ROOM_NUMBER_MAX`]. The next one drawn comes
     /// after it.
     pub ceiling: u32,
-    /// The lowest number that the line has not reached, or a lower bound of it.
+    /// The draw, if it took place.
+    pub draw: Option<Draw>,
+    /// The lowest turn that the line has not reached, or a lower bound of it.
     pub reached: u32,
     /// The highest admission.
     pub admissions: u64,
@@ -74,6 +77,9 @@ impl Room {
             if room.line.place(number.0) == Some(TicketPlace::Unknown) {
                 room.line.come_back(number.0, None, None, now.steady);
             }
+        }
+        if let Some(draw) = &known.draw {
+            room.restore_draw(draw)?;
         }
         room.restore_reached(known.reached, known.admissions)?;
         for (number, slot) in &known.slots {

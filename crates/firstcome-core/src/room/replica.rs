@@ -21,7 +21,7 @@ mod record;
 mod witness;
 
 use super::image::mixed;
-use super::{Change, Hold, Join, Joined, Rejection, Room, RoomState, TicketNumber, TicketView};
+use super::{Change, DrawKey, DrawView, Hold, Join, Joined, Rejection, Room, RoomState, TicketNumber, TicketView};
 use crate::time::{Now, Steady};
 pub use entry::Entry;
 use hashbrown::HashMap;
@@ -61,6 +61,8 @@ pub enum Outcome {
     Repeated(Option<(TicketNumber, Drawn)>),
     /// The settings have changed since they were read, so the entry had no effect.
     SettingsChanged,
+    /// The room does not take these settings now, so the entry had no effect.
+    SettingsRefused(Rejection),
     /// The entry took effect, and has no result.
     Done,
     /// The node that writes to SQL has a different copy at that position, so one of the two is wrong. Nothing more counts as
@@ -97,6 +99,8 @@ pub struct Replica {
     /// The positions of the last settings or closing, and of the last closing.
     settings_at: u64,
     closed_at: u64,
+    /// The position of the draw. Each place in line rests on it.
+    drawn_at: u64,
     tags: Tags,
     /// Positions that are not durable yet and can be marked durable, with their digests: see [`Self::mark_up_to`].
     marks: VecDeque<(u64, u64)>,
@@ -122,11 +126,18 @@ impl Replica {
             story: 0,
             settings_at: 0,
             closed_at: 0,
+            drawn_at: 0,
             tags: Tags::new(hasher.clone()),
             marks: VecDeque::new(),
             pending: VecDeque::new(),
             unsettled: HashMap::with_hasher(hasher),
         }
+    }
+
+    /// Gives the room the key of its seeds: see [`Room::with_draw_key`]. All replicas need the same one.
+    #[must_use]
+    pub fn with_draw_key(self, key: DrawKey) -> Self {
+        Self { room: self.room.with_draw_key(key), ..self }
     }
 
     /// Returns the room after the last entry.
@@ -169,7 +180,14 @@ impl Replica {
     /// Returns the position of the last decision about a ticket if it is not durable; else 0, or some durable position.
     fn decided_at(&self, number: TicketNumber) -> u64 {
         let voided_at = if number.0 < self.room.line.first() { self.closed_at } else { 0 };
-        self.unsettled.get(&number.0).map_or(voided_at, |&position| position.max(voided_at))
+        let known_at = voided_at.max(self.drawn_at);
+        self.unsettled.get(&number.0).map_or(known_at, |&position| position.max(known_at))
+    }
+
+    /// Returns what the room publishes of its draw. The draw shows once it is durable.
+    pub fn draw_view(&self) -> Option<DrawView> {
+        let view = self.room.draw_view()?;
+        Some(DrawView { draw: view.draw.filter(|_| self.drawn_at <= self.durable), ..view })
     }
 
     /// Returns the last position up to `end` that can be marked durable, and its digest. These are the positions with a pending
@@ -253,7 +271,11 @@ impl Replica {
                 if !revision.may_replace(self.room.settings()) {
                     return Outcome::SettingsChanged;
                 }
+                // A repeat must not find the last ticket gone, and take effect after a node has reported the refusal.
                 self.tags.remember(*tag, None);
+                if let Err(rejection) = self.room.judge_settings(&revision.settings, now) {
+                    return Outcome::SettingsRefused(rejection);
+                }
                 self.room.replace_settings(revision.settings.clone(), now);
                 self.note_settings(Record::Settings(Box::new(revision.settings.clone())));
             }
@@ -297,6 +319,9 @@ impl Replica {
         if matches!(change, Change::Joined { join: Join { user: None, request: None }, .. }) {
             return;
         }
+        if matches!(change, Change::Drawn(_)) {
+            self.drawn_at = self.position;
+        }
         if let Some(number) = change.number() {
             self.unsettled.insert(number.0, self.position);
         }
@@ -310,6 +335,7 @@ impl Replica {
             (Outcome::Joined(Err(Rejection::KeyReused(number))), _) => self.decided_at(*number),
             (Outcome::Repeated(Some((number, _))), _) => self.decided_at(*number).max(settings_at),
             (Outcome::Joined(Err(_)) | Outcome::Repeated(None) | Outcome::SettingsChanged, _) => settings_at,
+            (Outcome::SettingsRefused(_), _) => settings_at.max(self.drawn_at),
             (Outcome::Done, Entry::Put { .. } | Entry::Close { .. }) => settings_at,
             (Outcome::NoNumber | Outcome::Diverged, _) => 0,
             (Outcome::Ticket(_) | Outcome::Left(_) | Outcome::Done, _) => {
@@ -366,6 +392,7 @@ fn told(change: &Change) -> [u64; 4] {
         Change::Lapsed { number } => [4, number.0.into(), 0, 0],
         Change::Gone { number, how } => [5, number.0.into(), *how as u64, 0],
         Change::Reached(reached) => [6, (*reached).into(), 0, 0],
+        Change::Drawn(draw) => [7, draw.first.into(), draw.entrants.into(), draw.drawn_at.as_us() as u64],
     }
 }
 

@@ -1,5 +1,6 @@
 //! Restores a room from stored rows.
 
+use super::draw::Draw;
 use super::line::TicketPlace;
 use super::{Damage, Departure, Hold, Join, Room, Slot, TicketNumber, in_both_sets};
 use crate::time::Now;
@@ -34,6 +35,15 @@ impl Room {
         Ok(())
     }
 
+    /// Restores a draw that took place, after all tickets and before [`Self::restore_reached`].
+    pub fn restore_draw(&mut self, draw: &Draw) -> Result<(), Damage> {
+        if !self.line.draw_lots(draw) {
+            return Err(Damage::Draw);
+        }
+        self.draw = Some(*draw);
+        Ok(())
+    }
+
     /// Restores how far the line was, and how many admissions there were. All tickets count as just seen, so tickets that
     /// were passed over are next.
     pub fn restore_reached(&mut self, reached: u32, admissions: u64) -> Result<(), Damage> {
@@ -50,7 +60,7 @@ impl Room {
         if self.line.place(number.0) != Some(TicketPlace::Waiting) || self.admissions < slot.admission {
             return Err(Damage::Slot);
         }
-        if self.line.reached() <= number.0 {
+        if self.line.reached() <= self.line.turn(number.0) {
             return Err(Damage::Reached);
         }
         if !in_both_sets() || matches!(slot.hold, Hold::Offered { .. }) {

@@ -23,6 +23,26 @@ impl Admit {
     }
 }
 
+/// The order in which a room serves those who join before its opening.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RoomOrder {
+    /// In the order of arrival.
+    #[default]
+    FirstCome,
+    /// In a random order, drawn at the opening. Those who join later come behind, in the order of arrival.
+    Draw,
+}
+
+impl RoomOrder {
+    /// Returns the order as the HTTP API spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::FirstCome => "first_come",
+            Self::Draw => "draw",
+        }
+    }
+}
+
 /// The settings of a room. Valid once [`RoomSettings::check`] has accepted them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RoomSettings {
@@ -42,6 +62,8 @@ pub struct RoomSettings {
     pub idle_ttl_ms: Option<u64>,
     /// The room admits no visitor before this instant (by the wall clock); visitors may join before.
     pub opens_at: Option<Timestamp>,
+    /// The order of those who join before [`Self::opens_at`]. A draw needs that instant.
+    pub order: RoomOrder,
     /// Whether the room admits no visitor for now.
     pub paused: bool,
     /// A message for the visitors in line.
@@ -62,6 +84,7 @@ impl RoomSettings {
             claim_window_ms: 60_000,
             idle_ttl_ms: None,
             opens_at: None,
+            order: RoomOrder::FirstCome,
             paused: false,
             message: None,
             target_url: None,
@@ -97,6 +120,12 @@ impl RoomSettings {
         within("claim_window_ms", self.claim_window_ms, period.clone())?;
         if let Some(idle_ttl_ms) = self.idle_ttl_ms {
             within("idle_ttl_ms", idle_ttl_ms, period)?;
+        }
+        if self.order == RoomOrder::Draw && self.opens_at.is_none() {
+            return Err((
+                "opens_at",
+                "opens_at must be given with the order draw: it is the instant of the draw".into(),
+            ));
         }
         text("message", self.message.as_deref(), |_| true, "must have no control characters")?;
         let link = |text: &str| {

@@ -7,6 +7,7 @@
 mod asking;
 mod closing;
 mod cost;
+mod draw;
 mod estimates;
 mod image;
 mod joining;
@@ -70,6 +71,10 @@ pub(super) fn hasher() -> RandomState {
     RandomState::new()
 }
 
+fn draw_key() -> DrawKey {
+    DrawKey::new([7; 32])
+}
+
 /// Ten visitors per second. The poll interval is two seconds, and presence lasts 30.
 fn ten_per_second() -> RoomSettings {
     RoomSettings::with_rate(10, 1_000)
@@ -82,7 +87,8 @@ fn paused(settings: RoomSettings) -> RoomSettings {
 impl Play {
     fn new(settings: RoomSettings) -> Self {
         assert_eq!(settings.check(), Ok(()));
-        Self { room: Room::new(settings, hasher(), start()), now: start(), changes: Vec::new() }
+        let room = Room::new(settings, hasher(), start()).with_draw_key(draw_key());
+        Self { room, now: start(), changes: Vec::new() }
     }
 
     /// Lets time pass on both clocks, without a tick.
@@ -201,6 +207,7 @@ impl Play {
 
     fn put(&mut self, settings: &RoomSettings) {
         assert_eq!(settings.check(), Ok(()));
+        assert_eq!(self.room.judge_settings(settings, self.now), Ok(()));
         self.room.replace_settings(settings.clone(), self.now);
         assert_eq!(self.room.settings(), settings);
     }
@@ -223,6 +230,7 @@ impl Play {
 
 fn describe_state(state: TicketState) -> String {
     match state {
+        TicketState::InDraw { entrants, .. } => format!("in the draw of {entrants}"),
         TicketState::Waiting { position, .. } => format!("waiting {position}"),
         TicketState::Admitted { .. } => "admitted".to_owned(),
         TicketState::Gone(how) => describe_departure(how).to_owned(),
@@ -244,6 +252,7 @@ fn describe_change(change: &Change) -> String {
         Change::Lapsed { number } => format!("lapsed {}", number.get()),
         Change::Gone { number, how } => format!("{} {}", describe_departure(*how), number.get()),
         Change::Reached(reached) => format!("reached {reached}"),
+        Change::Drawn(draw) => format!("drawn {} from {}", draw.entrants, draw.first),
     }
 }
 
@@ -278,11 +287,10 @@ fn assert_sound(room: &Room) {
         assert_eq!(place == TicketPlace::Slot, room.slots.get(ticket).is_some(), "in a slot or not: {ticket}");
         waiting += u32::from(place == TicketPlace::Waiting);
         active += u32::from(place == TicketPlace::Slot);
-        let back = room.returned.contains(&ticket);
-        assert!(
-            !back || place == TicketPlace::Waiting && ticket < room.line.reached(),
-            "who came back waits: {ticket}"
-        );
+        let turn = room.turn(ticket);
+        assert_eq!(room.line.number_of(turn), ticket, "the turn of one ticket");
+        let back = room.returned.contains(&turn);
+        assert!(!back || place == TicketPlace::Waiting && turn < room.line.reached(), "who came back waits: {ticket}");
     }
     assert_eq!((room.line.waiting(), room.slots.count()), (waiting, active), "counts");
     assert!(room.returned.len() <= waiting as usize, "nobody comes back twice");

@@ -49,7 +49,7 @@ impl Room {
     fn note(&mut self, poll: Option<Poll>, now: Now) {
         let Some(Poll::Answer(view)) = poll else { return };
         match view.state {
-            TicketState::Waiting { .. } => self.note_waiting(view, now),
+            TicketState::InDraw { .. } | TicketState::Waiting { .. } => self.note_waiting(view, now),
             TicketState::Admitted { .. } => self.slots.touch(view.number.0, now.steady),
             TicketState::Gone(_) => {}
         }
@@ -70,9 +70,7 @@ impl Room {
                 }
                 let polled_ms = self.line.polled_ms(number);
                 self.line.touch(number, now.steady, polled_ms);
-                if number < self.line.reached() {
-                    self.returned.insert(number);
-                }
+                self.note_returned(number);
             }
         }
     }
@@ -139,6 +137,12 @@ impl Room {
     }
 
     fn waiting(&self, number: u32, now: Now) -> TicketView {
+        if self.is_before_draw() {
+            let entrants = self.line.waiting();
+            let wait_ms = self.wait_ms(entrants.div_ceil(2).max(1), now);
+            let state = TicketState::InDraw { entrants, wait_ms };
+            return TicketView { number: TicketNumber(number), state, poll_after_ms: poll_after_ms(wait_ms, number) };
+        }
         let position = self.line.ahead(number);
         let wait_ms = self.wait_ms(position.saturating_add(1), now);
         let poll_after_ms = poll_after_ms(wait_ms, number);
@@ -147,10 +151,16 @@ impl Room {
 
     fn note_waiting(&mut self, view: TicketView, now: Now) {
         let number = view.number.0;
-        if number < self.line.reached() {
-            self.returned.insert(number);
-        }
+        self.note_returned(number);
         self.line.touch(number, now.steady, view.poll_after_ms);
+    }
+
+    /// Puts a ticket that was passed over next.
+    fn note_returned(&mut self, number: u32) {
+        let turn = self.line.turn(number);
+        if turn < self.line.reached() {
+            self.returned.insert(turn);
+        }
     }
 
     pub(super) fn waiting_view(&mut self, number: u32, now: Now) -> TicketView {

@@ -3,6 +3,10 @@ join-lead = Der Einlass folgt der Reihenfolge des Anstellens.
 join-button = Anstellen
 scheduled-title = Es ist noch nicht geöffnet
 scheduled-lead = Ihr Platz bleibt erhalten. Der Einlass beginnt mit der Öffnung.
+draw-title = Die Auslosung steht noch bevor
+draw-lead = Bei der Öffnung lost das System allen, die bis dahin beigetreten sind, zufällige Plätze zu. Wer später kommt, steht hinter ihnen.
+drawn-lead = Eine Auslosung hat allen, die vor der Öffnung beigetreten sind, zufällige Plätze gegeben. In dieser Reihenfolge geht es hinein.
+late-lead = Die Auslosung ist vorbei. Wer jetzt beitritt, steht hinten an, in der Reihenfolge des Beitritts.
 waiting-title = Sie stehen in der Schlange
 waiting-lead = Der Einlass folgt der Reihenfolge des Anstellens.
 almost-title = Gleich ist es so weit
@@ -30,6 +34,11 @@ ahead = { $count ->
     [one] { $count } Person vor Ihnen
    *[other] { $count } Personen vor Ihnen
 }
+entrants = { $count ->
+    [one] { $count } Person nimmt an der Auslosung teil
+   *[other] { $count } Personen nehmen an der Auslosung teil
+}
+draw-link = Auslosung nachprüfen
 wait-label = Voraussichtliche Wartezeit
 wait-soon = weniger als eine Minute
 wait-minutes = { $to ->

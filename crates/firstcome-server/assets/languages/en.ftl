@@ -4,6 +4,10 @@ join-lead = Visitors are let in in the order in which they joined.
 join-button = Join the line
 scheduled-title = The doors are not open yet
 scheduled-lead = Your place in line is kept. Visitors are let in from the opening on.
+draw-title = The draw is still to come
+draw-lead = At the opening a draw gives each visitor who has joined until then a random place. Visitors who join later come behind them.
+drawn-lead = A draw has given each visitor who joined before the opening a random place. Visitors are let in in this order.
+late-lead = The draw is over. Visitors who join now come behind, in the order in which they join.
 waiting-title = You are in line
 waiting-lead = Visitors are let in in the order in which they joined.
 almost-title = Almost there
@@ -31,6 +35,11 @@ ahead = { $count ->
     [one] { $count } person ahead of you
    *[other] { $count } people ahead of you
 }
+entrants = { $count ->
+    [one] { $count } person is in the draw
+   *[other] { $count } people are in the draw
+}
+draw-link = Check the draw
 wait-label = Expected wait
 wait-soon = less than a minute
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = Se entra por orden de llegada.
 join-button = Ponerse en la fila
 scheduled-title = Todavía no está abierto
 scheduled-lead = Su lugar queda guardado. Se entra por orden a partir de la apertura.
+draw-title = El sorteo aún no se ha celebrado
+draw-lead = En la apertura, un sorteo da a cada visitante que se haya unido hasta entonces un puesto al azar. Quienes se unan después quedan detrás.
+drawn-lead = Un sorteo ha dado un puesto al azar a cada visitante que se unió antes de la apertura. La entrada sigue ese orden.
+late-lead = El sorteo ha terminado. Quienes se unan ahora quedan detrás, por orden de llegada.
 waiting-title = Está en la fila
 waiting-lead = Se entra por orden de llegada.
 almost-title = Ya casi
@@ -30,6 +34,11 @@ ahead = { $count ->
     [one] { $count } persona delante de usted
    *[other] { $count } personas delante de usted
 }
+entrants = { $count ->
+    [one] { $count } persona participa en el sorteo
+   *[other] { $count } personas participan en el sorteo
+}
+draw-link = Comprobar el sorteo
 wait-label = Espera prevista
 wait-soon = menos de un minuto
 wait-minutes = { $to ->

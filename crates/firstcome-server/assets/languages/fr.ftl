@@ -3,6 +3,10 @@ join-lead = L’entrée se fait dans l’ordre d’arrivée.
 join-button = Rejoindre la file
 scheduled-title = Ce n’est pas encore ouvert
 scheduled-lead = Votre place est gardée. L’entrée se fait dans l’ordre dès l’ouverture.
+draw-title = Le tirage au sort n’a pas encore eu lieu
+draw-lead = À l’ouverture, un tirage au sort donne une place au hasard à chaque visiteur inscrit jusque-là. Ceux qui arrivent plus tard passent derrière.
+drawn-lead = Un tirage au sort a donné une place au hasard à chaque visiteur inscrit avant l’ouverture. L’entrée suit cet ordre.
+late-lead = Le tirage au sort est terminé. Ceux qui arrivent maintenant passent derrière, dans l’ordre d’arrivée.
 waiting-title = Vous êtes dans la file
 waiting-lead = L’entrée se fait dans l’ordre d’arrivée.
 almost-title = Vous y êtes presque
@@ -30,6 +34,11 @@ ahead = { $count ->
     [one] { $count } personne devant vous
    *[other] { $count } personnes devant vous
 }
+entrants = { $count ->
+    [one] { $count } personne participe au tirage
+   *[other] { $count } personnes participent au tirage
+}
+draw-link = Vérifier le tirage
 wait-label = Attente prévue
 wait-soon = moins d’une minute
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = Pengunjung masuk sesuai urutan kedatangan.
 join-button = Masuk antrean
 scheduled-title = Belum dibuka
 scheduled-lead = Tempat Anda disimpan. Pengunjung masuk sesuai urutan sejak dibuka.
+draw-title = Undian belum dilakukan
+draw-lead = Saat pembukaan, undian memberi tempat acak kepada setiap pengunjung yang sudah bergabung. Yang bergabung kemudian berada di belakang.
+drawn-lead = Undian telah memberi tempat acak kepada setiap pengunjung yang bergabung sebelum pembukaan. Pengunjung masuk menurut urutan ini.
+late-lead = Undian sudah selesai. Yang bergabung sekarang berada di belakang, menurut urutan kedatangan.
 waiting-title = Anda sedang mengantre
 waiting-lead = Pengunjung masuk sesuai urutan kedatangan.
 almost-title = Sebentar lagi
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] Tidak ada orang di depan Anda
    *[other] { $count } orang di depan Anda
 }
+entrants = { $count ->
+   *[other] { $count } orang ikut undian
+}
+draw-link = Periksa undian
 wait-label = Perkiraan waktu tunggu
 wait-soon = kurang dari satu menit
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = 並んだ順にご案内します。
 join-button = 列に並ぶ
 scheduled-title = まだ開いていません
 scheduled-lead = 順番はそのまま保たれます。開始後、順にご案内します。
+draw-title = 抽選はこれからです
+draw-lead = 開場までに参加した方の順番は、開場時の抽選で決まります。その後に参加した方は、その後ろに並びます。
+drawn-lead = 開場前に参加した方の順番は抽選で決まりました。この順番でご入場いただきます。
+late-lead = 抽選は終わりました。今から参加する方は、到着順に後ろに並びます。
 waiting-title = 順番をお待ちです
 waiting-lead = 並んだ順にご案内します。
 almost-title = まもなくです
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] 前に待っている人はいません
    *[other] 前に{ $count }人待っています
 }
+entrants = { $count ->
+   *[other] { $count } 人が抽選に参加しています
+}
+draw-link = 抽選を確認する
 wait-label = 待ち時間の目安
 wait-soon = 1分以内
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = 도착한 순서대로 입장합니다.
 join-button = 대기열 들어가기
 scheduled-title = 아직 열리지 않았습니다
 scheduled-lead = 순서는 그대로 유지됩니다. 열리면 순서대로 입장합니다.
+draw-title = 아직 추첨 전입니다
+draw-lead = 입장이 시작될 때까지 참여한 모든 분의 순서를 추첨으로 정합니다. 그 뒤에 참여하신 분은 그 다음 순서가 됩니다.
+drawn-lead = 입장 시작 전에 참여한 분들의 순서를 추첨으로 정했습니다. 이 순서대로 입장합니다.
+late-lead = 추첨이 끝났습니다. 지금 참여하시면 도착한 순서대로 뒤에 서게 됩니다.
 waiting-title = 대기 중입니다
 waiting-lead = 도착한 순서대로 입장합니다.
 almost-title = 곧 입장합니다
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] 앞에 기다리는 사람이 없습니다
    *[other] 앞에 { $count }명이 기다립니다
 }
+entrants = { $count ->
+   *[other] { $count }명이 추첨에 참여하고 있습니다
+}
+draw-link = 추첨 확인하기
 wait-label = 예상 대기 시간
 wait-soon = 1분 이내
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = A entrada segue a ordem de chegada.
 join-button = Entrar na fila
 scheduled-title = Ainda não abriu
 scheduled-lead = Seu lugar está guardado. A entrada segue a ordem a partir da abertura.
+draw-title = O sorteio ainda não foi feito
+draw-lead = Na abertura, um sorteio dá um lugar aleatório a cada visitante que tenha entrado na fila até então. Quem entrar depois fica atrás.
+drawn-lead = Um sorteio deu um lugar aleatório a cada visitante que entrou na fila antes da abertura. A entrada segue essa ordem.
+late-lead = O sorteio terminou. Quem entrar agora fica atrás, por ordem de chegada.
 waiting-title = Você está na fila
 waiting-lead = A entrada segue a ordem de chegada.
 almost-title = Falta pouco
@@ -30,6 +34,11 @@ ahead = { $count ->
     [one] { $count } pessoa à sua frente
    *[other] { $count } pessoas à sua frente
 }
+entrants = { $count ->
+    [one] { $count } pessoa participa do sorteio
+   *[other] { $count } pessoas participam do sorteio
+}
+draw-link = Conferir o sorteio
 wait-label = Espera prevista
 wait-soon = menos de um minuto
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = Ziyaretçiler geliş sırasına göre içeri alınır.
 join-button = Sıraya gir
 scheduled-title = Henüz açılmadı
 scheduled-lead = Yeriniz saklanıyor. Açılıştan sonra sırayla içeri alınırsınız.
+draw-title = Kura henüz çekilmedi
+draw-lead = Açılışta yapılan kura, o ana kadar katılan her ziyaretçiye rastgele bir sıra verir. Sonra katılanlar onların arkasında yer alır.
+drawn-lead = Kura, açılıştan önce katılan her ziyaretçiye rastgele bir sıra verdi. Ziyaretçiler bu sırayla alınır.
+late-lead = Kura bitti. Şimdi katılanlar, geliş sırasına göre arkada yer alır.
 waiting-title = Sıradasınız
 waiting-lead = Ziyaretçiler geliş sırasına göre içeri alınır.
 almost-title = Az kaldı
@@ -29,6 +33,11 @@ ahead = { $count ->
     [0] Önünüzde kimse yok
    *[other] Önünüzde { $count } kişi var
 }
+entrants = { $count ->
+    [one] Kurada { $count } kişi var
+   *[other] Kurada { $count } kişi var
+}
+draw-link = Kurayı denetle
 wait-label = Tahmini bekleme
 wait-soon = bir dakikadan az
 wait-minutes = { $to ->

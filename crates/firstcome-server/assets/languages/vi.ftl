@@ -3,6 +3,10 @@ join-lead = Khách được vào theo thứ tự đến trước.
 join-button = Vào hàng chờ
 scheduled-title = Chưa mở cửa
 scheduled-lead = Chỗ của bạn được giữ. Khách được vào theo thứ tự từ lúc mở cửa.
+draw-title = Chưa bốc thăm
+draw-lead = Khi mở cửa, việc bốc thăm cho mỗi khách đã tham gia một chỗ ngẫu nhiên. Khách tham gia sau đứng phía sau.
+drawn-lead = Việc bốc thăm đã cho mỗi khách tham gia trước giờ mở cửa một chỗ ngẫu nhiên. Khách được vào theo thứ tự này.
+late-lead = Việc bốc thăm đã xong. Khách tham gia lúc này đứng phía sau, theo thứ tự đến.
 waiting-title = Bạn đang trong hàng chờ
 waiting-lead = Khách được vào theo thứ tự đến trước.
 almost-title = Sắp đến lượt
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] Không có ai trước bạn
    *[other] { $count } người trước bạn
 }
+entrants = { $count ->
+   *[other] { $count } người tham gia bốc thăm
+}
+draw-link = Kiểm tra kết quả bốc thăm
 wait-label = Thời gian chờ dự kiến
 wait-soon = chưa đến một phút
 wait-minutes = { $to ->

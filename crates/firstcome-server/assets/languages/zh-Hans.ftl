@@ -3,6 +3,10 @@ join-lead = 按照加入的先后顺序入场。
 join-button = 加入排队
 scheduled-title = 尚未开放
 scheduled-lead = 您的位置会保留。开放后按顺序入场。
+draw-title = 尚未抽签
+draw-lead = 开放时，系统会为此前加入的每位访客随机抽取一个位置。之后加入的访客排在后面。
+drawn-lead = 系统已为开放前加入的每位访客随机抽取了位置，访客按此顺序进入。
+late-lead = 抽签已结束。现在加入的访客按到达顺序排在后面。
 waiting-title = 您正在排队
 waiting-lead = 按照加入的先后顺序入场。
 almost-title = 马上就到
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] 您前面没有人
    *[other] 您前面还有 { $count } 人
 }
+entrants = { $count ->
+   *[other] { $count } 人参加抽签
+}
+draw-link = 核对抽签结果
 wait-label = 预计等待
 wait-soon = 不到 1 分钟
 wait-minutes = { $to ->

@@ -3,6 +3,10 @@ join-lead = 按照加入的先後順序入場。
 join-button = 加入排隊
 scheduled-title = 尚未開放
 scheduled-lead = 您的位置會保留。開放後依序入場。
+draw-title = 尚未抽籤
+draw-lead = 開放時，系統會為此前加入的每位訪客隨機抽取一個位置。之後加入的訪客排在後面。
+drawn-lead = 系統已為開放前加入的每位訪客隨機抽取了位置，訪客依此順序進入。
+late-lead = 抽籤已結束。現在加入的訪客依到達順序排在後面。
 waiting-title = 您正在排隊
 waiting-lead = 按照加入的先後順序入場。
 almost-title = 馬上就到
@@ -29,6 +33,10 @@ ahead = { $count ->
     [0] 您前面沒有人
    *[other] 您前面還有 { $count } 人
 }
+entrants = { $count ->
+   *[other] { $count } 人參加抽籤
+}
+draw-link = 查核抽籤結果
 wait-label = 預計等候
 wait-soon = 不到 1 分鐘
 wait-minutes = { $to ->

@@ -19,13 +19,14 @@ const AFTER_MAX: u64 = (1 << 53) - 1;
 const NAMES: [&str; 9] = ["coupon", "room", "lock", "listing", "user", "member", "owner", "bidder", "buyer"];
 
 /// The values of enumerated members: schema, member, values.
-const VALUES: [(&str, &str, &[&str]); 9] = [
+const VALUES: [(&str, &str, &[&str]); 10] = [
     ("Claim", "durability", &["memory", "disk", "redis", "database"]),
     ("Coupon", "durability", &["redis", "database"]),
     ("CouponBody", "durability", &["redis", "database"]),
     ("Coupon", "state", &["scheduled", "open", "sold_out", "expired", "deleted"]),
     ("Room", "state", &["open", "paused", "scheduled", "closed"]),
-    ("Ticket", "state", &["waiting", "admitted", "expired", "left"]),
+    ("Draw", "state", &["committed", "drawn"]),
+    ("Ticket", "state", &["in_draw", "waiting", "admitted", "expired", "left"]),
     ("Listing", "state", &["scheduled", "running", "ended", "sold", "unsold"]),
     ("Record", "kind", &["CHARGE", "REFUND", "HOLD", "RELEASE", "CAPTURE", "PURCHASE", "SOLD"]),
     ("PassVerdict", "reason", &["malformed", "unknown_key", "forged", "other_room", "expired", "over"]),
@@ -44,7 +45,10 @@ pub(super) fn complete(document: OpenApi) -> OpenApi {
         }
     }
     for (name, schema) in members_of(&mut json["components"]["schemas"]) {
-        of_schema(name, &mut schema["properties"]);
+        // An enumeration has no members.
+        if let Some(members) = schema.get_mut("properties") {
+            of_schema(name, members);
+        }
     }
     // An example made of the examples of each member would be refused.
     json["components"]["schemas"]["ListingBody"]["example"] = json!({

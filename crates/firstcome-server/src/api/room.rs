@@ -3,16 +3,14 @@
 use super::answer::Answer;
 use super::body::{self, PathName};
 use super::json::Json;
-use super::room_shape::{
-    PassBody, PassKey, PassKeyList, PassVerdict, Room, RoomBody, Shown, Ticket, TicketBody, room_settings,
-};
+use super::room_shape::{PassBody, PassVerdict, Room, RoomBody, Shown, Ticket, TicketBody, room_settings};
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, measured, revision};
 use crate::accept::Peer;
 use crate::auth::{Caller, Scope};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
-use crate::pass::{DOMAIN, Grant, PassError};
+use crate::pass::{Grant, PassError};
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::extract::rejection::PathRejection;
@@ -42,6 +40,7 @@ pub(super) fn refused(rejection: Rejection) -> Problem {
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
         Rejection::KeyReused(number) => Problem::new(Code::IdempotencyKeyReused).with("number", number.get()),
         Rejection::SettingsChanged => Code::SettingsChanged.into(),
+        Rejection::DrawFixed => Code::DrawFixed.into(),
         Rejection::Closed => Code::RoomClosed.into(),
         Rejection::Full { retry_after_ms } => Problem::new(Code::RoomFull).retry_after_ms(retry_after_ms),
         // A rejection that this version does not know: the caller must not take it for a success.
@@ -125,6 +124,7 @@ pub(crate) async fn judge_pass(
         (status = 403, description = "`forbidden`", body = ProblemShape),
         (status = 404, description = "`unknown_room`: with `If-Match`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`draw_fixed`", body = ProblemShape),
         (status = 412, description = "`settings_changed`: with `If-Match`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
@@ -159,6 +159,7 @@ pub(crate) async fn put_room(State(app): State<Arc<App>>, path: PathName, reques
         (status = 403, description = "`forbidden`", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
+        (status = 409, description = "`draw_fixed`", body = ProblemShape),
         (status = 412, description = "`settings_changed`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
@@ -412,7 +413,8 @@ pub(crate) async fn get_ticket(State(app): State<Arc<App>>, path: PathTicket, re
 pub(super) fn told_at_once(app: &App, headers: &HeaderMap, room: &str, ticket: &str) -> Option<Answer> {
     app.caller(headers).ok()?;
     let told = app.rooms.poll_settled(room, ticket)?.ok()?;
-    matches!(told.state, TicketState::Waiting { .. }).then(|| Answer::new(StatusCode::OK, &Ticket::new(&told, None)))
+    matches!(told.state, TicketState::Waiting { .. } | TicketState::InDraw { .. })
+        .then(|| Answer::new(StatusCode::OK, &Ticket::new(&told, None)))
 }
 
 /// Polls a ticket.
@@ -555,46 +557,4 @@ pub(crate) async fn post_release(State(app): State<Arc<App>>, path: PathName, re
         Ok(StatusCode::NO_CONTENT)
     });
     measured(&app, Route::PostRelease, call).await
-}
-
-fn key_list(app: &App) -> PassKeyList {
-    let keys = app.passes().map(|passes| passes.keys().public_keys()).unwrap_or_default();
-    let items = keys.into_iter().map(|(kid, public_key)| PassKey { kid: kid.to_string(), public_key }).collect();
-    PassKeyList { items, implicit_assertion: DOMAIN }
-}
-
-/// The keys that verify passes
-///
-/// For services that verify passes (PASETO v4.public) without calling firstcome. Such a service does not see that a
-/// slot was given up before its end.
-#[utoipa::path(get, path = "/v1/pass-keys", tag = "Rooms", responses(
-    (status = 200, description = "The keys, the signing one first", body = PassKeyList),
-    (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
-    (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape)
-))]
-pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let call = pin!(async {
-        app.caller(&headers)?;
-        Ok(Json(key_list(&app)))
-    });
-    measured(&app, Route::GetPassKeys, call).await
-}
-
-/// Sign passes with a new key from now on
-///
-/// Passes that were signed before stay valid until their slots end.
-#[utoipa::path(post, path = "/v1/pass-keys", tag = "Rooms", security(("admin" = [])), responses(
-    (status = 201, description = "The keys, the signing one first", body = PassKeyList),
-    (status = 401, description = "`unauthorized`", body = ProblemShape),
-    (status = 403, description = "`forbidden`", body = ProblemShape),
-    (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
-))]
-pub(crate) async fn post_pass_key(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Admin)?;
-        let rotated = async { app.rooms.rotate_pass_secret().await.map(Ok::<_, Rejection>) };
-        answered(&app, pin!(rotated)).await?.map_err(refused)?;
-        Ok((StatusCode::CREATED, Json(key_list(&app))))
-    });
-    measured(&app, Route::PostPassKey, call).await
 }

@@ -4,7 +4,8 @@ use super::shape::{read_instant, without_nulls};
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::format as instant;
 use firstcome::core::id::{RoomName, TicketNumber};
-use firstcome::core::room::{Admit as AdmitRate, Departure, RoomSettings, TicketState};
+use firstcome::core::room::draw::ALGORITHM;
+use firstcome::core::room::{Admit as AdmitRate, Departure, RoomOrder, RoomSettings, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::{RoomSummary, TicketAnswer};
 use serde::de::value::MapAccessDeserializer;
@@ -12,7 +13,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use utoipa::ToSchema;
 
 /// How long a slot lasts without any contact, unless the settings say otherwise.
@@ -53,6 +54,16 @@ fn read_admit<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Admit
     deserializer.deserialize_any(AdmitVisitor)
 }
 
+/// The order of those who join before the opening
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// In the order of arrival
+    FirstCome,
+    /// In a random order, drawn at the opening
+    Draw,
+}
+
 /// Settings of a room; `admit`, `max_active` or both
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
@@ -82,6 +93,8 @@ pub(crate) struct RoomBody {
     /// Admissions begin; visitors may join before
     #[schema(format = DateTime)]
     opens_at: Option<String>,
+    /// The order of those who join before `opens_at`; first_come without it. A draw needs `opens_at`
+    order: Option<Order>,
     /// Admit no visitor for now
     paused: Option<bool>,
     /// A text for the visitors in line
@@ -108,6 +121,10 @@ impl RoomBody {
                 chosen => chosen,
             },
             opens_at: read_instant("opens_at", self.opens_at.as_deref())?,
+            order: match self.order {
+                Some(Order::Draw) => RoomOrder::Draw,
+                Some(Order::FirstCome) | None => RoomOrder::FirstCome,
+            },
             paused: self.paused.unwrap_or_default(),
             message: self.message.map(Into::into),
             target_url: self.target_url.map(Into::into),
@@ -139,6 +156,9 @@ pub(crate) struct Room<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     opens_at: Option<String>,
+    /// The draw of the places, if the room has one
+    #[serde(skip_serializing_if = "Option::is_none")]
+    draw: Option<Draw<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,6 +180,7 @@ pub(super) fn room_settings(settings: &RoomSettings) -> Value {
         "claim_window_ms": settings.claim_window_ms,
         "idle_ttl_ms": settings.idle_ttl_ms.unwrap_or(0),
         "opens_at": settings.opens_at.map(instant),
+        "order": (settings.order == RoomOrder::Draw).then(|| settings.order.as_str()),
         "paused": settings.paused,
         "message": settings.message,
         "target_url": settings.target_url,
@@ -168,7 +189,7 @@ pub(super) fn room_settings(settings: &RoomSettings) -> Value {
 
 impl<'a> Room<'a> {
     pub(crate) fn new(name: &'a RoomName, summary: &'a RoomSummary) -> Self {
-        let RoomSummary { settings, view, as_of } = summary;
+        let RoomSummary { settings, view, as_of, .. } = summary;
         Self {
             room: name.as_str(),
             waiting: view.waiting,
@@ -179,10 +200,68 @@ impl<'a> Room<'a> {
             state: view.state.as_str(),
             as_of: instant(*as_of),
             opens_at: settings.opens_at.map(instant),
+            draw: Draw::new(name, summary),
             message: settings.message.as_deref(),
             target_url: settings.target_url.as_deref(),
             settings: None,
         }
+    }
+}
+
+/// The draw of a room's places, as anyone can check it: with `firstcome verify --draw`, or on the page `/rooms/{room}/draw`
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Draw<'a> {
+    room: &'a str,
+    /// How a place follows from seed, `first`, `entrants` and the number of the ticket
+    #[schema(example = "firstcome-draw-1")]
+    pub(crate) algorithm: &'static str,
+    /// SHA-256 of the seed, in hexadecimal: public before the draw
+    pub(crate) commitment: String,
+    /// When the draw takes place
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub(crate) opens_at: Option<String>,
+    /// committed before the draw, drawn after it
+    #[schema(example = "committed")]
+    state: &'static str,
+    /// How many are in the draw, or took part. After the draw, numbers whose visitors left before it count too
+    pub(crate) entrants: u32,
+    /// After the draw: the first number that took part
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<u32>,
+    /// After the draw: the seed, in hexadecimal; absent if no number took part
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) seed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub(crate) drawn_at: Option<String>,
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+impl<'a> Draw<'a> {
+    /// Builds the public record; `None` if the room has no draw.
+    pub(crate) fn new(name: &'a RoomName, summary: &RoomSummary) -> Option<Self> {
+        let view = summary.draw?;
+        // A seed that chose nothing stays secret: a room that opens again may still use it.
+        let seed = view.draw.filter(|draw| draw.entrants != 0).map(|draw| hexadecimal(draw.seed.as_bytes()));
+        Some(Self {
+            room: name.as_str(),
+            algorithm: ALGORITHM,
+            commitment: hexadecimal(&view.commitment),
+            opens_at: summary.settings.opens_at.map(instant),
+            state: if view.draw.is_some() { "drawn" } else { "committed" },
+            entrants: view.draw.map_or(summary.view.waiting, |draw| draw.entrants),
+            first: view.draw.map(|draw| draw.first),
+            seed,
+            drawn_at: view.draw.map(|draw| instant(draw.drawn_at)),
+        })
     }
 }
 
@@ -205,11 +284,14 @@ pub(crate) struct Ticket<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     ticket: Option<&'a str>,
     number: u32,
-    /// waiting, admitted, expired or left
+    /// in_draw, waiting, admitted, expired or left
     #[schema(example = "waiting")]
     state: &'static str,
-    /// How many present visitors are ahead; 0 is next
-    position: u32,
+    /// How many present visitors are ahead; 0 is next; null in a draw that has not taken place
+    position: Option<u32>,
+    /// How many are in the draw, before it takes place
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entrants: Option<u32>,
     /// How long the wait is going to take; null if it cannot be estimated
     eta_ms: Option<u64>,
     /// When to poll again
@@ -243,11 +325,13 @@ impl<'a> Ticket<'a> {
     /// Builds the body of a ticket. `pass` and its end are given for an admitted ticket.
     pub(crate) fn new(answer: &'a TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
         let (state, position, eta_ms, slot) = match answer.state {
-            TicketState::Waiting { position, wait_ms } => ("waiting", position, wait_ms, None),
-            TicketState::Admitted { slot, .. } => ("admitted", 0, Some(0), Some(slot)),
-            TicketState::Gone(Departure::Left) => ("left", 0, None, None),
-            TicketState::Gone(Departure::Expired) => ("expired", 0, None, None),
+            TicketState::InDraw { wait_ms, .. } => ("in_draw", None, wait_ms, None),
+            TicketState::Waiting { position, wait_ms } => ("waiting", Some(position), wait_ms, None),
+            TicketState::Admitted { slot, .. } => ("admitted", Some(0), Some(0), Some(slot)),
+            TicketState::Gone(Departure::Left) => ("left", Some(0), None, None),
+            TicketState::Gone(Departure::Expired) => ("expired", Some(0), None, None),
         };
+        let entrants = if let TicketState::InDraw { entrants, .. } = answer.state { Some(entrants) } else { None };
         let (pass, pass_expires_at) = pass.map(|(pass, until)| (pass, instant(until))).unzip();
         Self {
             room: None,
@@ -255,6 +339,7 @@ impl<'a> Ticket<'a> {
             number: answer.number.get(),
             state,
             position,
+            entrants,
             eta_ms,
             poll_after_ms: answer.poll_after_ms,
             as_of: instant(answer.as_of),

@@ -236,6 +236,7 @@ impl<'a> Visit<'a> {
             check: self.address(""),
             auto: self.address("?auto=1"),
             join: room.map(|room| self.room_address(room, "/join")).unwrap_or_default(),
+            draw: None,
             claim: Some(self.address("/claim")),
             back: None,
             place: None,

@@ -11,6 +11,7 @@
 //! - That the recovery link is used once: any browser that has it has the place.
 
 mod branding;
+mod draw;
 pub(super) mod view;
 
 use super::coupon::over_behind;
@@ -112,6 +113,8 @@ pub(super) struct RoomPage<'a> {
     pub(super) check: String,
     pub(super) auto: String,
     pub(super) join: String,
+    /// Where the visitor checks the draw, if the room has one.
+    pub(super) draw: Option<String>,
     /// Where the visitor claims, on the page of a coupon.
     pub(super) claim: Option<String>,
     pub(super) back: Option<&'a str>,
@@ -179,6 +182,16 @@ fn forwarded<'a>(app: &App, parts: &'a Parts, name: &HeaderName) -> Option<&'a H
 /// Whether the ticket still is of use to its visitor.
 const fn lives(answer: &TicketAnswer) -> bool {
     !matches!(answer.state, TicketState::Gone(_))
+}
+
+/// The order of two living places: those inside, then those in line by position, then by number.
+const fn order(answer: &TicketAnswer) -> (u32, u32) {
+    let ahead = match answer.state {
+        TicketState::Waiting { position, .. } => position.saturating_add(1),
+        TicketState::InDraw { .. } => 1,
+        TicketState::Admitted { .. } | TicketState::Gone(_) => 0,
+    };
+    (ahead, answer.number.get())
 }
 
 /// Sends the browser to another address, with a GET.
@@ -335,7 +348,7 @@ impl<'a> Visit<'a> {
             let offered = self.find(ticket).await?.ok_or(Code::UnknownTicket)?;
             let mut response = see_other(&self.address("", &[]))?;
             // A link of a stranger must not take a better place away.
-            let is_better = |own: &TicketAnswer| lives(own) && (!lives(&offered) || own.number < offered.number);
+            let is_better = |own: &TicketAnswer| lives(own) && (!lives(&offered) || order(own) < order(&offered));
             let own = self.place().await?.filter(|(_, own)| is_better(own));
             if own.is_none() {
                 self.keep(&mut response, &offered);
@@ -419,6 +432,7 @@ impl<'a> Visit<'a> {
             check: self.address("", &[]),
             auto: self.address("", &[("auto", "1")]),
             join: self.address("/join", &[]),
+            draw: view.has_draw.then(|| format!("{}/rooms/{}/draw", self.base, self.room.as_str())),
             claim: None,
             back: self.query.back.as_deref(),
             place: ticket.map(|ticket| PlaceLinks {
@@ -483,6 +497,7 @@ enum Action {
     Join,
     Leave,
     Picture,
+    Draw,
 }
 
 async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result<Response, Problem> {
@@ -495,6 +510,7 @@ async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result
         Action::Join => visit.join().await,
         Action::Leave => visit.leave().await,
         Action::Picture => visit.picture(),
+        Action::Draw => visit.draw(Format::of(&parts.headers)).await,
     }
 }
 
@@ -527,6 +543,9 @@ pub(super) fn router() -> Router<Arc<App>> {
     let picture = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::GetRoomPage, Action::Picture).await
     };
+    let draw = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::GetDrawPage, Action::Draw).await
+    };
     Router::new()
         // Any method: a proxy shows the page instead of what a visitor without a pass sent.
         .route("/rooms/{room}", any(page))
@@ -535,6 +554,8 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/place.svg", get(picture))
         .route("/rooms/{room}/style.css", get(branding::get_style))
         .route("/rooms/{room}/logo", get(branding::get_logo))
+        .route("/rooms/{room}/draw", get(draw))
+        .route("/assets/draw.js", super::asset("text/javascript", draw::SCRIPT))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
 }

@@ -9,10 +9,11 @@ use serde_json::json;
 const NAMED: &str = "https://shop.example";
 
 /// What pages of a named origin may call.
-const PUBLIC: [(&str, &str); 8] = [
+const PUBLIC: [(&str, &str); 9] = [
     ("/v1/coupons/launch", "GET"),
     ("/v1/coupons/launch/claims", "POST"),
     ("/v1/rooms/lobby", "GET"),
+    ("/v1/rooms/lobby/draw", "GET"),
     ("/v1/rooms/lobby/tickets", "POST"),
     ("/v1/rooms/lobby/tickets/AAAA-_", "GET"),
     ("/v1/rooms/lobby/tickets/AAAA-_", "DELETE"),

@@ -5,6 +5,7 @@ pub(crate) mod appearance;
 pub(crate) mod claims;
 pub(crate) mod clocks;
 pub(crate) mod coupon_page;
+pub(crate) mod draw;
 pub(crate) mod entrances;
 pub(crate) mod gate;
 pub(crate) mod joins;

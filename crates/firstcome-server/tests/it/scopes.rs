@@ -48,6 +48,7 @@ fn routes() -> Vec<Route> {
         route(Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}", Scope::Public, None, 204),
         route(Method::POST, "/v1/rooms/{room}/passes/verify", Scope::Service, Some(json!({"pass": "x"})), 200),
         route(Method::POST, "/v1/rooms/{room}/passes/release", Scope::Service, Some(json!({"pass": "x"})), 403),
+        route(Method::GET, "/v1/rooms/{room}/draw", Scope::Public, None, 404),
         Route { status: 401, ..open("/v1/rooms/{room}/gate") },
         route(Method::GET, "/v1/pass-keys", Scope::Public, None, 200),
         route(Method::POST, "/v1/pass-keys", Scope::Admin, None, 201),

@@ -10,8 +10,8 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    admissions, appearance, claims as pass_claims, clocks, coupon_page, entrances, gate, joins, keys, limits, page,
-    passes, restarts, tickets, trouble as room_trouble,
+    admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys, limits,
+    page, passes, restarts, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, deadlines, dev_gate, gate as site_gate, idempotency, in_time, redemptions,
@@ -90,6 +90,9 @@ scenarios! {
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
     gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
         the_gate_is_shut_when_the_slot_is_given_back;
+    draw: a_draw_is_committed_to_before_and_revealed_at_the_opening
+        the_order_of_a_room_changes_only_while_it_has_no_tickets a_draw_without_entrants_keeps_its_seed
+        any_browser_checks_the_draw;
     page: a_visitor_waits_is_admitted_and_goes_where_the_visit_began a_look_draws_no_number
         a_place_survives_a_reload_and_moves_to_another_browser a_link_takes_no_better_place_away
         behind_tls_cookies_and_links_are_for_tls_alone

@@ -73,7 +73,7 @@ fn ticket_is_stored(operation: &Operation, answer: &TicketAnswer, room: &RoomSto
         return Err(format!("number {number} was told and is not stored"));
     };
     let stored = match answer.state {
-        TicketState::Waiting { .. } => ticket.waits_at(at),
+        TicketState::InDraw { .. } | TicketState::Waiting { .. } => ticket.waits_at(at),
         TicketState::Admitted { slot, .. } => ticket.slot(slot.admission).is_some_and(|found| {
             let taken = found
                 .taken

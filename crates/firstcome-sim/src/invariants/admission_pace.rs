@@ -34,7 +34,8 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
             if !may_be_present(of(number), at) {
                 return Err(found(format!("{name}: number {number} was absent and was admitted")));
             }
-            let first = room.tickets.range(..number).find(|&(&lower, ticket)| must_be_next(ticket, of(lower), at));
+            let turn = room.turn(number);
+            let first = room.by_turn(0..turn).find(|(lower, ticket)| must_be_next(ticket, of(*lower), at));
             if let Some((lower, _)) = first {
                 return Err(found(format!("{name}: number {number} was admitted while {lower} was present")));
             }
@@ -99,7 +100,7 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
     for operation in evidence.history.operations() {
         let Some(room) = ledger.rooms.get_key_value(&operation.name) else { continue };
         if let Some(answer) = operation.ticket()
-            && let TicketState::Waiting { .. } = answer.state
+            && let TicketState::InDraw { .. } | TicketState::Waiting { .. } = answer.state
         {
             let known_us = Some(PRESENT_US.max(i64::from(answer.poll_after_ms) * 3_000));
             let contact = Contact { to: operation.judged, known_us };

@@ -7,10 +7,13 @@ use crate::room::history::{Command, History, RoomStepReply, WallStep};
 use crate::room::ledger::Ledger;
 use crate::room::rows::Stored;
 use firstcome_core::id::{RoomName, UserId};
-use firstcome_core::room::{self, Departure, Hold, Join, Rejection, RoomSettings, Slot, TicketNumber, TicketState};
+use firstcome_core::room::{
+    self, Departure, Draw, DrawSeed, DrawView, Hold, Join, Rejection, RoomSettings, RoomState, RoomView, Slot,
+    TicketNumber, TicketState,
+};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, RoomId, RoomPut};
-use firstcome_store::{Joining, PassCheck, Put, TicketAnswer, TicketKey};
+use firstcome_store::{Joining, PassCheck, Put, RoomSummary, TicketAnswer, TicketKey};
 
 type Check = fn(&RoomEvidence<'_>, &Ledger) -> Result<(), Violation>;
 
@@ -181,6 +184,32 @@ impl Story {
 
     pub(super) fn waits(&mut self, of: u32, position: u32) -> &mut Self {
         self.told(of, TicketState::Waiting { position, wait_ms: None })
+    }
+
+    pub(super) fn in_draw(&mut self, of: u32) -> &mut Self {
+        self.told(of, TicketState::InDraw { entrants: 1, wait_ms: None })
+    }
+
+    /// The room draws, with a seed of this byte.
+    pub(super) fn drawn(&mut self, seed: u8, first: u32, entrants: u32) -> &mut Self {
+        let draw = Draw { seed: DrawSeed::new([seed; 32]), first, entrants, drawn_at: self.now.wall };
+        self.change(room::Change::Drawn(draw))
+    }
+
+    /// A client is shown the commitment to a seed of this byte.
+    pub(super) fn shows_commitment(&mut self, seed: u8) -> &mut Self {
+        let commitment = DrawSeed::new([seed; 32]).commitment();
+        let view = RoomView {
+            state: RoomState::Scheduled,
+            waiting: 0,
+            active: 0,
+            serving: 0,
+            rate: 0.0,
+            wait_at_tail_ms: None,
+        };
+        let draw = Some(DrawView { commitment, draw: None });
+        let summary = RoomSummary { settings: self.settings.clone(), view, draw, as_of: self.now.wall };
+        self.tell(Command::View, RoomStepReply::View(Box::new(summary)))
     }
 
     /// The slot that was given last, taken.

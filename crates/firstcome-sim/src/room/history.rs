@@ -101,6 +101,7 @@ impl Kind for RoomStepReply {
             Self::Joined(Joining::New, _) => "new",
             Self::Joined(Joining::SameRequest, _) => "same request",
             Self::Joined(Joining::SameUser, _) => "same user",
+            Self::Ticket(TicketAnswer { state: TicketState::InDraw { .. }, .. }) => "in a draw",
             Self::Ticket(TicketAnswer { state: TicketState::Waiting { .. }, .. }) => "waiting",
             Self::Ticket(TicketAnswer { state: TicketState::Admitted { .. }, .. }) => "admitted",
             Self::Ticket(TicketAnswer { state: TicketState::Gone(_), .. }) => "gone",

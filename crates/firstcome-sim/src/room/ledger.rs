@@ -5,10 +5,11 @@
 
 use crate::journal::Commit;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Hold, Join, RoomSettings, Slot, TicketNumber};
-use firstcome_core::time::{Now, Steady};
+use firstcome_core::room::{self, Departure, Draw, Hold, Join, RoomOrder, RoomSettings, Slot, TicketNumber};
+use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, PassSecret, RoomId};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// One admission.
 #[derive(Debug)]
@@ -94,6 +95,21 @@ pub struct Admission {
     pub settings: usize,
 }
 
+/// One draw.
+#[derive(Debug)]
+pub struct DrawStory {
+    /// When.
+    pub at: i64,
+    /// The draw.
+    pub draw: Draw,
+    /// How many settings there had been: the last of them was in force.
+    pub settings: usize,
+    /// How many admissions there had been.
+    pub admissions: usize,
+    /// When the room was closed, which ended the draw.
+    pub ended: Option<i64>,
+}
+
 /// One room.
 #[derive(Debug, Default)]
 pub struct RoomStory {
@@ -103,6 +119,11 @@ pub struct RoomStory {
     pub closed: Vec<i64>,
     /// How far the line was, and since when.
     pub reached: Vec<(i64, u32)>,
+    /// Its draws, and the turns of the numbers that took part in one.
+    pub draws: Vec<DrawStory>,
+    turns: BTreeMap<u32, u32>,
+    /// Numbers that were given out after the opening and before its draw.
+    pub too_early: Vec<u32>,
     /// Its tickets by number.
     pub tickets: BTreeMap<u32, TicketStory>,
     /// The number that comes next.
@@ -124,6 +145,24 @@ impl RoomStory {
     /// The number that the line had reached before this instant.
     pub fn reached_before(&self, at: i64) -> u32 {
         self.reached.iter().rev().find(|(since, _)| *since < at).map_or(1, |(_, reached)| *reached)
+    }
+
+    /// The turn of a number: its place after the draw in which it took part, else the number itself.
+    pub fn turn(&self, number: u32) -> u32 {
+        self.turns.get(&number).copied().unwrap_or(number)
+    }
+
+    /// Tickets whose turn is in this range, in no order.
+    pub fn by_turn(&self, turns: Range<u32>) -> impl Iterator<Item = (u32, &TicketStory)> {
+        // Turns of a draw are a permutation of its numbers, so the whole range of a draw is searched if part of it counts.
+        let (mut from, mut to) = (turns.start, turns.end);
+        for DrawStory { draw, .. } in &self.draws {
+            if draw.first < to && from < draw.end() {
+                (from, to) = (from.min(draw.first), to.max(draw.end()));
+            }
+        }
+        let within = move |number: u32| turns.contains(&self.turn(number));
+        self.tickets.range(from..to.max(from)).map(|(number, ticket)| (*number, ticket)).filter(move |it| within(it.0))
     }
 
     /// A ticket by number.
@@ -193,6 +232,9 @@ impl RoomStory {
         self.closed.push(at);
         self.reached.push((at, first));
         self.active = 0;
+        if let Some(draw) = self.draws.last_mut() {
+            draw.ended.get_or_insert(at);
+        }
         for ticket in self.tickets.values_mut().filter(|ticket| ticket.gone.is_none()) {
             if let Some(slot) = ticket.slots.last_mut() {
                 slot.ended.get_or_insert(at);
@@ -227,9 +269,33 @@ impl RoomStory {
         if wanted == drawn { Ok(()) } else { Err(format!("number {drawn} was drawn, {wanted} was next")) }
     }
 
+    /// The opening draws before any latecomer gets a number.
+    fn joins_in_time(&mut self, number: TicketNumber, joined_at: Timestamp) {
+        let Some((_, settings)) = self.settings.last() else { return };
+        let is_drawn = self.draws.last().is_some_and(|draw| draw.ended.is_none());
+        let has_opened = settings.opens_at.is_some_and(|opens_at| opens_at <= joined_at);
+        if settings.order == RoomOrder::Draw && !is_drawn && has_opened {
+            self.too_early.push(number.get());
+        }
+    }
+
+    fn draw_lots(&mut self, at: i64, draw: &Draw) -> Result<(), String> {
+        if self.draws.last().is_some_and(|last| last.ended.is_none()) {
+            return Err("its places were drawn twice".into());
+        }
+        let (settings, admissions) = (self.settings.len(), self.admissions.len());
+        self.draws.push(DrawStory { at, draw: *draw, settings, admissions, ended: None });
+        let turns = draw.turns();
+        self.turns.extend((draw.first..draw.end()).map(|number| (number, turns.turn(number))));
+        if draw.end() == self.next { Ok(()) } else { Err(format!("{draw:?} was drawn, {} is next", self.next)) }
+    }
+
     fn take(&mut self, at: i64, change: &room::Change) -> Result<(), String> {
         match change {
-            room::Change::Joined { number, join, .. } => self.draw(at, *number, join),
+            room::Change::Joined { number, join, joined_at } => {
+                self.joins_in_time(*number, *joined_at);
+                self.draw(at, *number, join)
+            }
             room::Change::Admitted { number, slot } => {
                 self.active += 1;
                 let cap = self.settings.last().and_then(|(_, settings)| settings.max_active);
@@ -273,6 +339,7 @@ impl RoomStory {
                 }
                 Ok(())
             }
+            room::Change::Drawn(draw) => self.draw_lots(at, draw),
             room::Change::Reached(reached) => {
                 self.reached.push((at, *reached));
                 let drawn = self.next;

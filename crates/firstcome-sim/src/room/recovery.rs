@@ -1,7 +1,7 @@
 //! Brings rooms back from their rows, as a start of the store in a file does, and shows that nothing is changed by it.
 
 use super::rows::{RoomRows, Stored};
-use firstcome_core::room::{Damage, Hold, Poll, Room, RoomPhase, TicketNumber, TicketState};
+use firstcome_core::room::{Damage, Hold, Poll, Room, RoomOrder, RoomPhase, TicketNumber, TicketState};
 use firstcome_core::time::Now;
 use firstcome_store::embedded::StoredRoom;
 use std::hash::RandomState;
@@ -29,6 +29,7 @@ fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room,
         room.restore_ticket(number, &row.join, row.gone, now)?;
     }
     let last = rows.slots.values().map(|slot| slot.admission).max().unwrap_or(0);
+    rows.draw.map_or(Ok(()), |draw| room.restore_draw(&draw))?;
     room.restore_reached(rows.reached, last)?;
     for (&number, slot) in &rows.slots {
         room.restore_slot(TicketNumber::new(number).ok_or(Damage::Slot)?, *slot, now)?;
@@ -72,7 +73,11 @@ fn differs(room: &mut Room, rows: &RoomRows, now: Now) -> Option<String> {
             (Some(Poll::Answer(view)), None, Some(slot)) => {
                 matches!(view.state, TicketState::Admitted { slot: found, .. } if found == *slot)
             }
-            (Some(Poll::Answer(view)), None, None) => matches!(view.state, TicketState::Waiting { .. }),
+            (Some(Poll::Answer(view)), None, None) => {
+                let draws = rows.settings.order == RoomOrder::Draw && rows.draw.is_none();
+                matches!(view.state, TicketState::Waiting { .. } if !draws)
+                    || matches!(view.state, TicketState::InDraw { .. } if draws)
+            }
             // Offered, or over by now.
             (Some(Poll::Decide), None, Some(slot)) => {
                 let (Hold::Offered { .. } | Hold::Taken { .. }) = slot.hold;

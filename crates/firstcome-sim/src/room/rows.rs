@@ -3,7 +3,7 @@
 use super::recovery;
 use crate::journal::Tables;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Hold, Join, RoomSettings, Slot};
+use firstcome_core::room::{self, Departure, Draw, Hold, Join, RoomSettings, Slot};
 use firstcome_core::time::Now;
 use firstcome_store::TicketKey;
 use firstcome_store::embedded::StoredRoom;
@@ -33,6 +33,8 @@ pub struct RoomRows {
     pub first: u32,
     /// How far the line is.
     pub reached: u32,
+    /// The draw, once it took place.
+    pub draw: Option<Draw>,
     /// Whether it is closed.
     pub closed: bool,
     /// Its tickets by number.
@@ -63,6 +65,7 @@ impl Tables for Stored {
                     ticket_key: ticket_key.clone(),
                     first: 1,
                     reached: 1,
+                    draw: None,
                     closed: false,
                     tickets: BTreeMap::new(),
                     slots: BTreeMap::new(),
@@ -73,6 +76,7 @@ impl Tables for Stored {
             Change::RoomClosed { id, first, .. } => {
                 let rows = self.known(*id);
                 (rows.first, rows.reached, rows.closed) = (*first, *first, true);
+                rows.draw = None;
                 rows.tickets.clear();
                 rows.slots.clear();
             }
@@ -126,6 +130,7 @@ impl RoomRows {
                 }
             }
             room::Change::Reached(reached) => self.reached = *reached,
+            room::Change::Drawn(draw) => self.draw = Some(*draw),
         }
     }
 }

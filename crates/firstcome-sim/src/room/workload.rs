@@ -5,7 +5,7 @@ use super::history::{Command, Operation, RoomStepReply};
 use crate::rng::Rng;
 use crate::workload::{Action, Plan, START_US, Workload, draw_key, valid};
 use firstcome_core::id::{RequestId, RoomName, UserId};
-use firstcome_core::room::{Admit, Join, RoomSettings, TicketNumber, TicketState};
+use firstcome_core::room::{Admit, Join, RoomOrder, RoomSettings, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 
 /// Rooms open within this time of the start.
@@ -247,6 +247,8 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
     let with_rate = rng.chance(650);
     let max_active = (!with_rate || rng.chance(400)).then(|| *rng.pick(&[1, 2, 5, 30]));
     let opens_at = Timestamp::clamped_us(START_US + rng.below(WINDOW_US) as i64);
+    let opens_at = rng.chance(300).then_some(opens_at);
+    let draws = opens_at.is_some() && rng.chance(600);
     RoomSettings {
         admit: with_rate.then_some(Admit { count, every_ms }),
         max_active,
@@ -255,7 +257,8 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
         active_ttl_ms: *rng.pick(&[300, 2_000, 60_000, 1_800_000]),
         claim_window_ms: *rng.pick(&[100, 1_000, 10_000, 60_000]),
         idle_ttl_ms: rng.chance(300).then(|| *rng.pick(&[200, 3_000, 60_000])),
-        opens_at: rng.chance(150).then_some(opens_at),
+        opens_at,
+        order: if draws { RoomOrder::Draw } else { RoomOrder::FirstCome },
         paused: rng.chance(80),
         message: rng.chance(100).then(|| "a moment".into()),
         target_url: None,
@@ -266,6 +269,11 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
 pub fn healed() -> RoomSettings {
     let admit = Some(Admit { count: 200, every_ms: 1_000 });
     RoomSettings { admit, max_active: Some(100), claim_window_ms: 1_000, ..RoomSettings::defaults() }
+}
+
+/// The same for a room with a draw, whose order cannot change while a ticket lives: it has opened.
+pub fn healed_draw() -> RoomSettings {
+    RoomSettings { opens_at: Some(Timestamp::clamped_us(START_US)), order: RoomOrder::Draw, ..healed() }
 }
 
 fn name(text: &str) -> RoomName {

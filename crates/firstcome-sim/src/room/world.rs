@@ -5,7 +5,7 @@
 use super::history::{Command, History, Operation, RoomStepReply, WallStep};
 use super::recovery;
 use super::rows::Stored;
-use super::workload::{RoomAction, Rooms, healed};
+use super::workload::{RoomAction, Rooms, healed, healed_draw};
 use crate::history::Request;
 use crate::invariants::{self, Evidence, Violation};
 use crate::journal::Call;
@@ -116,7 +116,10 @@ impl Primitive for Rooms {
     /// The operator opens every room, and the store must admit every client that stays.
     fn heal(world: &mut World<Self>) -> Result<(), Violation> {
         for room in world.clients.rooms.clone() {
-            world.ask(room, Command::Put(healed()));
+            // One of the two is refused if a ticket lives.
+            world.ask(room.clone(), Command::Put(healed()));
+            world.settle()?;
+            world.ask(room, Command::Put(healed_draw()));
         }
         world.settle()?;
         for round in 0..HEAL_ROUNDS_MAX {

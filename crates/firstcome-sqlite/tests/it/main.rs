@@ -5,6 +5,7 @@ mod lock;
 #[cfg(unix)]
 mod lock_files;
 mod old_codes;
+mod old_rooms;
 mod restarts;
 mod sqlite;
 

@@ -6,7 +6,8 @@ use crate::embedded::journal::{Change, PassSecret, RoomId, RoomPut};
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self, Damage, Hold, Join, Room, RoomPhase, Slot, TicketNumber};
+use firstcome_core::room::draw::Turns;
+use firstcome_core::room::{self, Damage, Draw, Hold, Join, Room, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use std::collections::{HashMap, HashSet};
 use std::hash::RandomState;
@@ -18,6 +19,9 @@ struct Coming {
     /// The number that the next ticket must have.
     next: u32,
     drawn: u32,
+    draw: Option<Draw>,
+    /// The order of service after the draw.
+    turns: Option<Turns>,
     reached: u32,
     admissions: u64,
     seen: HashSet<u64, RandomState>,
@@ -73,7 +77,7 @@ const fn steady_of(until: Timestamp, now: Now) -> Steady {
 impl Intake {
     /// Takes a room, before its tickets.
     pub(super) fn room(&mut self, archived: ArchivedRoom) -> Result<(), ImportError> {
-        let ArchivedRoom { name, settings, appearance, ticket_key, is_closed, first, reached, drawn, admissions } =
+        let ArchivedRoom { name, settings, appearance, ticket_key, is_closed, first, reached, drawn, admissions, draw } =
             archived;
         if self.rooms.there.contains(&name) || self.rooms.coming.contains_key(&name) {
             return Err(ImportError::RoomThere(name));
@@ -90,6 +94,10 @@ impl Intake {
         }
         if is_closed && first != drawn + 1 {
             return broken("in a closed room all numbers are void");
+        }
+        let misses = |draw: &Draw| !draw.is_sound() || draw.first < first || drawn + 1 < draw.end() || is_closed;
+        if draw.as_ref().is_some_and(misses) {
+            return broken("the draw names numbers that the room does not have");
         }
         let id = RoomId(self.rooms.next);
         self.rooms.next += 1;
@@ -113,10 +121,16 @@ impl Intake {
         if first < reached {
             self.change(Change::Room { id, change: room::Change::Reached(reached) });
         }
+        if let Some(draw) = draw {
+            self.change(Change::Room { id, change: room::Change::Drawn(draw) });
+        }
+        let turns = draw.map(|draw| draw.turns());
         let room = Room::restoring(settings, self.hasher.clone(), now, first);
         let seen = HashSet::with_hasher(self.hasher.clone());
         let slots = Vec::new();
-        self.rooms.coming.insert(name, Coming { id, room, next: first, drawn, reached, admissions, seen, slots });
+        self.rooms
+            .coming
+            .insert(name, Coming { id, room, next: first, drawn, draw, turns, reached, admissions, seen, slots });
         Ok(())
     }
 
@@ -189,7 +203,7 @@ impl Intake {
         let now = self.now;
         let has_secret = !self.rooms.pass_secrets.is_empty();
         for (name, coming) in self.rooms.coming.drain() {
-            let Coming { mut room, next, drawn, reached, admissions, slots, .. } = coming;
+            let Coming { mut room, next, drawn, draw, reached, admissions, slots, .. } = coming;
             if next <= drawn {
                 return Err(ImportError::TicketsMissing { room: name, next, drawn });
             }
@@ -197,7 +211,8 @@ impl Intake {
                 let says = "the import has no secret that signs passes";
                 return Err(ImportError::BrokenRoom { room: name, says });
             }
-            room.restore_reached(reached, admissions)
+            draw.map_or(Ok(()), |draw| room.restore_draw(&draw))
+                .and_then(|()| room.restore_reached(reached, admissions))
                 .map_err(|damage| ImportError::BrokenRoom { room: name.clone(), says: damage.as_str() })?;
             for (number, slot) in slots {
                 room.restore_slot(number, slot, now).map_err(|damage| ImportError::BrokenTicket {
@@ -216,7 +231,8 @@ impl Coming {
     /// Checks that a ticket can have this slot, and returns the slot.
     fn admitted(&mut self, number: TicketNumber, slot: ArchivedSlot, now: Now) -> Result<Slot, Damage> {
         let ArchivedSlot { admission, admitted_at, is_taken, until } = slot;
-        if self.reached <= number.get() {
+        let turn = self.turns.as_ref().map_or(number.get(), |turns| turns.turn(number.get()));
+        if self.reached <= turn {
             return Err(Damage::Reached);
         }
         if admission == 0 || self.admissions < admission || !self.seen.insert(admission) {

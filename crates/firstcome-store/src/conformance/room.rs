@@ -8,6 +8,7 @@
 
 mod cancelled;
 mod concurrent;
+mod draw;
 mod oracle;
 mod reopened;
 mod rows;
@@ -66,6 +67,7 @@ where
         time::the_absent_are_passed_over_and_next_when_they_return,
         time::who_is_silent_too_long_is_gone,
         time::setting_the_wall_clock_moves_no_lease,
+        draw::a_draw_gives_each_entrant_a_place_and_latecomers_come_behind,
         concurrent::numbers_drawn_at_once_have_no_gap,
         concurrent::one_user_at_once_has_one_place,
         concurrent::repeats_at_once_have_one_effect,
@@ -95,6 +97,7 @@ where
     reopened::secrets_and_closed_rooms_come_back(&open).await;
     reopened::a_long_line_comes_back_exactly(&open).await;
     reopened::an_appearance_comes_back(&open).await;
+    draw::a_draw_outlives_the_store(&open).await;
 }
 
 /// One command of a row. Numbers name the tickets.
@@ -312,6 +315,10 @@ fn describe_ticket(answer: Result<TicketAnswer, Rejection>) -> RoomReply {
     };
     let number = told.number.get();
     match told.state {
+        TicketState::InDraw { entrants, wait_ms } => RoomReply {
+            words: format!("{number} in the draw of {entrants}"),
+            rest: format!("{wait_ms:?} ask after {} at {:?}", told.poll_after_ms, told.as_of),
+        },
         TicketState::Waiting { position, wait_ms } => RoomReply {
             words: format!("{number} waiting {position}"),
             rest: format!("{wait_ms:?} ask after {} at {:?}", told.poll_after_ms, told.as_of),

@@ -14,7 +14,7 @@ use crate::error::{Fault, StoreError};
 use crate::room::{PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{DrawView, Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
@@ -25,6 +25,18 @@ pub(super) struct Kept {
     pub(super) room: Room,
     /// Tickets with a decision that is not durable yet.
     pub(super) unsettled: HashSet<TicketNumber>,
+    /// Whether the draw is not durable yet. Each place in line rests on it.
+    pub(super) draw_is_unsettled: bool,
+}
+
+impl Kept {
+    fn is_unsettled(&self, number: TicketNumber) -> bool {
+        #[cfg(feature = "planted-bugs")]
+        if firstcome_core::planted::is(firstcome_core::planted::Bug::PlaceToldEarly) {
+            return self.unsettled.contains(&number);
+        }
+        self.draw_is_unsettled || self.unsettled.contains(&number)
+    }
 }
 
 /// One room.
@@ -38,13 +50,16 @@ pub(super) struct RoomCell {
 
 impl RoomCell {
     pub(super) fn new(id: RoomId, ticket_key: TicketKey, room: Room, appearance: Arc<Appearance>) -> Self {
-        let kept = Mutex::new(Kept { room, unsettled: HashSet::new() });
+        let room = room.with_draw_key(ticket_key.draw_key());
+        let kept = Mutex::new(Kept { room, unsettled: HashSet::new(), draw_is_unsettled: false });
         Self { id, ticket_key, kept, appearance: RwLock::new(appearance) }
     }
 
     pub(super) fn summary(&self, now: Now) -> RoomSummary {
         let kept = self.kept.lock();
-        RoomSummary { settings: kept.room.settings().clone(), view: kept.room.view(now), as_of: now.wall }
+        let show = |view: DrawView| DrawView { draw: view.draw.filter(|_| !kept.draw_is_unsettled), ..view };
+        let draw = kept.room.draw_view().map(show);
+        RoomSummary { settings: kept.room.settings().clone(), view: kept.room.view(now), draw, as_of: now.wall }
     }
 
     fn answer(&self, room: &Room, view: TicketView, now: Now) -> TicketAnswer {
@@ -68,7 +83,7 @@ impl RoomCell {
     pub(super) fn poll(&self, number: TicketNumber, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
         let (view, user) = {
             let mut kept = self.kept.lock();
-            if kept.unsettled.contains(&number) {
+            if kept.is_unsettled(number) {
                 return None;
             }
             let view = match kept.room.poll(number, now) {
@@ -99,7 +114,7 @@ impl RoomCell {
     pub(super) fn check(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Option<PassCheck>> {
         let mut kept = self.kept.lock();
         // Report the end of a slot only once it is stored: otherwise the slot would live again after a restart.
-        if kept.unsettled.contains(&number) || kept.room.is_over(number, now) {
+        if kept.is_unsettled(number) || kept.room.is_over(number, now) {
             return None;
         }
         Some(check(&mut kept.room, number, admission, now))
@@ -116,13 +131,16 @@ impl RoomCell {
     /// Replaces the room after changes that could not be stored.
     pub(super) fn replace(&self, room: Room) {
         let mut kept = self.kept.lock();
-        kept.room = room;
+        kept.room = room.with_draw_key(self.ticket_key.draw_key());
         kept.unsettled.clear();
+        kept.draw_is_unsettled = false;
     }
 
     /// Publishes the decisions of a durable batch to readers.
     pub(super) fn settle(&self) {
-        self.kept.lock().unsettled.clear();
+        let mut kept = self.kept.lock();
+        kept.unsettled.clear();
+        kept.draw_is_unsettled = false;
     }
 }
 

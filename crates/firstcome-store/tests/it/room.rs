@@ -58,6 +58,7 @@ fn by_user(user: &str) -> Join {
 fn shown(answer: RoomAnswer<TicketAnswer>) -> String {
     match answer {
         Ok(Ok(told)) => match told.state {
+            TicketState::InDraw { entrants, .. } => format!("in the draw of {entrants}"),
             TicketState::Waiting { position, .. } => format!("waiting {position}"),
             TicketState::Admitted { slot, .. } => format!("admitted {}", slot.admission),
             TicketState::Gone(how) => format!("{how:?}"),

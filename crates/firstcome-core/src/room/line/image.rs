@@ -3,7 +3,7 @@
 //! Tickets that are gone cost only their bits. A segment whose tickets are all gone takes a few bytes, plus the bits of which
 //! left and which expired, if it has both.
 
-use super::{Bits, Columns, Line, SEGMENT, Segment, TicketPlace, WORDS};
+use super::{Bits, Columns, Line, SEGMENT, Segment, WORDS};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::{ImageError, Reader, first_bits, put_bits, put_number, put_request, put_steady, put_user};
 use std::hash::RandomState;
@@ -189,10 +189,5 @@ impl Line {
             each(&without(&page.living(), &page.waiting)).map(move |at| start + at as u32)
         };
         self.segments.iter().enumerate().flat_map(in_slots)
-    }
-
-    /// Returns whether a ticket waits that was passed over.
-    pub(in crate::room) fn is_passed_over(&self, number: u32) -> bool {
-        number < self.reached && self.place(number) == Some(TicketPlace::Waiting)
     }
 }

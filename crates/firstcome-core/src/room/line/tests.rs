@@ -32,6 +32,9 @@ impl Line {
         }
         assert_eq!((&self.groups, self.unknown), (&groups, unknown));
         assert_eq!(self.waiting, groups.iter().sum::<u32>());
+        if let Some(lots) = &self.lots {
+            lots.assert_sound(self);
+        }
         assert!(self.first <= self.reached && self.reached <= self.next);
         assert!(self.sweeps.len() <= self.segments.len(), "one sweep per segment");
     }
@@ -51,7 +54,8 @@ impl Line {
             self.segments.capacity() * size_of::<Segment>() + (self.counts.capacity() + self.groups.capacity()) * 4;
         // A B-tree keeps its entries in nodes that are at least about half full.
         let sweeps = self.sweeps.len() * 2 * size_of::<(Steady, u32)>();
-        alive + pages + sweeps + self.users.bytes() + self.requests.bytes()
+        let lots = self.lots.as_deref().map_or(0, Lots::bytes);
+        alive + pages + sweeps + lots + self.users.bytes() + self.requests.bytes()
     }
 
     /// Removes all scheduled sweeps.

@@ -3,7 +3,7 @@
 use super::record::{Record, read_ticket};
 use super::{Drawn, Replica, TAGS_MAX, Tags};
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_signed, put_steady};
-use crate::room::{Room, TicketNumber};
+use crate::room::{Change, Room, TicketNumber};
 use crate::time::{Now, Timestamp};
 use hashbrown::HashMap;
 use std::collections::VecDeque;
@@ -76,7 +76,11 @@ impl Replica {
             return Err(ImageError::Value("ceiling"));
         }
         let mut unsettled = HashMap::with_hasher(hasher);
+        let mut drawn_at = 0;
         for (at, record) in &pending {
+            if matches!(record, Record::Change(Change::Drawn(_))) {
+                drawn_at = *at;
+            }
             let number = if let Record::Change(change) = record { change.number() } else { None };
             unsettled.extend(number.map(|number| (number.0, *at)));
         }
@@ -89,6 +93,7 @@ impl Replica {
             story,
             settings_at,
             closed_at,
+            drawn_at,
             tags,
             marks,
             pending,

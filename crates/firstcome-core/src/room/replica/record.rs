@@ -1,7 +1,7 @@
 //! Records that must become durable, and their form in an image.
 
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_request, put_signed, put_steady, put_user};
-use crate::room::image::{put_settings, read_settings};
+use crate::room::image::{put_draw, put_settings, read_draw, read_settings};
 use crate::room::slots::{put_slot, read_slot};
 use crate::room::{Change, Departure, Join, RoomSettings, TicketNumber};
 use crate::time::Timestamp;
@@ -29,6 +29,7 @@ const EXPIRED: u8 = 5;
 const REACHED: u8 = 6;
 const SETTINGS: u8 = 7;
 const CLOSED: u8 = 8;
+const DRAWN: u8 = 9;
 
 impl Record {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
@@ -90,12 +91,19 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
         Change::Gone { number, how: Departure::Left } => head(LEFT, number.0),
         Change::Gone { number, how: Departure::Expired } => head(EXPIRED, number.0),
         Change::Reached(reached) => head(REACHED, *reached),
+        Change::Drawn(draw) => {
+            out.push(DRAWN);
+            put_draw(out, draw);
+        }
     }
 }
 
 fn read_change(kind: u8, reader: &mut Reader<'_>) -> Result<Change, ImageError> {
     if kind == REACHED {
         return Ok(Change::Reached(reader.number_u32()?));
+    }
+    if kind == DRAWN {
+        return read_draw(reader).map(Change::Drawn);
     }
     let number = read_ticket(reader)?;
     Ok(match kind {

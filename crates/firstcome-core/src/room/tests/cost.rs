@@ -150,3 +150,19 @@ fn a_room_through_which_people_pass_keeps_only_bits_of_those_who_are_gone() {
     // The entry of an offer that was taken and given back stays until its window would have ended.
     assert!(most <= 1_000 * 60_000 / 550 + 4_000, "{most} ends are noted");
 }
+
+/// The draw copies no ticket: it costs a bit and some table for each of very many.
+#[test]
+fn a_draw_costs_at_most_half_a_byte_for_each_entrant_and_one_change() {
+    const MANY: u32 = 1_000_000;
+    let opens_at = Some(Timestamp::clamped_us(WALL_US + 1_000_000));
+    let settings =
+        RoomSettings { max_waiting: 2 * MANY, opens_at, order: RoomOrder::Draw, ..RoomSettings::with_slots(1) };
+    let mut play = Play::new(paused(settings));
+    play.strangers(MANY);
+    let before = play.room.line.bytes();
+    play.pass_ms(1_000);
+    assert_eq!(play.work().0, 1);
+    let each = (play.room.line.bytes() - before) as f64 / f64::from(MANY);
+    assert!(each <= 0.5, "{each} bytes each");
+}

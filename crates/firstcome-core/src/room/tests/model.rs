@@ -46,7 +46,12 @@ struct Model {
     settings: RoomSettings,
     closed: bool,
     tickets: Vec<Ticket>,
+    /// The draw that the room published, and the tickets that took part in the drawn order.
+    draw: Option<Draw>,
+    lots: Vec<usize>,
     reached: usize,
+    /// The first number that is not void.
+    first: u32,
     admissions: u64,
     /// The content of the bucket: thousandths of the count of a period times milliseconds.
     credit: i64,
@@ -62,7 +67,10 @@ impl Model {
             settings,
             closed: false,
             tickets: Vec::new(),
+            draw: None,
+            lots: Vec::new(),
             reached: 0,
+            first: 1,
             admissions: 0,
             credit: 0,
             earned_at: 0,
@@ -78,6 +86,35 @@ impl Model {
 
     fn steady(ms: Ms) -> Steady {
         Steady::from_us(STEADY_US + ms * 1_000)
+    }
+
+    /// Which ticket has a turn, both from 0.
+    fn at_turn(&self, turn: usize) -> usize {
+        let first = self.draw.map_or(0, |draw| draw.first as usize - 1);
+        turn.checked_sub(first).and_then(|lot| self.lots.get(lot)).copied().unwrap_or(turn)
+    }
+
+    fn turn(&self, at: usize) -> usize {
+        (0..self.tickets.len()).find(|&turn| self.at_turn(turn) == at).expect("each ticket has a turn")
+    }
+
+    fn is_before_draw(&self) -> bool {
+        self.settings.order == RoomOrder::Draw && self.draw.is_none() && !self.closed
+    }
+
+    /// Draws, if it is time: sorts those who take part by their published places.
+    fn draw_if_due(&mut self) {
+        if !self.is_before_draw() || self.settings.opens_at.is_some_and(|opens_at| self.now.wall < opens_at) {
+            return;
+        }
+        let (first, entrants) = (self.reached, self.tickets.len() - self.reached);
+        let seed = draw_key().seed(self.first);
+        let draw = Draw { seed, first: first as u32 + 1, entrants: entrants as u32, drawn_at: self.now.wall };
+        let permutation = draw.permutation();
+        self.lots = (first..first + entrants).collect();
+        self.lots.sort_by_key(|at| permutation.place((at - first) as u32));
+        self.draw = Some(draw);
+        self.changes.push(Change::Drawn(draw));
     }
 
     fn waiting(&self) -> usize {
@@ -143,13 +180,19 @@ impl Model {
             self.tickets[at].stand = ModelTicket::Taken { admission, until, contact: now };
             self.changes.push(Change::Taken { number: number(at as u32 + 1), until: Self::steady(until) });
         }
-        let ahead =
-            self.tickets[self.reached.min(at)..at].iter().filter(|it| it.stand == ModelTicket::Waits).count() as u32;
+        let turn = self.turn(at);
+        let waits = |turn: &usize| self.tickets[self.at_turn(*turn)].stand == ModelTicket::Waits;
+        let ahead = (self.reached..turn).filter(waits).count() as u32;
+        let (is_before_draw, entrants) = (self.is_before_draw(), self.waiting());
+        let is_passed_over = turn < self.reached;
         let ticket = &mut self.tickets[at];
         match &mut ticket.stand {
             ModelTicket::Waits => {
                 ticket.seen = now;
-                ticket.back = at < self.reached;
+                ticket.back = is_passed_over;
+                if is_before_draw {
+                    return format!("in the draw of {entrants}");
+                }
                 assert!(ahead <= ticket.position, "the position rose");
                 ticket.position = ahead;
                 format!("waiting {ahead}")
@@ -194,6 +237,7 @@ impl Model {
         if self.settings.max_waiting as usize <= self.waiting() {
             return "room_full".to_owned();
         }
+        self.draw_if_due();
         let at = self.tickets.len();
         self.tickets.push(Ticket {
             join: join.clone(),
@@ -268,6 +312,7 @@ impl Model {
     }
 
     fn admit(&mut self) {
+        self.draw_if_due();
         let now = self.ms();
         if let Some(Admit { count, every_ms }) = self.settings.admit {
             let holds = (every_ms as i64).max(250 * i64::from(count));
@@ -299,14 +344,14 @@ impl Model {
     }
 
     fn next_present(&mut self) -> Option<usize> {
-        while let Some(at) = (0..self.tickets.len()).find(|&at| self.tickets[at].back) {
+        while let Some(at) = (0..self.tickets.len()).map(|it| self.at_turn(it)).find(|&at| self.tickets[at].back) {
             self.tickets[at].back = false;
             if self.is_present(at) {
                 return Some(at);
             }
         }
         while self.reached < self.tickets.len() {
-            let at = self.reached;
+            let at = self.at_turn(self.reached);
             self.reached += 1;
             if self.tickets[at].stand == ModelTicket::Waits && self.is_present(at) {
                 return Some(at);
@@ -315,8 +360,17 @@ impl Model {
         None
     }
 
-    fn put(&mut self, settings: &RoomSettings) {
+    /// Returns whether the room takes these settings.
+    fn put(&mut self, settings: &RoomSettings) -> bool {
         let now = self.ms();
+        let is_draw = settings.order == RoomOrder::Draw;
+        let is_later = settings.opens_at.is_some_and(|opens_at| self.now.wall < opens_at);
+        let is_other = (settings.order, settings.opens_at) != (self.settings.order, self.settings.opens_at);
+        let has_tickets = self.waiting() + self.active() != 0;
+        let is_switched = settings.order != self.settings.order && has_tickets;
+        if !self.closed && (is_switched || (is_draw && self.draw.is_some() && is_later && is_other)) {
+            return false;
+        }
         if settings.admit != self.settings.admit {
             (self.credit, self.earned_at) = (0, now);
         }
@@ -329,6 +383,7 @@ impl Model {
         }
         self.settings = settings.clone();
         self.closed = false;
+        true
     }
 
     fn close(&mut self) {
@@ -337,18 +392,26 @@ impl Model {
             (ticket.stand, ticket.back) = (ModelTicket::Gone(Departure::Expired), false);
         }
         self.reached = self.tickets.len();
+        (self.draw, self.first) = (None, self.tickets.len() as u32 + 1);
+        self.lots.clear();
     }
 
     /// Restores the room from what a store would have kept.
     fn restart(&mut self) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at, self.grace_until) = (0, now, Ms::MIN);
-        let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1);
+        let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1).with_draw_key(draw_key());
+        // All numbers come back, so the seed counts from the first one.
+        self.first = 1;
+        let turns: Vec<usize> = (0..self.tickets.len()).map(|at| self.turn(at)).collect();
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let gone = if let ModelTicket::Gone(how) = ticket.stand { Some(how) } else { None };
             room.restore_ticket(number(at as u32 + 1), &ticket.join, gone, self.now).unwrap();
-            ticket.back = ticket.stand == ModelTicket::Waits && at < self.reached;
+            ticket.back = ticket.stand == ModelTicket::Waits && turns[at] < self.reached;
             (ticket.seen, ticket.polled_ms, ticket.ticked, ticket.position) = (now, 0, None, u32::MAX);
+        }
+        if let Some(draw) = &self.draw {
+            room.restore_draw(draw).unwrap();
         }
         room.restore_reached(self.reached as u32 + 1, self.admissions).unwrap();
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
@@ -474,8 +537,11 @@ impl Both {
                 self.model.now = self.play.now;
             }
             Step::Put(settings) => {
-                self.play.put(settings);
-                self.model.put(settings);
+                let told = self.play.room.judge_settings(settings, self.play.now);
+                assert_eq!(told.is_ok(), self.model.put(settings), "{told:?}");
+                if told.is_ok() {
+                    self.play.put(settings);
+                }
             }
             Step::Close => {
                 self.play.room.close();
@@ -490,7 +556,8 @@ impl Both {
             Step::Contact(pick) => self.contact(*pick),
             Step::Alive(bits) => self.alive(*bits),
             Step::Reload => {
-                self.play.room = Room::from_image(&self.play.room.image(), hasher()).expect("an image of a room");
+                let room = Room::from_image(&self.play.room.image(), hasher()).expect("an image of a room");
+                self.play.room = room.with_draw_key(draw_key());
             }
         }
     }

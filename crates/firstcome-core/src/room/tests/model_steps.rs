@@ -45,19 +45,23 @@ pub(in crate::room::tests) fn any_settings() -> impl Strategy<Value = RoomSettin
         proptest::sample::select(vec![1_000, 35_000_u64]),
         proptest::option::weighted(0.3, proptest::sample::select(vec![500, 10_000_u64])),
     );
-    let opens_at = proptest::option::weighted(0.2, (-100_000..200_000_i64).prop_map(|ms| WALL_US + ms * 1_000));
+    let opens_at = proptest::option::weighted(0.35, (-100_000..200_000_i64).prop_map(|ms| WALL_US + ms * 1_000));
+    let opens_at = (opens_at, proptest::bool::weighted(0.7));
     let rest = (proptest::sample::select(vec![2, 6, 1_000_u32]), proptest::bool::weighted(0.1), opens_at);
-    (limits, times, rest).prop_map(|((admit, max_active), times, (max_waiting, paused, opens_at))| RoomSettings {
-        admit,
-        max_active: if admit.is_none() { max_active.or(Some(2)) } else { max_active },
-        max_waiting,
-        waiting_ttl_ms: times.0,
-        active_ttl_ms: times.1,
-        claim_window_ms: times.2,
-        idle_ttl_ms: times.3,
-        opens_at: opens_at.map(Timestamp::clamped_us),
-        paused,
-        ..RoomSettings::defaults()
+    (limits, times, rest).prop_map(|((admit, max_active), times, (max_waiting, paused, (opens_at, draws)))| {
+        RoomSettings {
+            admit,
+            max_active: if admit.is_none() { max_active.or(Some(2)) } else { max_active },
+            max_waiting,
+            waiting_ttl_ms: times.0,
+            active_ttl_ms: times.1,
+            claim_window_ms: times.2,
+            idle_ttl_ms: times.3,
+            opens_at: opens_at.map(Timestamp::clamped_us),
+            order: if draws && opens_at.is_some() { RoomOrder::Draw } else { RoomOrder::FirstCome },
+            paused,
+            ..RoomSettings::defaults()
+        }
     })
 }
 

@@ -96,3 +96,17 @@ fn a_slot_that_is_not_taken_is_lost() {
     };
     assert_eq!(told(Bug::SlotLost, scene), pair("lapsed 1, admitted 2, reached 3", ""));
 }
+
+#[test]
+fn a_latecomer_takes_part_in_the_draw() {
+    let scene = || {
+        let opens_at = Some(Timestamp::clamped_us(WALL_US + 1_000_000));
+        let mut play = Play::new(RoomSettings { opens_at, order: RoomOrder::Draw, ..ten_per_second() });
+        play.strangers(2);
+        play.pass_ms(1_000);
+        play.strangers(1);
+        play.tick();
+        play.room.past_draw().map_or(0, |draw| draw.entrants).to_string()
+    };
+    assert_eq!(told(Bug::LatecomerDrawn, scene), pair("2", "3"));
+}

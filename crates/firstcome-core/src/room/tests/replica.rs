@@ -22,7 +22,7 @@ fn join(join: Join, tag: u64) -> Entry {
 
 impl Follower {
     fn new(settings: RoomSettings) -> Self {
-        let room = Room::new(settings, hasher(), start());
+        let room = Room::new(settings, hasher(), start()).with_draw_key(draw_key());
         Self::of(Replica::new(room, 40, 1_000_000, hasher(), start()))
     }
 

@@ -11,10 +11,12 @@ pub(super) struct Twin {
 
 /// Makes a new room, or one in which all numbers up to a ceiling are unknown.
 pub(super) fn room(settings: &RoomSettings, lost: Option<u32>) -> Room {
-    let Some(ceiling) = lost else { return Room::new(settings.clone(), hasher(), start()) };
+    let Some(ceiling) = lost else {
+        return Room::new(settings.clone(), hasher(), start()).with_draw_key(draw_key());
+    };
     let known =
         Known { grace_until: Some(start().steady.plus_ms(u64::from(ceiling) * 1_000)), ..nothing(settings, ceiling) };
-    Room::rebuilt(&known, hasher(), start()).expect("nothing is known")
+    Room::rebuilt(&known, hasher(), start()).expect("nothing is known").with_draw_key(draw_key())
 }
 
 /// The known state of a room in which all numbers up to a ceiling are unknown.
@@ -24,6 +26,7 @@ pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
         standing: RoomPhase::Running,
         first: 1,
         ceiling,
+        draw: None,
         reached: 1,
         admissions: 0,
         tickets: Vec::new(),

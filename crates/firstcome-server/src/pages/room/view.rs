@@ -27,6 +27,8 @@ pub(in crate::pages) enum Phase {
     Join,
     /// The visitor has a place, and the room opens later.
     Scheduled,
+    /// The visitor takes part in a draw that has not taken place.
+    Draw,
     Waiting,
     /// No one is ahead.
     Almost,
@@ -61,6 +63,7 @@ impl Phase {
         match self {
             Self::Join => "join",
             Self::Scheduled => "scheduled",
+            Self::Draw => "draw",
             Self::Waiting => "waiting",
             Self::Almost => "almost",
             Self::Paused => "paused",
@@ -84,7 +87,7 @@ impl Phase {
     }
 
     const fn has_place(self) -> bool {
-        matches!(self, Self::Scheduled | Self::Waiting | Self::Almost | Self::Paused)
+        matches!(self, Self::Scheduled | Self::Draw | Self::Waiting | Self::Almost | Self::Paused)
     }
 }
 
@@ -113,6 +116,8 @@ pub(in crate::pages) struct View {
     pub(in crate::pages) phase: Phase,
     pub(super) title: String,
     pub(super) lead: String,
+    /// Whether the room has a draw, which the visitor can check.
+    pub(super) has_draw: bool,
     /// The organiser's words.
     pub(super) message: Option<String>,
     /// How many are ahead, or how many claims are left.
@@ -157,10 +162,22 @@ fn phase_of(state: RoomState, place: Place<'_>) -> Phase {
         (TicketState::Admitted { .. }, _) => Phase::Admitted,
         (TicketState::Gone(Departure::Left), _) => Phase::Left,
         (TicketState::Gone(Departure::Expired), _) => Phase::Expired,
+        (TicketState::InDraw { .. }, _) => Phase::Draw,
         (TicketState::Waiting { .. }, RoomState::Scheduled) => Phase::Scheduled,
         (TicketState::Waiting { .. }, RoomState::Paused) => Phase::Paused,
         (TicketState::Waiting { position: 0, .. }, _) => Phase::Almost,
         (TicketState::Waiting { .. }, _) => Phase::Waiting,
+    }
+}
+
+/// The text that states the rule of a draw, in the phases that state a rule. `None` if the room has no draw.
+fn rule(phase: Phase, room: &RoomSummary) -> Option<&'static str> {
+    let draw = room.draw?;
+    match (phase, draw.draw) {
+        (Phase::Join, None) => Some("draw-lead"),
+        (Phase::Join, Some(_)) => Some("late-lead"),
+        (Phase::Waiting, Some(_)) => Some("drawn-lead"),
+        _ => None,
     }
 }
 
@@ -199,12 +216,17 @@ impl View {
             _ => answer.map(|answer| answer.poll_after_ms),
         };
         let said = |part| language.text(&format!("{}-{part}", phase.name()));
+        let entrants = answer.and_then(|answer| match answer.state {
+            TicketState::InDraw { entrants, .. } => Some(language.with("entrants", &[("count", entrants.into())])),
+            _ => None,
+        });
         Self {
             phase,
             title: said("title"),
-            lead: said("lead"),
+            lead: rule(phase, room).map_or_else(|| said("lead"), |rule| language.text(rule)),
+            has_draw: room.draw.is_some(),
             message: settings.message.as_deref().map(str::to_owned),
-            ahead: position.map(|position| language.with("ahead", &[("count", position.into())])),
+            ahead: entrants.or_else(|| position.map(|position| language.with("ahead", &[("count", position.into())]))),
             wait: waiting
                 .filter(|_| matches!(phase, Phase::Waiting | Phase::Almost))
                 .map(|(_, wait_ms)| wait(language, wait_ms)),
@@ -239,6 +261,7 @@ impl View {
             phase,
             title: said("title"),
             lead: said("lead"),
+            has_draw: false,
             message: None,
             ahead: (phase == Phase::Claim).then(|| language.with("remaining", &[("count", left.into())])),
             wait: None,
@@ -286,7 +309,7 @@ impl View {
 mod tests {
     use super::super::super::language::of_tag;
     use super::*;
-    use firstcome::core::room::{Hold, RoomSettings, RoomView, Slot, TicketNumber};
+    use firstcome::core::room::{Draw, DrawSeed, DrawView, Hold, RoomSettings, RoomView, Slot, TicketNumber};
     use firstcome::core::time::Steady;
 
     const NOW: Timestamp = Timestamp::clamped_us(1_800_000_000_000_000);
@@ -299,7 +322,7 @@ mod tests {
             target_url: Some("/shop".into()),
             ..RoomSettings::with_slots(1)
         };
-        RoomSummary { settings, view, as_of: NOW }
+        RoomSummary { settings, view, draw: None, as_of: NOW }
     }
 
     fn answer(state: TicketState) -> TicketAnswer {
@@ -376,6 +399,26 @@ mod tests {
         let view = seen(RoomState::Scheduled, in_line(3, MINUTE_MS), None);
         assert_eq!((view.countdown().as_deref(), view.wait), (Some("1:02:05"), None));
         assert_eq!(seen(RoomState::Open, in_line(3, MINUTE_MS), None).opens_at_ms, None);
+    }
+
+    #[test]
+    fn a_draw_states_its_rule_before_and_after() {
+        let seen = |draw: Option<Draw>, state, ticket| {
+            let view = DrawView { commitment: [0; 32], draw };
+            let room = RoomSummary { draw: Some(view), ..summary(state) };
+            let (answer, language) = (answer(ticket), of_tag("en").unwrap());
+            let joined = View::new(language, &room, Place::None, None);
+            (View::new(language, &room, Place::Known { answer: &answer, first_position: 0 }, None), joined)
+        };
+        let in_draw = TicketState::InDraw { entrants: 1_200, wait_ms: Some(MINUTE_MS) };
+        let (view, join) = seen(None, RoomState::Scheduled, in_draw);
+        assert_eq!((view.phase, view.ahead.as_deref()), (Phase::Draw, Some("1200 people are in the draw")));
+        assert_eq!((view.countdown().as_deref(), view.wait, view.progress), (Some("1:02:05"), None, None));
+        assert_eq!((view.has_draw, &view.lead), (true, &join.lead));
+        let drawn = Draw { seed: DrawSeed::new([1; 32]), first: 1, entrants: 9, drawn_at: NOW };
+        let (view, late) = seen(Some(drawn), RoomState::Open, in_line(4, 1));
+        assert_eq!((view.phase, view.ahead.as_deref()), (Phase::Waiting, Some("4 people ahead of you")));
+        assert!(view.lead != join.lead && late.lead != join.lead && late.lead != view.lead);
     }
 
     #[test]

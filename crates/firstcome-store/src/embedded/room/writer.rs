@@ -125,6 +125,7 @@ impl RoomWriter {
         if changes.is_empty() {
             return;
         }
+        kept.draw_is_unsettled |= changes.iter().any(|change| matches!(change, room::Change::Drawn(_)));
         kept.unsettled.extend(changes.iter().filter_map(room::Change::number));
         changes.iter().for_each(|change| log.shared.stats.count(change));
         log.changes.extend(changes.drain(..).map(|change| Change::Room { id: cell.id, change }));
@@ -164,7 +165,12 @@ impl RoomWriter {
                 return Ok(Err(Rejection::SettingsChanged));
             }
             None if revision.replaces.is_some() => return Ok(Err(Rejection::UnknownRoom)),
-            _ => {}
+            Some(cell) => {
+                if let Err(rejection) = cell.kept.lock().room.judge_settings(&revision.settings, now) {
+                    return Ok(Err(rejection));
+                }
+            }
+            None => {}
         }
         let settings = revision.settings;
         let (id, ticket_key) =
@@ -218,6 +224,7 @@ impl RoomWriter {
         let mut kept = cell.kept.lock();
         kept.room.close();
         kept.unsettled.clear();
+        kept.draw_is_unsettled = false;
         Ok(Ok(()))
     }
 

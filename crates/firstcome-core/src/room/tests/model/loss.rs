@@ -14,6 +14,7 @@ impl Model {
             standing: if self.closed { RoomPhase::Closed } else { RoomPhase::Running },
             first: 1,
             ceiling: self.tickets.len() as u32 + more,
+            draw: self.draw,
             reached: self.reached as u32 + 1,
             admissions: self.admissions,
             tickets: Vec::new(),
@@ -21,6 +22,8 @@ impl Model {
             gone: Vec::new(),
             grace_until: grace_ms.map(|ms| self.now.steady.plus_ms(ms)),
         };
+        self.first = 1;
+        let turns: Vec<usize> = (0..self.tickets.len()).map(|at| self.turn(at)).collect();
         let mut row = GoneNumbers { first_number: 1, gone: [0; 64], left: [0; 64] };
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let is_stranger = ticket.join.user.is_none() && ticket.join.request.is_none();
@@ -39,7 +42,7 @@ impl Model {
                     } else {
                         known.tickets.push((number, ticket.join.clone()));
                     }
-                    ticket.back = !is_stranger && at < self.reached;
+                    ticket.back = !is_stranger && turns[at] < self.reached;
                     continue;
                 }
                 ModelTicket::Offered { admission, until } => {
@@ -69,8 +72,9 @@ impl Model {
         }
         if self.closed {
             self.reached = self.tickets.len();
+            self.first = self.tickets.len() as u32 + 1;
         }
-        Room::rebuilt(&known, hasher(), self.now).expect("what is known is sound")
+        Room::rebuilt(&known, hasher(), self.now).expect("what is known is sound").with_draw_key(draw_key())
     }
 
     fn readmit(&mut self, at: usize, user: Option<&UserId>) -> bool {
@@ -92,17 +96,18 @@ impl Model {
         (ticket.stand, ticket.seen, ticket.ticked, ticket.join) = (ModelTicket::Waits, now, None, join.clone());
         self.changes.push(Change::Joined { number: number(at as u32 + 1), join, joined_at: self.now.wall });
         // Visitors behind saw a position that did not count this ticket.
-        self.tickets[at..].iter_mut().for_each(|behind| behind.position = u32::MAX);
+        self.tickets.iter_mut().for_each(|behind| behind.position = u32::MAX);
         self.look(at);
         true
     }
 
     fn seen(&mut self, at: usize) -> bool {
         let (now, is_silent, is_over) = (self.ms(), self.is_silent(at), self.end(at) <= self.ms());
+        let is_passed_over = self.turn(at) < self.reached;
         let ticket = &mut self.tickets[at];
         match &mut ticket.stand {
             ModelTicket::Waits if !is_silent => {
-                (ticket.seen, ticket.back) = (now, at < self.reached);
+                (ticket.seen, ticket.back) = (now, is_passed_over);
                 true
             }
             ModelTicket::Taken { contact, .. } if !is_over => {

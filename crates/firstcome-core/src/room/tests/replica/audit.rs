@@ -11,6 +11,7 @@ struct StoredRoom {
     closed: bool,
     first: u32,
     ceiling: u32,
+    draw: Option<Draw>,
     reached: u32,
     admissions: u64,
     tickets: BTreeMap<u32, Join>,
@@ -41,9 +42,12 @@ impl StoredRoom {
                 assert_eq!(self.gone.insert(number.get(), *how), None, "a ticket goes once");
             }
             Record::Change(Change::Reached(reached)) => self.reached = *reached,
+            Record::Change(Change::Drawn(draw)) => {
+                assert_eq!(self.draw.replace(*draw), None, "a room draws once");
+            }
             Record::Settings(settings) => (self.settings, self.closed) = ((**settings).clone(), false),
             Record::Closed { first } => {
-                (self.closed, self.first, self.reached) = (true, *first, *first);
+                (self.closed, self.first, self.reached, self.draw) = (true, *first, *first, None);
                 self.tickets.clear();
                 self.slots.clear();
             }
@@ -60,6 +64,7 @@ impl StoredRoom {
         Known {
             standing: if self.closed { RoomPhase::Closed } else { RoomPhase::Running },
             first: self.first,
+            draw: self.draw,
             reached: self.reached,
             admissions: self.admissions,
             tickets: self.tickets.iter().map(|(it, join)| (number(*it), join.clone())).collect(),
@@ -106,6 +111,7 @@ impl World {
             closed: false,
             first: 1,
             ceiling: 20,
+            draw: None,
             reached: 1,
             admissions: 0,
             tickets: BTreeMap::new(),
@@ -136,7 +142,9 @@ impl World {
     fn rebuild(&mut self, grace_until: Option<Steady>) {
         let known = self.truth.known(grace_until);
         let copy = || {
-            let room = Room::rebuilt(&known, hasher(), self.now).expect("what is written down is sound");
+            let room = Room::rebuilt(&known, hasher(), self.now)
+                .expect("what is written down is sound")
+                .with_draw_key(draw_key());
             assert_sound(&room);
             Replica::new(room, 0, known.ceiling, hasher(), self.now)
         };
@@ -350,7 +358,7 @@ impl World {
 
 fn said(view: &TicketView) -> Option<AuditedReply> {
     match view.state {
-        TicketState::Waiting { .. } => None,
+        TicketState::InDraw { .. } | TicketState::Waiting { .. } => None,
         TicketState::Admitted { slot, .. } => Some(AuditedReply::Admitted(slot.admission)),
         TicketState::Gone(how) => Some(AuditedReply::Gone(how)),
     }

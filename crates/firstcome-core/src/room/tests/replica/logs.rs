@@ -113,7 +113,10 @@ impl Log {
                     }
                     Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
                     Entry::Tick => room.tick(now, changes),
-                    Entry::Put { revision, .. } => room.replace_settings(revision.settings.clone(), now),
+                    Entry::Put { revision, .. } => match room.judge_settings(&revision.settings, now) {
+                        Ok(()) => room.replace_settings(revision.settings.clone(), now),
+                        Err(rejection) => return Some(format!("{:?}", Outcome::SettingsRefused(rejection))),
+                    },
                     Entry::Close { .. } if room.state(now.wall) != RoomState::Closed => room.close(),
                     _ => {}
                 }
@@ -165,7 +168,7 @@ proptest! {
             log.marks.extend(copies[0].mark_up_to(position).filter(|mark| mark.0 == position));
             log.entries.push(entry);
             if at == cut as usize % says.len() {
-                copies.push(Replica::from_image(&copies[0].image(), hasher()).expect("an image of a copy"));
+                copies.push(Replica::from_image(&copies[0].image(), hasher()).expect("an image of a copy").with_draw_key(draw_key()));
             }
         }
     }
@@ -201,7 +204,7 @@ proptest! {
             harmed[at] ^= byte;
         }
         // A damaged image that is still consistent restores some replica.
-        if let Ok(mut harmed) = Replica::from_image(&harmed, hasher()) {
+        if let Ok(mut harmed) = Replica::from_image(&harmed, hasher()).map(|it| it.with_draw_key(draw_key())) {
             let next = harmed.position() + 1;
             for (position, entry) in (next..).zip(log.entries.iter().chain(&[Entry::Tick])) {
                 harmed.apply(position, log.plain.now, entry, &mut changes).expect("the next one");
