@@ -34,8 +34,8 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
             if !may_be_present(of(number), at) {
                 return Err(found(format!("{name}: number {number} was absent and was admitted")));
             }
-            let turn = room.turn(number);
-            let first = room.by_turn(0..turn).find(|(lower, ticket)| must_be_next(ticket, of(*lower), at));
+            let turn = room.turn(number, at);
+            let first = room.by_turn(0..turn, at).find(|(lower, ticket)| must_be_next(ticket, of(*lower), at));
             if let Some((lower, _)) = first {
                 return Err(found(format!("{name}: number {number} was admitted while {lower} was present")));
             }

@@ -54,7 +54,7 @@ fn draw_is_fair(story: &DrawStory, room: &RoomStory) -> Result<(), String> {
     if let Some((number, _)) = left_out {
         return Err(format!("number {number} waited and took no part in the draw"));
     }
-    let places: BTreeSet<u32> = (draw.first..draw.end()).map(|number| room.turn(number)).collect();
+    let places: BTreeSet<u32> = (draw.first..draw.end()).map(|number| room.turn(number, *at)).collect();
     if places.len() != draw.entrants as usize || !places.iter().all(|place| has(*place)) {
         return Err(format!("the {} entrants have {} places", draw.entrants, places.len()));
     }

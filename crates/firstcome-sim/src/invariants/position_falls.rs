@@ -46,8 +46,8 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
 /// How many were in line before a number, behind what the line had reached. What is decided and not yet stored can
 /// only be fewer.
 fn ahead_at_most(room: &RoomStory, number: u32, at: i64) -> u32 {
-    let (reached, turn) = (room.reached_before(at), room.turn(number));
-    room.by_turn(reached.min(turn)..turn).filter(|(_, ticket)| ticket.waits_at(at)).count() as u32
+    let (reached, turn) = (room.reached_before(at), room.turn(number, at));
+    room.by_turn(reached.min(turn)..turn, at).filter(|(_, ticket)| ticket.waits_at(at)).count() as u32
 }
 
 #[cfg(test)]

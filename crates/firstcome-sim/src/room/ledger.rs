@@ -121,7 +121,7 @@ pub struct RoomStory {
     pub reached: Vec<(i64, u32)>,
     /// Its draws, and the turns of the numbers that took part in one.
     pub draws: Vec<DrawStory>,
-    turns: BTreeMap<u32, u32>,
+    turns: BTreeMap<u32, (i64, u32)>,
     /// Numbers that were given out after the opening and before its draw.
     pub too_early: Vec<u32>,
     /// Its tickets by number.
@@ -147,21 +147,22 @@ impl RoomStory {
         self.reached.iter().rev().find(|(since, _)| *since < at).map_or(1, |(_, reached)| *reached)
     }
 
-    /// The turn of a number: its place after the draw in which it took part, else the number itself.
-    pub fn turn(&self, number: u32) -> u32 {
-        self.turns.get(&number).copied().unwrap_or(number)
+    /// The turn of a number at an instant: its place after the draw in which it took part, else the number itself. Numbers that
+    /// were gone before a draw may take part in it, and were their own turns until then.
+    pub fn turn(&self, number: u32, at: i64) -> u32 {
+        self.turns.get(&number).filter(|(drawn, _)| *drawn <= at).map_or(number, |(_, turn)| *turn)
     }
 
-    /// Tickets whose turn is in this range, in no order.
-    pub fn by_turn(&self, turns: Range<u32>) -> impl Iterator<Item = (u32, &TicketStory)> {
+    /// Tickets whose turn is in this range at an instant, in no order.
+    pub fn by_turn(&self, turns: Range<u32>, at: i64) -> impl Iterator<Item = (u32, &TicketStory)> {
         // Turns of a draw are a permutation of its numbers, so the whole range of a draw is searched if part of it counts.
         let (mut from, mut to) = (turns.start, turns.end);
-        for DrawStory { draw, .. } in &self.draws {
+        for DrawStory { draw, .. } in self.draws.iter().filter(|draw| draw.at <= at) {
             if draw.first < to && from < draw.end() {
                 (from, to) = (from.min(draw.first), to.max(draw.end()));
             }
         }
-        let within = move |number: u32| turns.contains(&self.turn(number));
+        let within = move |number: u32| turns.contains(&self.turn(number, at));
         self.tickets.range(from..to.max(from)).map(|(number, ticket)| (*number, ticket)).filter(move |it| within(it.0))
     }
 
@@ -286,7 +287,7 @@ impl RoomStory {
         let (settings, admissions) = (self.settings.len(), self.admissions.len());
         self.draws.push(DrawStory { at, draw: *draw, settings, admissions, ended: None });
         let turns = draw.turns();
-        self.turns.extend((draw.first..draw.end()).map(|number| (number, turns.turn(number))));
+        self.turns.extend((draw.first..draw.end()).map(|number| (number, (at, turns.turn(number)))));
         if draw.end() == self.next { Ok(()) } else { Err(format!("{draw:?} was drawn, {} is next", self.next)) }
     }
 

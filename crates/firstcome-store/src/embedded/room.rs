@@ -31,10 +31,6 @@ pub(super) struct Kept {
 
 impl Kept {
     fn is_unsettled(&self, number: TicketNumber) -> bool {
-        #[cfg(feature = "planted-bugs")]
-        if firstcome_core::planted::is(firstcome_core::planted::Bug::PlaceToldEarly) {
-            return self.unsettled.contains(&number);
-        }
         self.draw_is_unsettled || self.unsettled.contains(&number)
     }
 }

@@ -3,7 +3,8 @@
 use crate::in_time;
 use crate::scripted::*;
 use firstcome_store::core::id::{RoomName, UserId};
-use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
+use firstcome_store::core::room::{Join, RoomOrder, RoomSettings, TicketNumber, TicketState};
+use firstcome_store::core::time::Timestamp;
 use firstcome_store::embedded::journal::Outcome;
 use firstcome_store::embedded::{Embedded, Stepper};
 use firstcome_store::{RoomAnswer, RoomStore, StoreError, TicketAnswer};
@@ -206,4 +207,32 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         assert!(watch.elapsed() < std::time::Duration::from_secs(60), "timed out waiting for {what}");
         std::thread::yield_now();
     }
+}
+
+#[tokio::test]
+async fn no_visitor_is_told_a_place_while_the_draw_may_be_lost() {
+    in_time(async {
+        let (store, mut stepper, script) = stepped();
+        let drawing = |opens_at| {
+            let opens_at = Some(opens_at);
+            RoomSettings { paused: true, opens_at, order: RoomOrder::Draw, ..RoomSettings::with_slots(1) }
+        };
+        // The first room brings a secret along.
+        script.say(Verdict::Commit);
+        run(&mut stepper, &script, Under::waits(store.put_room(lobby(), drawing(Timestamp::MAX))));
+        let [ann, bob] = ["ann", "bob"]
+            .map(|user| run(&mut stepper, &script, Under::waits(store.join(lobby(), by_user(user)))).1.ticket);
+        run(&mut stepper, &script, Under::waits(store.put_room(lobby(), drawing(Timestamp::MIN))));
+        assert_eq!(shown(now(store.poll(lobby(), &ann))), "in the draw of 2");
+        script.say(Verdict::Fail(Outcome::Unknown));
+        let tick = Under::waits(store.tick());
+        stepper.step(10);
+        assert_eq!(error_words(&tick.told().expect_err("the draw may be lost")), "unknown");
+        for ticket in [&ann, &bob] {
+            assert!(now(store.poll(lobby(), ticket)).is_err(), "neither in the draw nor at a place");
+        }
+        let shown = now(store.room(lobby())).expect("reads go on").expect("it is there");
+        assert!(shown.draw.is_some_and(|view| view.draw.is_none()), "{shown:?}");
+    })
+    .await;
 }
