@@ -9,12 +9,12 @@
 //!   unknown until the visitor comes back.
 //! - `waiting` is the number of tickets in line; the count of every segment and group is that of its bits.
 //! - [`Line::ahead`] counts no ticket below [`Line::reached`], so a position never rises: tickets come back into line only
-//!   below it. Both go by turn, the place in the order of service: the number, or what a draw gave it (`lots.rs`).
+//!   below it. Both go by turn, the place in the order of service: the number, or what a draw gave it (`drawn.rs`).
 
 mod ahead;
+mod drawn;
 mod image;
 mod lost;
-mod lots;
 #[cfg(test)]
 mod tests;
 
@@ -23,7 +23,7 @@ use crate::id::{RequestId, UserId};
 use crate::index::NumberIndex;
 use crate::limits::WAITING_TTL_MS_MAX;
 use crate::time::Steady;
-use lots::Lots;
+use drawn::DrawnLine;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
@@ -209,7 +209,7 @@ pub(super) struct Line {
     /// How many numbers are unknown.
     unknown: u32,
     /// The drawn order, after a draw.
-    lots: Option<Box<Lots>>,
+    lots: Option<Box<DrawnLine>>,
 }
 
 /// The result of a search: the ticket found, and how many tickets the line moved past before it.

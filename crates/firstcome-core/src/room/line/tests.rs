@@ -54,7 +54,7 @@ impl Line {
             self.segments.capacity() * size_of::<Segment>() + (self.counts.capacity() + self.groups.capacity()) * 4;
         // A B-tree keeps its entries in nodes that are at least about half full.
         let sweeps = self.sweeps.len() * 2 * size_of::<(Steady, u32)>();
-        let lots = self.lots.as_deref().map_or(0, Lots::bytes);
+        let lots = self.lots.as_deref().map_or(0, DrawnLine::bytes);
         alive + pages + sweeps + lots + self.users.bytes() + self.requests.bytes()
     }
 

@@ -11,7 +11,7 @@ use crate::time::Steady;
 const LOT_LOOKS: u32 = 8;
 
 /// The drawn order of the numbers that took part in a draw.
-pub(super) struct Lots {
+pub(super) struct DrawnLine {
     turns: Turns,
     /// The turns whose tickets are in line, from `first` on.
     waiting: Vec<u64>,
@@ -20,7 +20,7 @@ pub(super) struct Lots {
     groups: Vec<u32>,
 }
 
-impl Lots {
+impl DrawnLine {
     fn new(draw: &Draw) -> Self {
         let segments = draw.entrants.div_ceil(SEGMENT) as usize;
         Self {
@@ -126,7 +126,7 @@ impl Line {
         if self.lots.is_some() || !draw.is_sound() || draw.first < self.first || self.next < draw.end() {
             return false;
         }
-        let mut lots = Lots::new(draw);
+        let mut lots = DrawnLine::new(draw);
         for (segment, page) in self.segments.iter().enumerate() {
             let start = self.first + segment as u32 * SEGMENT;
             for (word, &bits) in page.waiting.iter().enumerate() {
