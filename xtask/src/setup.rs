@@ -56,7 +56,7 @@ const NO_TOOLCHAIN: i32 = 3;
 /// The directory in which the tests look for the installed libraries.
 const PEERS: &str = "target/peers";
 /// The languages of these libraries.
-const LANGUAGES: [&str; 4] = ["python", "node", "go", "java"];
+const LANGUAGES: [&str; 5] = ["python", "node", "go", "java", "java-site"];
 
 /// Those that only the benchmark `field` uses.
 const FIELD_LANGUAGES: [&str; 2] = ["go-field", "java-field"];

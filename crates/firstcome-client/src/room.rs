@@ -16,7 +16,7 @@ use firstcome_store::core::room::{
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
-    FaultKind, Joining, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    FaultKind, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use http::StatusCode;
 use http::header::{ETAG, IF_MATCH};
@@ -227,6 +227,12 @@ struct SlotBody {
 }
 
 #[derive(Deserialize)]
+struct PassesShown {
+    items: Vec<(u32, u64)>,
+    as_of: String,
+}
+
+#[derive(Deserialize)]
 struct VerdictShown {
     valid: bool,
     user: Option<Box<str>>,
@@ -420,6 +426,18 @@ impl RoomStore for HttpStore {
         }
         let until = expires_at.as_deref().and_then(instant::parse).ok_or_else(|| told.strange())?;
         Ok(Ok(Some(PassCheck { until, user })))
+    }
+
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        let told = self.service.call(&Call::get(format!("{}/passes", path(room)))).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let PassesShown { items, as_of } = told.read()?;
+        let number = |(number, admission)| Some((TicketNumber::new(number)?, admission));
+        let admissions = items.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| told.strange())?;
+        let as_of = instant::parse(&as_of).ok_or_else(|| told.strange())?;
+        Ok(Ok(LiveAdmissions { admissions, as_of }))
     }
 
     /// Has no effect: the service admits by itself, some twenty times a second. No request.

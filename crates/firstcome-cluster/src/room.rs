@@ -41,7 +41,7 @@ use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome};
+use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome, Replica};
 use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
 use firstcome_sql::boxed::boxed;
@@ -49,7 +49,7 @@ use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
 use firstcome_store::embedded::journal::PassSecret;
-use firstcome_store::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use log_batch::unavailable;
 use replica::{Ask, Found, RoomReplica, Want};
 use std::sync::atomic::Ordering;
@@ -229,7 +229,8 @@ impl Node {
         Ok(Ok(()))
     }
 
-    async fn room(self: &Arc<Self>, name: &RoomName) -> RoomAnswer<RoomSummary> {
+    /// Reads from the copy of a room, with everything that was in its log before the call.
+    async fn seen<T>(self: &Arc<Self>, name: &RoomName, read: impl Fn(&Replica, Now) -> T) -> RoomAnswer<T> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         loop {
             self.order(&room_node, Want::See).await?;
@@ -239,13 +240,7 @@ impl Node {
             };
             // It may have been rebuilt just now.
             if copy.is_read() {
-                let (now, room) = (copy.now(self.database.time.both()), copy.replica.room());
-                return Ok(Ok(RoomSummary {
-                    settings: room.settings().clone(),
-                    view: room.view(now),
-                    draw: copy.replica.draw_view(),
-                    as_of: now.wall,
-                }));
+                return Ok(Ok(read(&copy.replica, copy.now(self.database.time.both()))));
             }
         }
     }
@@ -486,7 +481,21 @@ impl RoomStore for Cluster {
     }
 
     async fn room(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
-        boxed(self.node.room(room)).await
+        let summary = |replica: &Replica, now: Now| RoomSummary {
+            settings: replica.room().settings().clone(),
+            view: replica.room().view(now),
+            draw: replica.draw_view(),
+            as_of: now.wall,
+        };
+        boxed(self.node.seen(room, summary)).await
+    }
+
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        let admissions = |replica: &Replica, now: Now| LiveAdmissions {
+            admissions: replica.room().live_admissions(now),
+            as_of: now.wall,
+        };
+        boxed(self.node.seen(room, admissions)).await
     }
 
     async fn join(&self, room: &RoomName, join: Join) -> RoomAnswer<(Joining, TicketAnswer)> {

@@ -14,6 +14,7 @@ mod listing;
 mod lock;
 mod lock_shape;
 mod member;
+mod pass;
 mod pass_key;
 mod revision;
 pub(crate) mod room;
@@ -104,6 +105,7 @@ endpoints! {
     "/v1/rooms/{room}/resume": post room::post_resume;
     "/v1/rooms/{room}/tickets": post room::post_ticket;
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
+    "/v1/rooms/{room}/passes": get pass::get_passes;
     "/v1/rooms/{room}/passes/verify": post room::post_verify;
     "/v1/rooms/{room}/passes/release": post room::post_release;
     "/v1/rooms/{room}/gate": get room_gate::get_gate;

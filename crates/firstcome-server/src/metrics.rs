@@ -49,6 +49,7 @@ pub(crate) enum Route {
     DeleteTicket,
     PostRelease,
     PostVerify,
+    GetPasses,
     GetGate,
     GetPassKeys,
     PostPassKey,
@@ -78,7 +79,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 47] = [
+    const ALL: [(Self, &'static str); 48] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -100,6 +101,7 @@ impl Route {
         (Self::DeleteTicket, "delete_ticket"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
+        (Self::GetPasses, "get_passes"),
         (Self::GetGate, "get_gate"),
         (Self::GetPassKeys, "get_pass_keys"),
         (Self::PostPassKey, "post_pass_key"),

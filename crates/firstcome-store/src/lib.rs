@@ -47,7 +47,7 @@ pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
 pub use port::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
-pub use room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+pub use room::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 pub use shared::Shared;
 pub use ticket::TicketKey;
 pub use voucher::{ShownCode, VoucherCode, VoucherKey};

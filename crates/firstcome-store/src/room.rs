@@ -66,6 +66,15 @@ pub struct PassCheck {
     pub user: Option<Box<str>>,
 }
 
+/// The admissions of a room that have not ended, at one instant. See [`RoomStore::admissions`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LiveAdmissions {
+    /// The number of the ticket, and the admission, by number.
+    pub admissions: Vec<(TicketNumber, u64)>,
+    /// When this was true, by the wall clock.
+    pub as_of: Timestamp,
+}
+
 /// The port for waiting rooms. Every adapter passes `conformance::room`:
 ///
 /// - Linearizable per room: replies are those of [`firstcome_core::room::Room`], applied in some order that agrees with
@@ -128,6 +137,10 @@ pub trait RoomStore: Send + Sync {
         number: TicketNumber,
         admission: u64,
     ) -> impl Future<Output = RoomAnswer<Option<PassCheck>>> + Send;
+
+    /// Returns all admissions that have not ended, with those whose slot is still offered: a pass of any other admission is
+    /// void, unless the room admitted it later. No contact, and no file access; looks at each slot. Refused: `unknown_room`.
+    fn admissions(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<LiveAdmissions>> + Send;
 
     /// Does everything that is due now in all rooms, and returns when it is durable.
     fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -195,10 +195,10 @@ pub use firstcome_store::embedded;
 pub use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
     Durability, Embedded, Fault, FaultKind, Faults, Fencing, GrantOrder, Guarantees, HandleKey, HeldLockView,
-    HoldKeeper, Joining, ListingView, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Numbered, OpenFault,
-    Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, Sharing,
-    ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core,
-    edge, stats,
+    HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints,
+    Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
+    RoomSummary, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer,
+    VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

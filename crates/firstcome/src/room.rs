@@ -6,7 +6,7 @@ use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, RoomSettings, TicketNumber, TicketState};
-use firstcome_store::{Joining, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -165,6 +165,12 @@ impl<S: RoomStore> WaitingRoom<S> {
     pub async fn check(&self, admission: Admission) -> Result<Option<PassCheck>, RoomError> {
         let Admission { number, admission } = admission;
         flat(self.store.check_pass(&self.name, number, admission).await)
+    }
+
+    /// Returns all admissions that have not ended, with those whose slot is still offered. So a program that verifies passes by
+    /// their signature also learns which of them are void. No contact. Looks at each slot. Refused: `unknown_room`.
+    pub async fn admissions(&self) -> Result<LiveAdmissions, RoomError> {
+        flat(self.store.admissions(&self.name).await)
     }
 
     /// Gives a slot back at the end of a visit. Has no effect if the visit is over already. One step of the store.

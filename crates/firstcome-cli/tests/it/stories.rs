@@ -10,6 +10,7 @@ mod directory_restored;
 mod lock_keepers_killed;
 mod one_address;
 mod pages_for_all;
+mod passes_offline;
 mod redis_unfit;
 mod room_went_back;
 mod site_gate;

@@ -14,8 +14,8 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    Joining, ListingView, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, RoomAnswer,
-    RoomStore, RoomSummary, StoreError, TicketAnswer,
+    Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put,
+    RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -156,6 +156,10 @@ impl AuctionStore for Remote {
 }
 
 impl RoomStore for Remote {
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        self.http.admissions(room).await
+    }
+
     async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
         self.http.put_room(room, revision).await
     }

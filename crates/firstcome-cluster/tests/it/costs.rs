@@ -11,10 +11,11 @@ use crate::world::{TestDeployment, World, wait_for};
 use firstcome_cluster::Cluster;
 use firstcome_store::core::coupon::Rejection;
 use firstcome_store::core::room::RoomSettings;
+use firstcome_store::edge::Stopwatch;
 use firstcome_store::{CouponStore, RoomStore};
 use firstcome_test_servers::Kind;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// Operations of each kind that are counted.
@@ -62,7 +63,7 @@ struct Span {
 
 /// Counts what is done meanwhile.
 async fn counted(place: &TestDeployment, done: impl Future<Output = ()>) -> Span {
-    let (before, started) = (work(place).await, Instant::now());
+    let (before, started) = (work(place).await, Stopwatch::start());
     done.await;
     let took_s = started.elapsed().as_secs_f64();
     let after = work(place).await;

@@ -82,6 +82,12 @@ impl Slots {
         self.kept.get(&number).map(|kept| (kept.slot, kept.end(self.idle_ttl_ms)))
     }
 
+    /// Returns the admissions that have not ended, in no order.
+    pub(super) fn alive(&self, now: Steady) -> impl Iterator<Item = (u32, u64)> {
+        let alive = move |kept: &Kept| now < kept.end(self.idle_ttl_ms);
+        self.kept.iter().filter(move |(_, kept)| alive(kept)).map(|(number, kept)| (*number, kept.slot.admission))
+    }
+
     /// Returns what [`Self::get`] would return if the visitor were seen now.
     pub(super) fn seen(&self, number: u32, now: Steady) -> Option<(Slot, Steady)> {
         let seen = |kept: &Kept| Kept { contact: kept.contact.max(now), ..*kept };

@@ -121,6 +121,15 @@ impl Room {
         Some(self.slots.seen(number.0, now.steady).map_or(until, |(_, until)| until))
     }
 
+    /// Returns all admissions that have not ended, by number: of offered slots too, since their passes come next. A pass of
+    /// any other admission is void. Looks at each slot.
+    pub fn live_admissions(&self, now: Now) -> Vec<(TicketNumber, u64)> {
+        let mut admissions: Vec<_> =
+            self.slots.alive(now.steady).map(|(number, admission)| (TicketNumber(number), admission)).collect();
+        admissions.sort_unstable();
+        admissions
+    }
+
     pub(super) fn pass_until(&self, number: TicketNumber, admission: u64, now: Now) -> Option<Steady> {
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::PassOutlivesSlot) && number.0 < self.line.next() {

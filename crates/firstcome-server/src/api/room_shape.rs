@@ -420,6 +420,17 @@ pub(crate) struct PassVerdict {
     pub(crate) expires_at: Option<String>,
 }
 
+/// The admissions of a room that have not ended: a pass of any other is void
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PassList {
+    /// When this was true. A pass whose `iat` is later came after it.
+    #[schema(format = DateTime)]
+    pub(crate) as_of: String,
+    /// `[number, slot]` as in the claims of a pass, by number. Slots that are offered stand here too.
+    #[schema(example = json!([[1, 1], [2, 3]]))]
+    pub(crate) items: Vec<(u32, u64)>,
+}
+
 /// A key that verifies passes
 #[derive(Serialize, ToSchema)]
 pub(crate) struct PassKey {

@@ -8,7 +8,8 @@ use firstcome::core::room::appearance::Appearance;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber};
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
-    Embedded, Joining, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
+    Embedded, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError,
+    TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -121,6 +122,10 @@ impl RoomStore for Rooms {
 
     async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
         forward!(self.check_pass(room, number, admission).await)
+    }
+
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        forward!(self.admissions(room).await)
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -381,7 +381,8 @@ impl<'a> Visit<'a> {
         {
             view.end(self.language, phase);
         }
-        let branding = Branding::new(&*appearance::shown(self.app, &self.room).await?, self.language);
+        let appearance = appearance::shown(self.app, &self.room).await?;
+        let branding = Branding::new(&appearance, self.language);
         view.look.clone_from(&branding.version);
         if let Some(heading) = branding.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
             view.title = heading.to_owned();

@@ -46,6 +46,7 @@ fn routes() -> Vec<Route> {
         route(Method::POST, "/v1/rooms/{room}/tickets", Scope::Public, Some(json!({})), 201),
         route(Method::GET, "/v1/rooms/{room}/tickets/{ticket}", Scope::Public, None, 200),
         route(Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}", Scope::Public, None, 204),
+        route(Method::GET, "/v1/rooms/{room}/passes", Scope::Service, None, 200),
         route(Method::POST, "/v1/rooms/{room}/passes/verify", Scope::Service, Some(json!({"pass": "x"})), 200),
         route(Method::POST, "/v1/rooms/{room}/passes/release", Scope::Service, Some(json!({"pass": "x"})), 403),
         route(Method::GET, "/v1/rooms/{room}/draw", Scope::Public, None, 404),

@@ -111,6 +111,7 @@ enum Step {
     Leave(u32),
     Release(u32, u64),
     Check(u32, u64),
+    Admissions,
 }
 
 /// The instant in milliseconds, the command, and the wanted reply.
@@ -240,6 +241,9 @@ impl<S: RoomStore + 'static> Bench<S> {
                 let answer = answered(self.store.check_pass(room, of(*number), *admission).await);
                 describe_check(answer.map(|check| check.map(|check| check.until)))
             }
+            Step::Admissions => {
+                describe_admissions(answered(self.store.admissions(room).await).map(|live| live.admissions))
+            }
         }
     }
 }
@@ -280,6 +284,15 @@ fn describe_check(answer: Result<Option<Timestamp>, Rejection>) -> RoomReply {
         Ok(None) => words("not valid"),
         Err(rejection) => describe_refused(rejection),
     }
+}
+
+fn describe_admissions(answer: Result<Vec<(TicketNumber, u64)>, Rejection>) -> RoomReply {
+    let described = |admissions: Vec<(TicketNumber, u64)>| {
+        let each: Vec<_> =
+            admissions.iter().map(|(number, admission)| format!("{}@{admission}", number.get())).collect();
+        words(format!("admitted {}", each.join(" ")))
+    };
+    answer.map_or_else(describe_refused, described)
 }
 
 fn describe_view(answer: Result<RoomView, Rejection>) -> RoomReply {

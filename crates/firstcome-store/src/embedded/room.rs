@@ -11,7 +11,7 @@ pub(super) use writer::{Order, RoomWriter};
 use super::Shared;
 use super::journal::RoomId;
 use crate::error::{Fault, StoreError};
-use crate::room::{PassCheck, RoomSummary, TicketAnswer};
+use crate::room::{LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{DrawView, Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
@@ -56,6 +56,10 @@ impl RoomCell {
         let show = |view: DrawView| DrawView { draw: view.draw.filter(|_| !kept.draw_is_unsettled), ..view };
         let draw = kept.room.draw_view().map(show);
         RoomSummary { settings: kept.room.settings().clone(), view: kept.room.view(now), draw, as_of: now.wall }
+    }
+
+    pub(super) fn admissions(&self, now: Now) -> LiveAdmissions {
+        LiveAdmissions { admissions: self.kept.lock().room.live_admissions(now), as_of: now.wall }
     }
 
     fn answer(&self, room: &Room, view: TicketView, now: Now) -> TicketAnswer {

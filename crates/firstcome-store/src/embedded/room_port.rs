@@ -7,7 +7,7 @@ use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJ
 use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::port::Put;
-use crate::room::{Joining, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use crate::room::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
@@ -228,6 +228,11 @@ impl RoomStore for Embedded {
             Some(check) => Ok(Ok(check)),
             None => self.order(cell, |reply| Order::Check(number, admission, reply)).await,
         }
+    }
+
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        let now = self.inner.shared.both();
+        Ok(self.room_cell(room).map(|cell| cell.admissions(now)))
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -21,8 +21,8 @@ use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
-    Durability, Embedded, Faults, Joining, ListingView, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put,
-    RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    Durability, Embedded, Faults, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck,
+    PlaceBid, Purchase, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 
 /// A store of any kind: in this process, on a cluster, or of a service over HTTP. [`Store`](crate::Store) and its handles
@@ -199,6 +199,10 @@ impl RoomStore for AnyStore {
 
     async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
         forward!(self, 0, check_pass(room, number, admission).await)
+    }
+
+    async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
+        forward!(self, 0, admissions(room).await)
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

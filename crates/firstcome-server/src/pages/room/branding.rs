@@ -134,7 +134,8 @@ fn kept(kind: &'static str, name: &str, query: Option<&str>, bytes: Vec<u8>) -> 
 /// Serves the style sheet of the organiser.
 pub(super) async fn get_style(State(app): State<Arc<App>>, path: PathName, RawQuery(query): RawQuery) -> Response {
     let call = pin!(async {
-        let sheet = sheet(&*appearance_of(&app, path).await?).ok_or(Code::NotFound)?;
+        let appearance = appearance_of(&app, path).await?;
+        let sheet = sheet(&appearance).ok_or(Code::NotFound)?;
         let name = named(hash(&sheet));
         Ok(kept("text/css; charset=utf-8", &name, query.as_deref(), sheet.into()))
     });

@@ -195,6 +195,29 @@ pub(crate) async fn a_slot_is_checked_and_given_back_by_its_numbers() {
     .await;
 }
 
+pub(crate) async fn a_service_that_reads_passes_by_itself_learns_which_are_void() {
+    on_each(async |service| {
+        service.make_room("sale", json!({"max_active": 2})).await;
+        let (ann, _bob) = (service.pass_of("sale", "ann").await, service.pass_of("sale", "bob").await);
+        let list = || Ask::get("/v1/rooms/sale/passes").by(crate::service::SERVICE);
+        let both = service.send(list()).await.is(200);
+        assert_eq!(both.json()["items"], json!([[1, 1], [2, 2]]));
+        assert_eq!(both.json()["as_of"], json!(service.later(0)));
+        let tag = both.header("etag").expect("a tag").to_owned();
+        let same = service.send(list().header("if-none-match", &tag)).await.is(304);
+        assert_eq!(same.header("x-firstcome-as-of"), Some(&*service.later(0)));
+        assert_eq!((same.header("etag"), same.header("cache-control")), (Some(&*tag), Some("no-store")));
+        service.send(release("sale", &ann)).await.is(204);
+        let left = service.send(list().header("if-none-match", &tag)).await.is(200);
+        assert_eq!(left.json()["items"], json!([[2, 2]]));
+        assert_ne!(left.header("etag"), Some(&*tag));
+        service.send(list().without("authorization")).await.refused(401, "unauthorized");
+        service.send(Ask::get("/v1/rooms/none/passes").by(crate::service::SERVICE)).await.refused(404, "unknown_room");
+        service.send(Ask::get("/v1/rooms/%20/passes").by(crate::service::SERVICE)).await.refused(400, "invalid_name");
+    })
+    .await;
+}
+
 pub(crate) async fn bodies_about_passes_are_checked() {
     let service = Service::memory();
     service.make_room("sale", json!({"max_active": 1})).await;

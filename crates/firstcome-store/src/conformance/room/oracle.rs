@@ -67,6 +67,7 @@ impl Oracle {
                 let until = room.check_pass(of(*number), *admission, now);
                 describe_check(Ok(until.map(|until| now.wall_at(until))))
             }
+            Step::Admissions => describe_admissions(Ok(room.live_admissions(now))),
         }
     }
 }
@@ -124,6 +125,7 @@ fn any_step(rng: &mut Rng, drawn: u32, now: Now) -> Step {
         40..=44 if drawn != 0 => Step::Leave(number),
         45..=47 => Step::Release(number, 1 + rng.below(12)),
         48..=52 => Step::Check(number, 1 + rng.below(12)),
+        53..=54 => Step::Admissions,
         56..=58 => Step::Put(any_settings(rng, now)),
         59 if rng.once_in(3) => Step::Close,
         _ => Step::View,

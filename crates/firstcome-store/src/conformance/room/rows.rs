@@ -12,6 +12,7 @@ pub(super) async fn an_unknown_room_is_refused_everywhere<S: RoomStore + 'static
         Step::Leave(1),
         Step::Release(1, 1),
         Step::Check(1, 1),
+        Step::Admissions,
     ] {
         bench.check("nowhere", &[(0, step, "unknown_room")]).await;
     }
@@ -130,9 +131,12 @@ pub(super) async fn who_leaves_makes_room_and_is_not_counted<S: RoomStore + 'sta
         (0, Step::Put(slots(1)), "replaced"),
         (0, Step::Poll(3), "3 admitted 1@0 until 30000"),
         (0, anybody(), "new 4 waiting 0"),
+        (0, Step::Admissions, "admitted 3@1"),
         (1, Step::Leave(3), "left"),
         (1, Step::Poll(3), "3 left"),
         (1, Step::Check(3, 1), "not valid"),
+        // The next one has the slot, though the visitor has not taken it yet.
+        (1, Step::Admissions, "admitted 4@2"),
         (1, Step::Poll(4), "4 admitted 2@1 until 30001"),
     ];
     bench.check("leave", &rows).await;
