@@ -28,7 +28,7 @@ const AS_OF: HeaderName = HeaderName::from_static("x-firstcome-as-of");
 /// time-out, is no longer listed, though its pass has not expired. Ask about once a second, and send the `ETag` of the last answer
 /// in `If-None-Match`: 304 has no body, and says in `X-Firstcome-As-Of` when the items
 /// were true. No contact for the idle time-out. Slots that are offered are listed too, so an
-/// admission that is not listed was over at `as_of`, or came later.
+/// admission that is not listed was over at that instant, or came later.
 #[utoipa::path(get, path = "/v1/rooms/{room}/passes", tag = "Rooms", security(("service" = [])),
     params(("room" = String, Path, description = "Name of the room"),
         ("If-None-Match" = Option<String>, Header, description = "The `ETag` of the last answer")),
