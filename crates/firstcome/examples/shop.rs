@@ -25,7 +25,9 @@ async fn sell(store: &Store, locks: &Locks) -> Done {
         loop {
             match room.poll(&place.ticket).await?.state {
                 TicketState::Admitted { .. } => break println!("{user} is inside"),
-                TicketState::Waiting { .. } => tokio::time::sleep(Duration::from_millis(20)).await,
+                TicketState::InDraw { .. } | TicketState::Waiting { .. } => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
                 TicketState::Gone(how) => return Err(format!("{user} is gone: {how:?}").into()),
             }
         }
