@@ -103,6 +103,14 @@ pub(crate) fn given() -> Result<Option<Keys>, Failure> {
     Ok(Some(Keys::Known(known)))
 }
 
+/// Returns the keys to view that the environment holds, or the files that it names: none unless an operator sets them.
+pub(crate) fn view_keys() -> Result<Vec<KeyDigest>, Failure> {
+    let name = "FIRSTCOME_VIEW_KEYS";
+    let Some(text) = from_environment(name).map_err(Failure::Usage)? else { return Ok(Vec::new()) };
+    let keys = parse(name, &text).map_err(Failure::Usage)?;
+    Ok(keys.iter().map(|key| KeyDigest::of(key)).collect())
+}
+
 /// Returns the keys of the service over this directory, and makes them if it has none. If several processes find none
 /// at the same time, one makes them, and the others use those.
 pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {

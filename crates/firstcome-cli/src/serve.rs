@@ -19,7 +19,7 @@ use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
-use firstcome_server::auth::Keys;
+use firstcome_server::auth::{KeyDigest, Keys};
 use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, ConnectionThreads, Limits, LockLimits, api};
@@ -126,6 +126,8 @@ pub(crate) struct Plan {
     dev: bool,
     /// Keys from the environment; `None` to use those of the data directory or of the deployment.
     keys: Option<Keys>,
+    /// Further keys, which may only view.
+    view_keys: Vec<KeyDigest>,
     coupons: Vec<(CouponName, CouponLimit)>,
     public_coupons: Vec<CouponName>,
     allow_origins: Vec<http::HeaderValue>,
@@ -235,6 +237,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         stores,
         dev: args.dev,
         keys,
+        view_keys: keys::view_keys()?,
         coupons: args.coupon,
         public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
@@ -336,8 +339,8 @@ struct Opened {
 /// Opens the stores that the plan names; the embedded one is open already. Keys come last, since new keys are shown
 /// only once.
 async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
-    let config = |keys| Config {
-        keys,
+    let config = |keys: Keys| Config {
+        keys: keys.with_view_keys(plan.view_keys.iter().copied()),
         allow_origins: plan.allow_origins.clone(),
         limits: plan.limits,
         proxies: plan.proxies.clone(),

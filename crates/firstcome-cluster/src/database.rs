@@ -13,6 +13,7 @@ pub(super) mod deployment;
 mod draw;
 pub(super) mod inserts;
 pub(super) mod known;
+mod names;
 mod redemption;
 pub(super) mod room;
 pub(super) mod secrets;

@@ -34,6 +34,7 @@ mod deployment;
 mod examine;
 mod fitness;
 mod inspect;
+mod listed;
 mod node;
 mod options;
 mod orphan_scan;

@@ -21,6 +21,7 @@ mod follow;
 pub(super) mod log;
 mod log_batch;
 mod log_writer;
+mod place;
 mod rebuild;
 mod replica;
 mod secrets;

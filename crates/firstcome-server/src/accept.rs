@@ -253,7 +253,8 @@ impl PortContext {
 
     /// Ends each connection that has used up its time. Never returns.
     async fn watch_over(&self) {
-        self.places.watch_over(&self.app.config.limits, || self.app.metrics.connection_overdue()).await;
+        let places = self.places.watch_over(&self.app.config.limits, || self.app.metrics.connection_overdue());
+        tokio::join!(places, self.app.keep_history());
     }
 
     /// Serves a connection in a new task, or refuses it if no slot is free. The task holds the slot until the

@@ -10,13 +10,13 @@ mod document;
 mod health;
 pub(crate) mod hot;
 pub(crate) mod json;
-mod listing;
-mod lock;
+pub(crate) mod listing;
+pub(crate) mod lock;
 mod lock_shape;
 mod member;
 mod pass;
 mod pass_key;
-mod revision;
+pub(crate) mod revision;
 pub(crate) mod room;
 mod room_draw;
 pub(crate) mod room_gate;
@@ -25,6 +25,7 @@ pub(crate) mod shape;
 
 pub(crate) use answer::{HEADERS_USUAL, Whole, whole};
 
+use crate::dashboard;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::pages::{self, SecuritySchemes};
@@ -185,6 +186,7 @@ pub fn router(app: Arc<App>) -> Router {
     let cors = (!origins.is_empty()).then(|| cors(origins));
     let router = endpoints()
         .merge(pages::router())
+        .merge(dashboard::router())
         .fallback(async || Problem::new(Code::NotFound))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
         // Bodies are read by `body::read`, which has a limit and a deadline of its own.

@@ -7,8 +7,8 @@ use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
 use firstcome::{
-    AuctionAnswer, AuctionStore, Closings, Faults, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Put, Shared,
-    StoreError,
+    AuctionAnswer, AuctionStore, Closings, Faults, ListingView, MovePoints, Names, Numbered, PlaceBid, Purchase, Put,
+    Shared, StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -47,6 +47,16 @@ pub(crate) trait AnyAuctionStore: Send + Sync {
         after: Option<u64>,
         count: usize,
     ) -> Coming<'a, Result<Numbered<Record>, StoreError>>;
+    fn listing_names<'a>(
+        &'a self,
+        after: Option<&'a ListingName>,
+        count: usize,
+    ) -> Coming<'a, Result<Option<Names<ListingName>>, StoreError>>;
+    fn member_names<'a>(
+        &'a self,
+        after: Option<&'a MemberName>,
+        count: usize,
+    ) -> Coming<'a, Result<Option<Names<MemberName>>, StoreError>>;
     fn closings(&self) -> Closings;
     fn faults(&self) -> Faults;
 }
@@ -104,6 +114,22 @@ impl<S: AuctionStore> AnyAuctionStore for S {
         count: usize,
     ) -> Coming<'a, Result<Numbered<Record>, StoreError>> {
         Box::pin(AuctionStore::records(self, member, after, count))
+    }
+
+    fn listing_names<'a>(
+        &'a self,
+        after: Option<&'a ListingName>,
+        count: usize,
+    ) -> Coming<'a, Result<Option<Names<ListingName>>, StoreError>> {
+        Box::pin(AuctionStore::listing_names(self, after, count))
+    }
+
+    fn member_names<'a>(
+        &'a self,
+        after: Option<&'a MemberName>,
+        count: usize,
+    ) -> Coming<'a, Result<Option<Names<MemberName>>, StoreError>> {
+        Box::pin(AuctionStore::member_names(self, after, count))
     }
 
     fn closings(&self) -> Closings {

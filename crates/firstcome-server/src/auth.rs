@@ -9,11 +9,13 @@ use subtle::ConstantTimeEq;
 /// The fewest characters of a key: 22 of the base64url alphabet hold 128 bits.
 pub const KEY_CHARS_MIN: usize = 22;
 
-/// What a caller may do; each scope includes those before it.
+/// What a caller may do. Each scope includes those before it, but a key to view acts for no user.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scope {
     /// Any client, without a key.
     Public,
+    /// An operator who looks: reads what [`Scope::Admin`] reads, voucher codes excepted, and changes nothing.
+    View,
     /// A back end, which acts for any user.
     Service,
     /// The operator.
@@ -70,9 +72,11 @@ impl Caller {
         Self { scope: Scope::Public, id }
     }
 
-    /// Returns the caller if it has this scope.
+    /// Returns the caller if it has this scope. A caller with a key to view has all scopes here: only calls that change
+    /// nothing let one come so far, see `App::reader`.
     pub fn require(self, scope: Scope) -> Result<Self, Problem> {
         match self.scope {
+            Scope::View => Ok(self),
             has if scope <= has => Ok(self),
             Scope::Public => Err(Code::Unauthorized.into()),
             _ => Err(Code::Forbidden.into()),
@@ -80,7 +84,33 @@ impl Caller {
     }
 }
 
+/// Returns the scope of a key. Compares every known key in constant time: the time reveals nothing about any of them.
+fn known_scope(known: &[(Scope, KeyDigest)], digest: &KeyDigest) -> Option<Scope> {
+    known.iter().fold(
+        None,
+        |found, (scope, known)| {
+            if bool::from(known.0.ct_eq(&digest.0)) { found.max(Some(*scope)) } else { found }
+        },
+    )
+}
+
 impl Keys {
+    /// Returns the scope of a key that an operator has typed in. `None` for an unknown key, and in development mode,
+    /// which has no keys.
+    pub(crate) fn scope_of(&self, key: &str) -> Option<(Scope, KeyDigest)> {
+        let Self::Known(known) = self else { return None };
+        let digest = KeyDigest::of(key);
+        known_scope(known, &digest).map(|scope| (scope, digest))
+    }
+
+    /// Adds keys that may only view. Has no effect in development mode, which lets every call in.
+    pub fn with_view_keys(mut self, keys: impl IntoIterator<Item = KeyDigest>) -> Self {
+        if let Self::Known(known) = &mut self {
+            known.extend(keys.into_iter().map(|key| (Scope::View, key)));
+        }
+        self
+    }
+
     /// Identifies the caller. Refuses an unknown key, even if the call needs none.
     pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
@@ -100,14 +130,7 @@ impl Keys {
         };
         let Self::Known(known) = self else { return Err(Code::Unauthorized.into()) };
         let digest = KeyDigest::of(key);
-        // Compares every known key in constant time: the time reveals nothing about any of them.
-        let found =
-            known.iter().fold(
-                None,
-                |found, (scope, known)| {
-                    if bool::from(known.0.ct_eq(&digest.0)) { found.max(Some(*scope)) } else { found }
-                },
-            );
+        let found = known_scope(known, &digest);
         let mut id = [0; 16];
         id.copy_from_slice(&digest.0[..16]);
         found.map(|scope| Caller { scope, id }).ok_or_else(|| Code::Unauthorized.into())
@@ -167,6 +190,7 @@ mod tests {
     fn a_scope_includes_those_before_it() {
         let caller = |scope| Caller { scope, id: [0; 16] };
         assert!(caller(Scope::Admin).require(Scope::Service).is_ok());
+        assert!(caller(Scope::Admin).require(Scope::View).is_ok());
         assert_eq!(caller(Scope::Service).require(Scope::Admin).unwrap_err().code(), Code::Forbidden);
         assert_eq!(caller(Scope::Public).require(Scope::Service).unwrap_err().code(), Code::Unauthorized);
     }

@@ -26,12 +26,34 @@ pub(crate) enum Transport {
 /// Writes a cookie that scripts cannot read. A browser sends it with links from other sites, and not with their forms.
 /// `None` if the value has characters that no cookie may have. A `max_age_s` of 0 removes the cookie.
 pub(crate) fn write(name: &str, value: &str, max_age_s: u64, transport: Transport) -> Option<HeaderValue> {
+    write_for(name, value, max_age_s, transport, "/", "Lax")
+}
+
+/// Writes a cookie for these paths alone, as [`write`] does, which a browser sends with no request of another site.
+pub(crate) fn write_strict(
+    name: &str,
+    value: &str,
+    max_age_s: u64,
+    transport: Transport,
+    path: &str,
+) -> Option<HeaderValue> {
+    write_for(name, value, max_age_s, transport, path, "Strict")
+}
+
+fn write_for(
+    name: &str,
+    value: &str,
+    max_age_s: u64,
+    transport: Transport,
+    path: &str,
+    same_site: &str,
+) -> Option<HeaderValue> {
     let is_octet = |byte: u8| matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e);
     if !value.bytes().all(is_octet) {
         return None;
     }
     let secure = if transport == Transport::Tls { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}");
+    let text = format!("{name}={value}; Path={path}; Max-Age={max_age_s}; HttpOnly; SameSite={same_site}{secure}");
     HeaderValue::try_from(text).ok()
 }
 

@@ -63,6 +63,8 @@ codes! {
     Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
     PassRequired 403 "pass_required" "The coupon is behind a waiting room" "Send the pass of its room in `X-Firstcome-Pass`, or a service key.";
     InvalidPass 403 "invalid_pass" "The pass is not valid here" "Join the room and wait for a pass of your own.";
+    ViewOnly 403 "view_only" "This key may only look" "Use a key that may operate: the admin key, or a service key for the calls of a back end.";
+    FormExpired 403 "form_expired" "The form does not belong to this session" "Load the page again and send its form. A form works in the session that it was made for, and from this site alone.";
     ForeignOrigin 403 "foreign_origin" "In development mode only this machine may call" "Call by a loopback name, or start the service with keys.";
     NotFound 404 "not_found" "There is nothing at this path" "See `/docs`.";
     UnknownCoupon 404 "unknown_coupon" "There is no such coupon" "Check the name; an admin creates it with PUT.";
@@ -140,8 +142,8 @@ impl Problem {
     }
 
     /// Returns the specific detail, or the code's advice without one.
-    pub(crate) fn says(self) -> String {
-        self.detail.unwrap_or_else(|| self.code.advice().to_owned())
+    pub(crate) fn says(&self) -> String {
+        self.detail.clone().unwrap_or_else(|| self.code.advice().to_owned())
     }
 
     /// Replaces the code's advice by a specific detail.

@@ -19,6 +19,7 @@ mod auction;
 pub mod auth;
 mod backend;
 mod cookie;
+mod dashboard;
 pub mod error;
 pub mod gate;
 mod lock;

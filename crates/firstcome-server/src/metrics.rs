@@ -76,10 +76,12 @@ pub(crate) enum Route {
     PostRoomLeave,
     GetCouponPage,
     PostCouponClaim,
+    GetDashboard,
+    PostDashboard,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 48] = [
+    const ALL: [(Self, &'static str); 50] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -128,6 +130,8 @@ impl Route {
         (Self::PostRoomLeave, "post_room_leave"),
         (Self::GetCouponPage, "get_coupon_page"),
         (Self::PostCouponClaim, "post_coupon_claim"),
+        (Self::GetDashboard, "get_dashboard"),
+        (Self::PostDashboard, "post_dashboard"),
     ];
 }
 
@@ -152,6 +156,31 @@ impl Passage {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct PassageLabels {
     outcome: &'static str,
+}
+
+/// The bounds of the latencies of the dashboard, in microseconds.
+const LATENCY_US: &[u64] = &[
+    50, 75, 100, 150, 200, 300, 400, 600, 800, 1_200, 1_600, 2_400, 3_200, 4_800, 6_400, 9_600, 12_800, 19_200, 25_600,
+    38_400, 51_200, 76_800, 102_400, 204_800, 409_600, 819_200, 1_638_400, 3_276_800, 10_000_000,
+];
+
+/// What the calls of clients came to, since the start of this process. The dashboard's own pages do not count.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Totals {
+    /// Answers.
+    pub(crate) answers: u64,
+    /// Answers with a status from 400 to 499.
+    pub(crate) refusals: u64,
+    /// Answers with a status of 500 or more.
+    pub(crate) errors: u64,
+    /// Joins that drew a number.
+    pub(crate) joins: u64,
+    /// Claims that were answered with a claim.
+    pub(crate) claims: u64,
+    /// Locks granted.
+    pub(crate) grants: u64,
+    /// Answers by their time: inclusive upper bounds in microseconds. Requests that may wait for a lock do not count.
+    pub(crate) latency_us: Vec<(u64, u64)>,
 }
 
 /// The statuses that these calls can have; the last one stands for all others.
@@ -181,6 +210,7 @@ pub(crate) struct Metrics {
     seconds: Vec<Histogram>,
     refusals: Vec<Counter>,
     passages: Vec<Counter>,
+    latency_us: StoreHistogram,
     connections: Gauge,
     refused: Counter,
     address_refused: Counter,
@@ -227,8 +257,7 @@ impl Metrics {
         let locks = LockFigures::register(&mut registry);
         let auction_figures = AuctionFigures::register(&mut registry);
         registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
-        let mut faults = vec![auctions.faults()];
-        faults.extend(store.map(Backend::faults));
+        let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
         registry.register_collector(Box::new(FaultsCollector(faults)));
         match store {
             Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
@@ -252,6 +281,7 @@ impl Metrics {
                 .iter()
                 .map(|&(_, outcome)| passages.get_or_create(&PassageLabels { outcome }).clone())
                 .collect(),
+            latency_us: StoreHistogram::new(LATENCY_US),
             registry,
             connections,
             refused,
@@ -269,6 +299,35 @@ impl Metrics {
         let at = STATUSES.iter().position(|&known| known == status).unwrap_or(STATUSES.len() - 1);
         self.requests[route as usize][at].inc();
         self.seconds[route as usize].observe(elapsed.as_secs_f64());
+        if !matches!(route, Route::PostAcquire | Route::GetDashboard | Route::PostDashboard) {
+            self.latency_us.record(elapsed.as_micros() as u64);
+        }
+    }
+
+    /// Reads the counters that the dashboard shows. Costs a look at each counter.
+    pub(crate) fn totals(&self) -> Totals {
+        let of = |route: Route, status: u16| {
+            let at = STATUSES.iter().position(|&known| known == status);
+            at.map_or(0, |at| self.requests[route as usize][at].get())
+        };
+        let clients = &self.requests[..Route::GetDashboard as usize];
+        let count = |counts: &dyn Fn(u16) -> bool| {
+            let of_route = |counters: &[Counter; STATUSES.len()]| {
+                let each = STATUSES.iter().zip(counters).filter(|(status, _)| counts(**status));
+                each.map(|(_, counter)| counter.get()).sum::<u64>()
+            };
+            clients.iter().map(of_route).sum::<u64>()
+        };
+        Totals {
+            answers: count(&|_| true),
+            refusals: count(&|status| (400..500).contains(&status)),
+            // 0 stands for those that are not listed.
+            errors: count(&|status| status == 0 || 500 <= status),
+            joins: of(Route::PostTicket, 201) + of(Route::PostRoomJoin, 303),
+            claims: of(Route::PostClaim, 201),
+            grants: self.locks.granted(),
+            latency_us: self.latency_us.buckets(),
+        }
     }
 
     pub(crate) fn refused(&self, code: Code) {

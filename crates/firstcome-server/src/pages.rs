@@ -79,7 +79,7 @@ impl Base {
 }
 
 /// Serves a text that pages load.
-fn asset(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
+pub(crate) fn asset(kind: &'static str, text: &'static str) -> MethodRouter<Arc<App>> {
     let headers = [
         (header::CONTENT_TYPE, kind),
         (header::CACHE_CONTROL, "max-age=3600"),
@@ -138,7 +138,7 @@ fn html(status: StatusCode, body: impl Into<axum::body::Body>) -> Response {
     response
 }
 
-fn rendered(status: StatusCode, page: &impl Template) -> Response {
+pub(crate) fn rendered(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
         Ok(text) => html(status, text),
         Err(_) => StatusCode::SERVICE_UNAVAILABLE.into_response(),

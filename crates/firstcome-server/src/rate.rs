@@ -51,6 +51,9 @@ impl RateLimit {
     /// seconds, and hundreds of visitors may share one address.
     pub const CALLS: Self = Self::per_minute(NonZeroU32::new(6_000).unwrap());
 
+    /// How often one address may try to log in to the dashboard.
+    pub const LOGINS: Self = Self { per_minute: NonZeroU32::new(10).unwrap(), burst: NonZeroU32::new(10).unwrap() };
+
     /// Allows so many calls per minute. A quarter of them may come at once, since visitors behind one address may
     /// arrive together.
     pub const fn per_minute(per_minute: NonZeroU32) -> Self {

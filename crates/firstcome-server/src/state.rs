@@ -3,8 +3,9 @@
 use crate::accept::Limits;
 use crate::address::{self, Forwarders, Proxies};
 use crate::auction::Auctions;
-use crate::auth::{Caller, Keys};
+use crate::auth::{Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
+use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::lock::{LockLimits, LockService, Parts};
@@ -70,6 +71,8 @@ pub struct App {
     pub(crate) service: Arc<LockService>,
     joins: Limiter,
     calls: Limiter,
+    logins: Limiter,
+    pub(crate) dashboard: Dashboard,
     pub(crate) forwarders: Forwarders,
     /// Absent until the first room exists.
     passes: OnceLock<Passes>,
@@ -143,6 +146,7 @@ impl App {
         let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
         let joins = Limiter::new(config.joins, draw_hasher());
         let calls = Limiter::new(config.calls, draw_hasher());
+        let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
         let (draining, stopping) = watch::channel(false);
         let service = LockService::new(Parts {
             locks,
@@ -164,6 +168,8 @@ impl App {
             service,
             joins,
             calls,
+            logins,
+            dashboard: Dashboard::default(),
             forwarders: Forwarders::default(),
             passes: OnceLock::new(),
             leaving: AtomicBool::new(false),
@@ -228,6 +234,12 @@ impl App {
         self.count(&self.calls, client)
     }
 
+    /// Counts one attempt to log in to the dashboard against the client's address.
+    pub(crate) fn may_log_in(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+        let Some(peer) = peer else { return Ok(()) };
+        self.count(&self.logins, address::client(peer, headers, &self.config.proxies))
+    }
+
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
         // Uses a clock that no operator can set: a wall clock that was set back would stand still, and limit for as long.
         let now = Timestamp::clamped_us(self.backend.steady().as_us());
@@ -288,7 +300,17 @@ impl App {
     /// Returns the path prefixes of the endpoints that this service does not provide.
     pub(crate) const fn lacks(&self) -> &'static [&'static str] {
         if self.is_auctions_alone {
-            return &["/v1/coupons/", "/v1/rooms/", "/rooms/", "/coupons/", "/v1/locks/", "/v1/pass-keys"];
+            return &[
+                "/v1/coupons/",
+                "/v1/rooms/",
+                "/rooms/",
+                "/coupons/",
+                "/v1/locks/",
+                "/v1/pass-keys",
+                "/dashboard/rooms",
+                "/dashboard/coupons",
+                "/dashboard/locks",
+            ];
         }
         &[]
     }
@@ -297,7 +319,16 @@ impl App {
         matches!(self.config.keys, Keys::Dev)
     }
 
+    /// Identifies the caller of a call that may change something, or that shows secrets. Refuses a key to view.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        match self.reader(headers)? {
+            caller if caller.scope == Scope::View => Err(Code::ViewOnly.into()),
+            caller => Ok(caller),
+        }
+    }
+
+    /// Identifies the caller of a call that changes nothing. Accepts a key to view.
+    pub(crate) fn reader(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         self.config.keys.caller(headers)
     }
 

@@ -50,7 +50,9 @@ use firstcome_core::revision::Revision;
 use firstcome_store::Faults;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
-use firstcome_store::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
+use firstcome_store::{
+    AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Names, Numbered, PlaceBid, Purchase,
+};
 use judge::{Answer, Command};
 use queues::Scope;
 use std::sync::Arc;
@@ -168,6 +170,22 @@ impl AuctionStore for SqlAuctions {
 
     async fn close_due(&self) -> Result<(), StoreError> {
         boxed(self.database.close_due(Duration::MAX)).await.map(drop)
+    }
+
+    async fn listing_names(
+        &self,
+        after: Option<&ListingName>,
+        count: usize,
+    ) -> Result<Option<Names<ListingName>>, StoreError> {
+        boxed(self.database.listing_names(after, count)).await.map(Some)
+    }
+
+    async fn member_names(
+        &self,
+        after: Option<&MemberName>,
+        count: usize,
+    ) -> Result<Option<Names<MemberName>>, StoreError> {
+        boxed(self.database.member_names(after, count)).await.map(Some)
     }
 
     fn closings(&self) -> Closings {

@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::faults::Faults;
+use crate::names::Names;
 use crate::port::Put;
 use firstcome_core::auction::{Bid, ListingSettings, ListingStanding, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
@@ -166,6 +167,26 @@ pub trait AuctionStore: Send + Sync {
 
     /// Returns how many auctions were closed since this store was opened.
     fn closings(&self) -> Closings;
+
+    /// Lists listings by name, those that are over included. `None` if the store keeps no list for operators.
+    fn listing_names(
+        &self,
+        after: Option<&ListingName>,
+        count: usize,
+    ) -> impl Future<Output = Result<Option<Names<ListingName>>, StoreError>> + Send {
+        let _ = (after, count);
+        std::future::ready(Ok(None))
+    }
+
+    /// Lists members by name: all that have or had points. `None` if the store keeps no list for operators.
+    fn member_names(
+        &self,
+        after: Option<&MemberName>,
+        count: usize,
+    ) -> impl Future<Output = Result<Option<Names<MemberName>>, StoreError>> + Send {
+        let _ = (after, count);
+        std::future::ready(Ok(None))
+    }
 
     /// The faults that are open now. Empty if the store keeps no list.
     fn faults(&self) -> Faults {

@@ -11,6 +11,7 @@ mod command_path;
 mod coupon;
 pub mod engine;
 pub mod journal;
+mod listed;
 mod lock;
 mod queue;
 mod reply;

@@ -25,6 +25,7 @@ mod handle;
 pub mod key;
 mod lock;
 pub mod lock_queue;
+mod names;
 mod port;
 mod room;
 mod seal;
@@ -44,6 +45,7 @@ pub use firstcome_core as core;
 pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Sharing, Survival};
 pub use handle::HandleKey;
 pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
+pub use names::Names;
 pub use port::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };

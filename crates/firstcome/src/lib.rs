@@ -195,7 +195,7 @@ pub use firstcome_store::embedded;
 pub use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
     Durability, Embedded, Fault, FaultKind, Faults, Fencing, GrantOrder, Guarantees, HandleKey, HeldLockView,
-    HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints,
+    HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names,
     Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer,
     VoucherCode, VoucherKey, core, edge, stats,

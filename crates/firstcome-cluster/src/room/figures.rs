@@ -14,6 +14,10 @@ pub struct RoomFigures {
     pub waiting: u64,
     /// Their slots that are offered or taken.
     pub active: u64,
+    /// Numbers that were drawn in them, by whichever node.
+    pub drawn: u64,
+    /// Admissions that they gave, by whichever node.
+    pub admissions: u64,
 }
 
 impl Node {
@@ -27,6 +31,8 @@ impl Node {
             figures.rooms += 1;
             figures.waiting += u64::from(view.waiting);
             figures.active += u64::from(view.active);
+            figures.drawn += u64::from(copy.replica.room().drawn());
+            figures.admissions += copy.replica.room().admissions();
         }
         figures
     }

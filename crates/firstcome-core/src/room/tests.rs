@@ -11,6 +11,7 @@ mod draw;
 mod estimates;
 mod image;
 mod joining;
+mod looking;
 mod losing;
 mod model;
 mod model_steps;

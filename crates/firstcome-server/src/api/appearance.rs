@@ -277,7 +277,7 @@ pub(crate) async fn put_appearance(State(app): State<Arc<App>>, path: PathName, 
     ))]
 pub(crate) async fn get_appearance(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Admin)?;
+        app.reader(&headers)?.require(Scope::Admin)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let appearance = answered(&app, pin!(app.rooms.appearance(&room))).await?.map_err(refused)?;
         Ok((NO_STORE, Json(AppearanceBody::new(&appearance))))

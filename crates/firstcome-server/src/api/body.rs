@@ -114,6 +114,19 @@ pub(crate) async fn read_patch(
     parse(&read_any(BODY_BYTES_MAX, body, deadline).await?)
 }
 
+/// Reads the form of a page, as [`read`] reads a body. A field that comes twice counts by its first value.
+pub(crate) async fn read_form(
+    headers: &HeaderMap,
+    body: impl Body<Data = Bytes> + Unpin,
+    deadline: Duration,
+) -> Result<Vec<(String, String)>, Problem> {
+    if !is_announced(headers, &["application/x-www-form-urlencoded"]) {
+        return Err(Problem::new(Code::UnsupportedMediaType).detail("send application/x-www-form-urlencoded"));
+    }
+    let bytes = read_any(BODY_BYTES_MAX, body, deadline).await?;
+    Ok(form_urlencoded::parse(&bytes).into_owned().collect())
+}
+
 async fn read_any(
     bytes_max: usize,
     body: impl Body<Data = Bytes> + Unpin,

@@ -217,7 +217,7 @@ async fn may_acknowledge(app: &App, settings: &CouponSettings) -> Result<(), Pro
     ))]
 pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        let caller = app.caller(&headers)?;
+        let caller = app.reader(&headers)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         show(&app, caller, &coupon).await
     });

@@ -75,7 +75,7 @@ pub(crate) async fn get_dead_letters(
     uri: Uri,
 ) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Admin)?;
+        app.reader(&headers)?.require(Scope::Admin)?;
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
         let found = answered(&app, pin!(app.coupons.dead_letters(&coupon, page.after, page.limit))).await?;

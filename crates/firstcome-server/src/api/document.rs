@@ -32,6 +32,35 @@ const VALUES: [(&str, &str, &[&str]); 10] = [
     ("PassVerdict", "reason", &["malformed", "unknown_key", "forged", "other_room", "expired", "over"]),
 ];
 
+/// The operations that a key to view may call, and those that look at no key. All others refuse such a key.
+const VIEWS: [&str; 15] = [
+    "get_appearance",
+    "get_bids",
+    "get_coupon",
+    "get_dead_letters",
+    "get_draw",
+    "get_gate",
+    "get_listing",
+    "get_lock",
+    "get_member",
+    "get_pass_keys",
+    "get_records",
+    "get_room",
+    "healthz",
+    "metrics",
+    "readyz",
+];
+
+/// Announces the refusal of a key to view.
+fn refuse_views(operation: &mut Value) {
+    let Some(responses) = operation["responses"].as_object_mut() else { return };
+    let refused = responses.entry("403").or_insert_with(
+        || json!({"content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}),
+    );
+    let words = refused["description"].as_str().map(|words| format!("{words} ")).unwrap_or_default();
+    refused["description"] = json!(words + "`view_only`");
+}
+
 /// Completes the document. Returns a document that has no JSON form unchanged.
 pub(super) fn complete(document: OpenApi) -> OpenApi {
     let Ok(mut json) = serde_json::to_value(&document) else { return document };
@@ -71,6 +100,9 @@ fn of_operation(path: &str, operation: &mut Value) {
         // A pass of the coupon's room is enough for a claim.
         Value::Array(keys) if is_claim => keys.push(json!({"pass": []})),
         _ => {}
+    }
+    if !operation["operationId"].as_str().is_some_and(|id| VIEWS.contains(&id)) {
+        refuse_views(operation);
     }
     for (_, response) in members_of(&mut operation["responses"]) {
         let Some(content) = response.get_mut("content").and_then(Value::as_object_mut) else { continue };

@@ -77,7 +77,7 @@ fn shown(open: &OpenFault) -> Value {
     (status = 403, description = "`forbidden`", body = super::shape::Problem)
 ))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
-    app.caller(&headers)?.require(Scope::Admin)?;
+    app.reader(&headers)?.require(Scope::Admin)?;
     Ok(metrics_unguarded(State(app)).await)
 }
 

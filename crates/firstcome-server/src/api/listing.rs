@@ -30,7 +30,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// Translates a rule's refusal to an HTTP problem, except for `already_sold` with its purchase.
-pub(super) fn refused(rejection: &Rejection) -> Problem {
+pub(crate) fn refused(rejection: &Rejection) -> Problem {
     match rejection {
         Rejection::UnknownListing => Code::UnknownListing.into(),
         Rejection::KeyReused => Code::IdempotencyKeyReused.into(),
@@ -212,7 +212,7 @@ async fn show(app: &App, caller: Caller, listing: &ListingName) -> Result<Respon
     ))]
 pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        let caller = app.caller(&headers)?;
+        let caller = app.reader(&headers)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         show(&app, caller, &listing).await
     });
@@ -233,7 +233,7 @@ pub(crate) async fn get_listing(State(app): State<Arc<App>>, path: PathName, hea
     ))]
 pub(crate) async fn get_bids(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Service)?;
+        app.reader(&headers)?.require(Scope::Service)?;
         let listing = body::listing(&path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
         let found = answered(&app, pin!(app.auctions.bids(&listing, page.after, page.limit))).await?;

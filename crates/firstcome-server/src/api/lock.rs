@@ -28,7 +28,7 @@ fn millis(duration: std::time::Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn failed(error: LockError) -> Problem {
+pub(crate) fn failed(error: LockError) -> Problem {
     match error {
         LockError::Input(wrong) => {
             let code = if let InputError::Name { .. } = wrong { Code::InvalidName } else { Code::InvalidField };
@@ -186,7 +186,7 @@ pub(crate) async fn post_lock_release(State(app): State<Arc<App>>, path: PathNam
     ))]
 pub(crate) async fn get_lock(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Service)?;
+        app.reader(&headers)?.require(Scope::Service)?;
         let lock = body::lock(&path.map_err(|_| body::undecodable())?.0)?;
         let seen = app.service.view(&lock).await.map_err(failed)?;
         Ok((NO_STORE, Json(Lock::new(&lock, &seen))).into_response())

@@ -30,7 +30,7 @@ use std::sync::Arc;
     ))]
 pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Service)?;
+        app.reader(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let balance = listing::read(&app, app.auctions.balance(&member)).await?;
         Ok((NO_STORE, Json(Balance::new(&member, balance))).into_response())
@@ -55,7 +55,7 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
     ))]
 pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Service)?;
+        app.reader(&headers)?.require(Scope::Service)?;
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
         let found = listing::read(&app, app.auctions.records(&member, page.after, page.limit)).await?;

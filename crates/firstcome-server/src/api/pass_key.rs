@@ -34,7 +34,7 @@ fn key_list(app: &App) -> PassKeyList {
 ))]
 pub(crate) async fn get_pass_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?;
+        app.reader(&headers)?;
         Ok(Json(key_list(&app)))
     });
     measured(&app, Route::GetPassKeys, call).await

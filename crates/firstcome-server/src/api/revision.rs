@@ -17,7 +17,7 @@ use std::fmt::Write;
 const MERGES_MAX: u32 = 8;
 
 /// Settings as a body of the API: a caller can PUT the body that a GET shows.
-pub(super) trait Settings: Send + Sync + Sized {
+pub(crate) trait Settings: Send + Sync + Sized {
     /// The name of the object that has the settings.
     type Name: Sync;
 
@@ -36,7 +36,7 @@ pub(super) trait Settings: Send + Sync + Sized {
 }
 
 /// Returns the strong validator of these settings: 16 hexadecimal digits in quotation marks.
-pub(super) fn tag(shown: &Value) -> String {
+pub(crate) fn tag(shown: &Value) -> String {
     // The members of an object are sorted by name: equal settings have equal texts.
     let digest = Sha256::digest(shown.to_string());
     let mut tag = String::from('"');
@@ -48,7 +48,7 @@ pub(super) fn tag(shown: &Value) -> String {
 }
 
 /// Returns the `ETag` header of these settings.
-pub(super) fn tag_header(shown: &Value) -> (header::HeaderName, HeaderValue) {
+pub(crate) fn tag_header(shown: &Value) -> (header::HeaderName, HeaderValue) {
     (header::ETAG, HeaderValue::try_from(tag(shown)).unwrap_or(HeaderValue::from_static("\"\"")))
 }
 
@@ -76,7 +76,7 @@ fn judge(headers: &HeaderMap, shown: &Value) -> Result<Condition, Problem> {
 }
 
 /// Puts the settings of a body, if `If-Match` allows it.
-pub(super) async fn put<S: Settings>(
+pub(crate) async fn put<S: Settings>(
     app: &App,
     name: &S::Name,
     headers: &HeaderMap,
@@ -92,7 +92,7 @@ pub(super) async fn put<S: Settings>(
 }
 
 /// Merges a patch with the settings in force, and puts the result.
-pub(super) async fn patch<S: Settings>(
+pub(crate) async fn patch<S: Settings>(
     app: &App,
     name: &S::Name,
     headers: &HeaderMap,

@@ -34,7 +34,7 @@ use std::sync::Arc;
 type PathTicket = Result<Path<(String, String)>, PathRejection>;
 
 /// Translates a rule's refusal to an HTTP problem.
-pub(super) fn refused(rejection: Rejection) -> Problem {
+pub(crate) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
@@ -279,7 +279,7 @@ async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Pr
     ))]
 pub(crate) async fn get_room(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        let caller = app.caller(&headers)?;
+        let caller = app.reader(&headers)?;
         show(&app, caller, &body::room(&path.map_err(|_| body::undecodable())?.0)?).await
     });
     measured(&app, Route::GetRoom, call).await

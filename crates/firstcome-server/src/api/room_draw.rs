@@ -30,7 +30,7 @@ use std::sync::Arc;
     ))]
 pub(crate) async fn get_draw(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?;
+        app.reader(&headers)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let summary = summary(&app, &room).await?;
         let draw = Draw::new(&room, &summary).ok_or(Code::NoDraw)?;

@@ -6,8 +6,8 @@ use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome::core::id::CouponName;
 use firstcome::core::revision::Revision;
 use firstcome::{
-    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Embedded, Numbered, Page, Put,
-    RedeemRequest, Refused, Shared,
+    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Embedded, Names, Numbered, Page,
+    Put, RedeemRequest, Refused, Shared, StoreError,
 };
 
 /// The store of coupons.
@@ -48,6 +48,18 @@ impl Coupons {
                 Ok(view.map(|_| Numbered { items: Vec::new(), next: None }))
             }
             Self::Cluster(store, _) => Box::pin(store.dead_letters(coupon, after, count)).await,
+        }
+    }
+
+    /// Lists coupons by name, deleted ones included, for operators.
+    pub(crate) async fn names(
+        &self,
+        after: Option<&CouponName>,
+        count: usize,
+    ) -> Result<Names<CouponName>, StoreError> {
+        match self {
+            Self::Embedded(store) => Ok(store.coupon_names(after, count)),
+            Self::Cluster(store, _) => Box::pin(store.coupon_names(after, count)).await,
         }
     }
 

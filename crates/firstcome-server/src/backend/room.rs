@@ -5,10 +5,10 @@ use firstcome::cluster::Cluster;
 use firstcome::core::id::RoomName;
 use firstcome::core::revision::Revision;
 use firstcome::core::room::appearance::Appearance;
-use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber};
+use firstcome::core::room::{Join, PlaceKey, PlaceView, Rejection, RoomSettings, TicketNumber};
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
-    Embedded, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError,
+    Embedded, Joining, LiveAdmissions, Names, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError,
     TicketAnswer,
 };
 use std::sync::Arc;
@@ -62,6 +62,27 @@ impl Rooms {
         match self {
             Self::Embedded(_) => Ok(()),
             Self::Cluster(store, _) => Box::pin(store.refresh_pass_secrets()).await,
+        }
+    }
+
+    /// Lists rooms by name, closed ones included, for operators.
+    pub(crate) async fn names(&self, after: Option<&RoomName>, count: usize) -> Result<Names<RoomName>, StoreError> {
+        match self {
+            Self::Embedded(store) => Ok(store.room_names(after, count)),
+            Self::Cluster(store, _) => Box::pin(store.room_names(after, count)).await,
+        }
+    }
+
+    /// Returns the number of a ticket of a room that was just read. `None` if the room never gave it out.
+    pub(crate) fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
+        forward!(self.ticket_number(room, ticket))
+    }
+
+    /// Looks a place up without any effect on it.
+    pub(crate) async fn place(&self, room: &RoomName, key: PlaceKey<'_>) -> RoomAnswer<Option<PlaceView>> {
+        match self {
+            Self::Embedded(store) => Ok(store.place(room, key)),
+            Self::Cluster(store, _) => Box::pin(store.place(room, key)).await,
         }
     }
 

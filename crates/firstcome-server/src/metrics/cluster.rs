@@ -20,7 +20,7 @@ impl fmt::Debug for ClusterCollector {
 impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, .. } = self.0.counts();
-        let RoomFigures { rooms, waiting, active } = self.0.room_figures();
+        let RoomFigures { rooms, waiting, active, .. } = self.0.room_figures();
         let link = self.0.link().counts();
         for (name, help, count) in [
             ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),

@@ -76,6 +76,11 @@ impl LockFigures {
         self.waited.observe(waited.as_secs_f64());
     }
 
+    /// Returns how many locks were granted.
+    pub(crate) fn granted(&self) -> u64 {
+        self.endings[Ending::Granted as usize].get()
+    }
+
     pub(crate) fn released(&self, held_for: Duration) {
         self.held_for.observe(held_for.as_secs_f64());
     }

@@ -358,3 +358,49 @@ async fn readiness() {
 async fn a_node_is_ready_while_both_servers_answer() {
     in_time(readiness()).await;
 }
+
+/// An operator logs in at one node and looks at another one.
+async fn one_dashboard_at_two_nodes(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let [one, two] = [world.node().await, world.node().await];
+    one.put("launch", json!({"limit": 3})).await.is(201);
+    one.put("autumn", json!({"limit": 3})).await.is(201);
+    for room in ["sale", "shop"] {
+        one.send(Ask::put(&format!("/v1/rooms/{room}")).by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+    }
+    let join = Ask::post("/v1/rooms/sale/tickets").by(SERVICE).json(&json!({"user": "ann"}));
+    one.send(join).await.is(201);
+    one.send(charge("ann", 100)).await;
+    one.send(Ask::put("/v1/listings/lamp").by(ADMIN).json(&crate::auction::auction(10))).await.is(201);
+    let form = Ask::post("/dashboard/login").raw(format!("key={ADMIN}"));
+    let answer = one.send(form.header("content-type", "application/x-www-form-urlencoded")).await.is(303);
+    let cookie = answer.header("set-cookie").and_then(|line| line.split(';').next()).expect("a cookie").to_owned();
+    let page = async |path: &str| two.send(Ask::get(path).header("cookie", &cookie)).await.is(200).body();
+    for (section, names) in [
+        ("rooms", ["sale", "shop"]),
+        ("coupons", ["autumn", "launch"]),
+        ("listings", ["lamp"; 2]),
+        ("members", ["ann"; 2]),
+    ] {
+        let html = page(&format!("/dashboard/{section}")).await;
+        let place = |name: &str| html.find(&format!("/dashboard/{section}/{name}\"")).expect("it is listed");
+        assert!(place(names[0]) <= place(names[1]), "by name: {html}");
+    }
+    let rest = page("/dashboard/rooms?after=sale").await;
+    assert!(rest.contains("rooms/shop\"") && !rest.contains("rooms/sale\""), "{rest}");
+    let found = page("/dashboard/find?kind=user&in=sale&what=ann").await;
+    assert!(found.contains("<dt>Number</dt><dd>1</dd>"), "{found}");
+    // A look at the other node has taken nothing from the visitor: the slot is still an offer.
+    assert!(!found.contains(">inside<"), "{found}");
+    assert!(page("/dashboard").await.contains("all nodes share"));
+}
+
+#[tokio::test]
+async fn an_operator_of_one_node_is_one_of_all() {
+    in_time(one_dashboard_at_two_nodes(Kind::Postgres)).await;
+}
+
+#[tokio::test]
+async fn names_are_listed_in_their_order_on_mariadb_too() {
+    in_time(one_dashboard_at_two_nodes(Kind::MariaDb)).await;
+}

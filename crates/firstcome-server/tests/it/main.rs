@@ -9,6 +9,7 @@ mod bad_names;
 mod claims;
 mod cluster;
 mod cors;
+mod dashboard;
 mod deadlines;
 mod dev_gate;
 mod framing;

@@ -196,6 +196,7 @@ fn every_route_of_the_document_stands_in_the_table_with_its_scope() {
             let scope = match route.scope {
                 Scope::Public => "public",
                 Scope::Service => "service",
+                Scope::View => "view",
                 Scope::Admin => "admin",
             };
             (route.template.to_owned(), route.method.as_str().to_lowercase(), scope)

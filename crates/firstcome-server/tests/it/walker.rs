@@ -14,8 +14,8 @@ use crate::room::{
     page, passes, restarts, tickets, trouble as room_trouble,
 };
 use crate::{
-    bad_bodies, bad_names, claims, deadlines, dev_gate, gate as site_gate, idempotency, in_time, redemptions,
-    revisions, scopes, settings, trouble,
+    bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
+    redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
 
@@ -104,6 +104,19 @@ scenarios! {
         the_page_has_the_texts_the_colors_and_the_logo_of_its_room;
     coupon_page: a_drop_needs_no_front_end those_in_line_are_told_when_nothing_is_left
         a_coupon_without_a_room_has_a_page_only_if_an_operator_says_so a_coupon_that_opens_later_counts_down;
+    dashboard: each_page_needs_a_session_and_loads_nothing_from_elsewhere
+        lists_have_pages
+        only_keys_of_operators_log_in_and_attempts_are_bounded
+        a_session_is_good_at_each_node_and_ends_with_its_key
+        a_key_to_view_changes_nothing_anywhere
+        an_operator_changes_a_room_after_a_confirmation
+        a_form_counts_in_its_session_and_for_its_action_alone
+        an_operator_ends_and_opens_a_coupon
+        a_look_finds_places_claims_and_bids_and_changes_nothing
+        claims_are_exported_whole_and_without_codes
+        the_feed_has_what_happened_each_second
+        in_development_mode_the_dashboard_is_open_to_this_machine_alone
+        a_service_of_listings_alone_shows_no_rooms;
     site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
         paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
         a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops

@@ -4,6 +4,7 @@ use super::auction::{Job, ListingCell};
 use super::{Command, Embedded, Reply, blocking};
 use crate::auction::{AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase};
 use crate::error::StoreError;
+use crate::names::Names;
 use crate::port::Put;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
 use firstcome_core::coupon::Effect;
@@ -120,6 +121,22 @@ impl AuctionStore for Embedded {
 
     async fn close_due(&self) -> Result<(), StoreError> {
         self.tick_over().await
+    }
+
+    async fn listing_names(
+        &self,
+        after: Option<&ListingName>,
+        count: usize,
+    ) -> Result<Option<Names<ListingName>>, StoreError> {
+        Ok(Some(self.inner.shared.auctions().listing_names(after, count)))
+    }
+
+    async fn member_names(
+        &self,
+        after: Option<&MemberName>,
+        count: usize,
+    ) -> Result<Option<Names<MemberName>>, StoreError> {
+        Ok(Some(self.inner.shared.auctions().member_names(after, count)))
     }
 
     fn closings(&self) -> Closings {

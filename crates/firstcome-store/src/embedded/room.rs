@@ -14,7 +14,9 @@ use crate::error::{Fault, StoreError};
 use crate::room::{LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{DrawView, Join, Poll, Rejection, Room, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{
+    DrawView, Join, PlaceKey, PlaceView, Poll, Rejection, Room, TicketNumber, TicketState, TicketView,
+};
 use firstcome_core::time::Now;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashSet;
@@ -118,6 +120,10 @@ impl RoomCell {
             return None;
         }
         Some(check(&mut kept.room, number, admission, now))
+    }
+
+    pub(super) fn place(&self, key: PlaceKey<'_>, now: Now) -> Option<PlaceView> {
+        self.kept.lock().room.look_up(key, now)
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -73,6 +73,13 @@ impl Pages {
         assert!(self.pages.insert(name.to_owned(), page).is_none(), "{name} twice");
     }
 
+    /// Keeps a page of the dashboard, which a service in development mode shows to any caller on this machine.
+    fn keep_of_operators(&mut self, name: &str, path: &str) {
+        let answer = ask(self.service, &format!("GET {path}"), "");
+        assert!([200, 404].contains(&answer.status), "{path}: {}", answer.status);
+        assert!(self.pages.insert(name.to_owned(), answer.text()).is_none(), "{name} twice");
+    }
+
     fn join(&self, room: &str) -> String {
         cookies(&ask(self.service, &format!("POST /rooms/{room}/join"), ""))
     }
@@ -133,7 +140,25 @@ fn pages(server: &Server) -> Pages {
     });
     assert_eq!(client.put_status("/v1/rooms/sale/appearance", &look), 200);
     pages.keep("dressed", "waiting", "/rooms/sale", &cid);
+    keep_those_of_operators(&mut pages);
     pages
+}
+
+fn keep_those_of_operators(pages: &mut Pages) {
+    for (name, path) in [
+        ("operators-overview", "/dashboard"),
+        ("operators-rooms", "/dashboard/rooms"),
+        ("operators-room", "/dashboard/rooms/sale"),
+        ("operators-limits", "/dashboard/rooms/sale/limits"),
+        ("operators-close", "/dashboard/rooms/sale/close"),
+        ("operators-coupon", "/dashboard/coupons/one"),
+        ("operators-members", "/dashboard/members"),
+        ("operators-locks", "/dashboard/locks"),
+        ("operators-find", "/dashboard/find?kind=user&in=sale&what=eve"),
+        ("operators-audit", "/dashboard/audit"),
+    ] {
+        pages.keep_of_operators(name, path);
+    }
 }
 
 /// Shows the pages with axe in them, and what they load.

@@ -2,6 +2,7 @@
 
 use super::super::journal::{ListingId, MemberId};
 use crate::auction::Closings;
+use crate::names;
 use firstcome_core::auction::ListingStanding;
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Balance;
@@ -70,6 +71,22 @@ impl PublishedAuctions {
 
     pub(in crate::embedded) fn member(&self, name: &str) -> Option<Arc<MemberCell>> {
         self.names.read().members.get(name).map(Arc::clone)
+    }
+
+    pub(in crate::embedded) fn listing_names(
+        &self,
+        after: Option<&ListingName>,
+        count: usize,
+    ) -> names::Names<ListingName> {
+        names::Names::select(self.names.read().listings.keys(), after, count)
+    }
+
+    pub(in crate::embedded) fn member_names(
+        &self,
+        after: Option<&MemberName>,
+        count: usize,
+    ) -> names::Names<MemberName> {
+        names::Names::select(self.names.read().members.keys(), after, count)
     }
 
     pub(in crate::embedded) fn counts(&self) -> (usize, usize) {

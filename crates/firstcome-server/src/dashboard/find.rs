@@ -1,0 +1,150 @@
+//! Finds the place, the claim or the bid of a user. A look has no effect: it is no contact of a visitor, takes no slot and
+//! writes nothing.
+
+use super::items::claim_facts;
+use super::view::{Datum, Fact, FindPage, Frame, Kind, fact, grouped, lasting, shown_at};
+use super::{Visit, page};
+use crate::api::{self, answered, body};
+use crate::error::Problem;
+use axum::http::StatusCode;
+use axum::response::Response;
+use firstcome::core::room::{Departure, PlaceKey, PlaceState, PlaceView, TicketNumber};
+use firstcome::{CouponStore, RoomStore};
+use std::pin::pin;
+
+/// How many bids of a listing are looked through: those after are not found here.
+const BIDS_MAX: usize = 10_000;
+/// How many bids are read at once.
+const BIDS_READ: usize = 1_000;
+
+const KINDS: [Kind; 4] = [
+    Kind { name: "user", label: "The place of a user in a room" },
+    Kind { name: "ticket", label: "The place of a ticket or number in a room" },
+    Kind { name: "claim", label: "The claim of a user of a coupon" },
+    Kind { name: "bid", label: "The last bid of a member on a listing" },
+];
+
+fn place_facts(place: &PlaceView, wait_ms: Option<u64>) -> Vec<Fact> {
+    let mut facts = vec![fact("Number", Datum::of(grouped(place.number.get().into())))];
+    if let Some(user) = &place.user {
+        facts.push(fact("User", Datum::of(user.as_ref())));
+    }
+    let presence = |is_present| if is_present { "polls" } else { "silent: is passed over until the next poll" };
+    let state = match place.state {
+        PlaceState::InDraw { is_present } => {
+            facts.push(fact("Visitor", Datum::of(presence(is_present))));
+            "in the draw: its place is not drawn yet"
+        }
+        PlaceState::Waiting { position, is_present } => {
+            facts.push(fact("Ahead", Datum::of(grouped(position.into()))));
+            facts.push(fact("Visitor", Datum::of(presence(is_present))));
+            facts.push(fact("Wait at the end of the line", super::lists::wait(wait_ms)));
+            "in line"
+        }
+        PlaceState::Inside { admission, is_taken } => {
+            facts.push(fact("Admission", Datum::of(grouped(admission))));
+            if is_taken { "inside" } else { "admitted: the next poll takes the slot" }
+        }
+        PlaceState::Gone(Departure::Left) => "left",
+        PlaceState::Gone(_) => "its time is over",
+        _ => "not known since a loss of Redis: the next poll tells",
+    };
+    facts.push(fact("State", Datum::of(state)));
+    facts
+}
+
+/// What names a place.
+#[derive(Clone, Copy)]
+enum By {
+    User,
+    /// A ticket, or its number.
+    Ticket,
+}
+
+impl Visit<'_> {
+    /// Finds a place by its ticket or number, or by its user.
+    async fn find_place(&self, room: &str, what: &str, by: By) -> Result<Option<Vec<Fact>>, Problem> {
+        let room = body::room(room)?;
+        // On a cluster it also brings the room to this node.
+        let summary = answered(self.app, pin!(self.app.rooms.room(&room))).await?.map_err(api::room::refused)?;
+        let by_number = || what.parse().ok().and_then(TicketNumber::new);
+        let key = match by {
+            By::User => PlaceKey::User(body::looked_up_user(what)?),
+            By::Ticket => match self.app.rooms.ticket_number(&room, what).or_else(by_number) {
+                Some(number) => PlaceKey::Number(number),
+                None => return Ok(None),
+            },
+        };
+        let place = answered(self.app, pin!(self.app.rooms.place(&room, key))).await?.map_err(api::room::refused)?;
+        let Some(place) = place else { return Ok(None) };
+        let mut facts = place_facts(&place, summary.view.wait_at_tail_ms);
+        facts.push(fact("Room", Datum::link("rooms", room.as_str())));
+        Ok(Some(facts))
+    }
+
+    async fn find_claim(&self, coupon: &str, user: &str) -> Result<Option<Vec<Fact>>, Problem> {
+        let (coupon, user) = (body::coupon(coupon)?, body::looked_up_user(user)?);
+        let found = answered(self.app, pin!(self.app.coupons.claim_of(&coupon, user))).await?;
+        let found = found.map_err(|refusal| api::coupon::refused(self.app, &coupon, user, &refusal))?;
+        Ok(found.map(|record| {
+            let mut facts = claim_facts(&record);
+            facts.push(fact("Coupon", Datum::link("coupons", coupon.as_str())));
+            facts
+        }))
+    }
+
+    async fn find_bid(&self, listing: &str, bidder: &str) -> Result<Option<Vec<Fact>>, Problem> {
+        let (listing, bidder) = (body::listing(listing)?, body::member("bidder", bidder)?);
+        let (mut last, mut after, mut looked) = (None, None, 0);
+        loop {
+            let page = answered(self.app, pin!(self.app.auctions.bids(&listing, after, BIDS_READ))).await?;
+            let page = page.map_err(|rejection| api::listing::refused(&rejection))?;
+            looked += page.items.len();
+            last = page.items.into_iter().rfind(|bid| bid.bidder == bidder).or(last);
+            after = page.next;
+            if after.is_none() || BIDS_MAX <= looked {
+                break;
+            }
+        }
+        let Some(bid) = last else { return Ok(None) };
+        let view = answered(self.app, pin!(self.app.auctions.listing(&listing))).await?;
+        let view = view.map_err(|rejection| api::listing::refused(&rejection))?;
+        let is_highest = view.standing.highest.as_ref().is_some_and(|highest| highest.number == bid.number);
+        let left_ms = (view.standing.effective_ends_at.as_us() - view.now.as_us()).max(0).unsigned_abs() / 1_000;
+        Ok(Some(vec![
+            fact("Member", Datum::link("members", bidder.as_str())),
+            fact("Price", Datum::of(grouped(bid.price.get()))),
+            fact("Number among the bids", Datum::of(grouped(bid.number.into()))),
+            fact("At", Datum::of(shown_at(bid.at))),
+            fact("Is the highest", Datum::of(if is_highest { "yes" } else { "no" })),
+            fact("The auction ends in", Datum::of(lasting(left_ms))),
+            fact("Listing", Datum::link("listings", listing.as_str())),
+        ]))
+    }
+
+    pub(super) async fn find(&self) -> Result<Response, Problem> {
+        let kind = self.parameter("kind").unwrap_or_else(|| "user".into());
+        let text = |name| self.parameter(name).unwrap_or_default().trim().to_owned();
+        let (place, what) = (text("in"), text("what"));
+        let is_asked = !place.is_empty() && !what.is_empty();
+        let found = match kind.as_str() {
+            _ if !is_asked => None,
+            "ticket" => Some(self.find_place(&place, &what, By::Ticket).await),
+            "claim" => Some(self.find_claim(&place, &what).await),
+            "bid" => Some(self.find_bid(&place, &what).await),
+            _ => Some(self.find_place(&place, &what, By::User).await),
+        };
+        let (found, status) = match found {
+            None => (None, StatusCode::OK),
+            Some(Ok(Some(facts))) => (Some(Ok(facts)), StatusCode::OK),
+            Some(Ok(None)) => (Some(Err("Nothing of that name is there.".to_owned())), StatusCode::NOT_FOUND),
+            Some(Err(problem)) if problem.code().status() < 500 => {
+                let status = StatusCode::from_u16(problem.code().status()).unwrap_or(StatusCode::BAD_REQUEST);
+                (Some(Err(format!("{}. {}", problem.code().title(), problem.says()))), status)
+            }
+            Some(Err(problem)) => return Err(problem),
+        };
+        let frame = Frame::of(self, "find");
+        Ok(page(status, &FindPage { frame, kinds: &KINDS, kind: &kind, place: &place, what: &what, found }))
+    }
+}
