@@ -103,6 +103,10 @@ pub(crate) struct ServiceArgs {
     /// Time for what is under way, after a signal to stop and the grace [default: 9s]
     #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION")]
     drain: Option<String>,
+    /// On the dashboard, a second operator must confirm within this time that a room is closed or a coupon ended
+    /// [default: one operator is enough]
+    #[arg(long, env = "FIRSTCOME_SECOND_PERSON_WITHIN", value_name = "DURATION")]
+    second_person_within: Option<String>,
     /// Settings file [default: ./firstcome.toml if it is there]
     #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
@@ -128,6 +132,7 @@ pub(crate) struct Plan {
     keys: Option<Keys>,
     /// Further keys, which may only view.
     view_keys: Vec<KeyDigest>,
+    second_person_within: Option<Duration>,
     coupons: Vec<(CouponName, CouponLimit)>,
     public_coupons: Vec<CouponName>,
     allow_origins: Vec<http::HeaderValue>,
@@ -208,6 +213,8 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
     let stop_grace = args.stop_grace.or(file.stop_grace).as_deref().map_or(Ok(Duration::ZERO), duration);
+    let second_person_within = args.second_person_within.or(file.second_person_within);
+    let second_person_within = second_person_within.as_deref().map(duration).transpose();
     let origins = args.allow_origin.or(file.allow_origin).unwrap_or_default();
     let origin = |text: &String| {
         let valid = text.starts_with("http://") || text.starts_with("https://");
@@ -238,6 +245,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         dev: args.dev,
         keys,
         view_keys: keys::view_keys()?,
+        second_person_within: second_person_within.map_err(Failure::Usage)?,
         coupons: args.coupon,
         public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
@@ -341,6 +349,7 @@ struct Opened {
 async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
     let config = |keys: Keys| Config {
         keys: keys.with_view_keys(plan.view_keys.iter().copied()),
+        second_person_within: plan.second_person_within,
         allow_origins: plan.allow_origins.clone(),
         limits: plan.limits,
         proxies: plan.proxies.clone(),

@@ -39,6 +39,7 @@ pub(crate) struct File {
     pub(crate) lock_waits_max: Option<usize>,
     pub(crate) stop_grace: Option<String>,
     pub(crate) drain: Option<String>,
+    pub(crate) second_person_within: Option<String>,
     pub(crate) store: Option<String>,
     pub(crate) wait: Option<String>,
     pub(crate) lease: Option<String>,

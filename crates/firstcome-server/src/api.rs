@@ -185,6 +185,7 @@ pub fn router(app: Arc<App>) -> Router {
     let origins = &app.config.allow_origins;
     let cors = (!origins.is_empty()).then(|| cors(origins));
     let router = endpoints()
+        .layer(from_fn_with_state(Arc::clone(&app), dashboard::calls::recorded))
         .merge(pages::router())
         .merge(dashboard::router())
         .fallback(async || Problem::new(Code::NotFound))

@@ -12,12 +12,14 @@
 
 mod action;
 mod audit;
+pub(crate) mod calls;
 mod export;
 mod find;
 mod history;
 mod items;
 mod lists;
 mod problem;
+mod second;
 pub(crate) mod session;
 mod view;
 
@@ -285,7 +287,11 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
         });
         return Err(Code::Unauthorized.into());
     };
-    let session = Session::begin(role, SessionKey::of(&digest), &random()?, now_s(app));
+    let operator = form.get("operator").unwrap_or_default().trim();
+    if !session::is_name(operator) {
+        return Err(Problem::field(Code::InvalidField, "operator", "operator must have at most 40 characters"));
+    }
+    let session = Session::begin(role, operator, SessionKey::of(&digest), &random()?, now_s(app));
     app.dashboard.audit.add(AuditEntry { address, ..AuditEntry::of(&session, at, "login", String::new()) });
     let left_s = session.left_s(now_s(app));
     Ok(with_cookie(see_other(PATH)?, &session.cookie(), left_s, transport(app, parts)))

@@ -66,6 +66,7 @@ codes! {
     ViewOnly 403 "view_only" "This key may only look" "Use a key that may operate: the admin key, or a service key for the calls of a back end.";
     FormExpired 403 "form_expired" "The form does not belong to this session" "Load the page again and send its form. A form works in the session that it was made for, and from this site alone.";
     ForeignOrigin 403 "foreign_origin" "In development mode only this machine may call" "Call by a loopback name, or start the service with keys.";
+    SecondPersonNeeded 403 "second_person_needed" "A second operator must confirm it" "Give the address of the request to another operator, who logs in with another name and confirms it in time.";
     NotFound 404 "not_found" "There is nothing at this path" "See `/docs`.";
     UnknownCoupon 404 "unknown_coupon" "There is no such coupon" "Check the name; an admin creates it with PUT.";
     UnknownRoom 404 "unknown_room" "There is no such room" "Check the name; an admin creates it with PUT.";

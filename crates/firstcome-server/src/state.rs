@@ -46,6 +46,9 @@ pub struct Config {
     pub public_coupons: Vec<CouponName>,
     /// The limits on waiting acquires and remembered holds.
     pub locks: LockLimits,
+    /// On the dashboard a second operator must confirm within this time that a room is closed or a coupon ended; `None` if one
+    /// operator is enough. Development mode has no operators, and ignores it.
+    pub second_person_within: Option<Duration>,
 }
 
 impl Config {
@@ -53,8 +56,8 @@ impl Config {
     pub fn with_keys(keys: Keys) -> Self {
         let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
-        let (allow_origins, public_coupons) = (Vec::new(), Vec::new());
-        Self { keys, allow_origins, limits, proxies, joins, calls, public_coupons, locks }
+        let (allow_origins, public_coupons, second_person_within) = (Vec::new(), Vec::new(), None);
+        Self { keys, allow_origins, limits, proxies, joins, calls, public_coupons, locks, second_person_within }
     }
 }
 

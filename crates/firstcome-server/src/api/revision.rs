@@ -4,6 +4,7 @@
 //! `If-Match` only the settings of that tag are replaced. A patch replaces only the settings that it was merged with,
 //! with or without `If-Match`. The store checks that they are still in force, in the step that replaces them.
 
+use crate::dashboard::calls;
 use crate::error::{Code, Problem};
 use crate::state::App;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -83,12 +84,20 @@ pub(crate) async fn put<S: Settings>(
     body: &[u8],
 ) -> Result<Put, Problem> {
     let settings = S::read(app, body).await?;
+    let after = settings.shown(app);
     if !headers.contains_key(header::IF_MATCH) {
-        return S::put(app, name, settings.into()).await;
+        // Only the record of the call wants to know what was there.
+        let before = if calls::is_recorded() { S::in_force(app, name).await.ok() } else { None };
+        let put = S::put(app, name, settings.into()).await?;
+        calls::changed(before.map(|before| before.shown(app)).as_ref(), &after);
+        return Ok(put);
     }
     let in_force = S::in_force(app, name).await?;
-    judge(headers, &in_force.shown(app))?;
-    S::put(app, name, Revision { settings, replaces: Some(in_force) }).await
+    let before = in_force.shown(app);
+    judge(headers, &before)?;
+    let put = S::put(app, name, Revision { settings, replaces: Some(in_force) }).await?;
+    calls::changed(Some(&before), &after);
+    Ok(put)
 }
 
 /// Merges a patch with the settings in force, and puts the result.
@@ -101,15 +110,20 @@ pub(crate) async fn patch<S: Settings>(
     let mut merges = 0;
     loop {
         let in_force = S::in_force(app, name).await?;
-        let mut shown = in_force.shown(app);
-        let condition = judge(headers, &shown)?;
+        let before = in_force.shown(app);
+        let condition = judge(headers, &before)?;
+        let mut shown = before.clone();
         merge(&mut shown, patch);
         let settings = S::read(app, shown.to_string().as_bytes()).await?;
         merges += 1;
         match S::put(app, name, Revision { settings, replaces: Some(in_force) }).await {
             Err(problem)
                 if problem.code() == Code::SettingsChanged && condition == Condition::None && merges < MERGES_MAX => {}
-            done => return done.map(drop),
+            done => {
+                done?;
+                calls::changed(Some(&before), &shown);
+                return Ok(());
+            }
         }
     }
 }

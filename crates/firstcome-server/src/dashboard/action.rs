@@ -3,6 +3,7 @@
 //! The form of an action shows what was and what will be. Its answer replaces only the settings that the form has
 //! shown: if another operator changes them meanwhile, it is refused with `settings_changed`.
 
+use super::second;
 use super::view::{ActionPage, Field, Frame, path_segment};
 use super::{Form, Visit, page, see_other};
 use crate::api::{self, answered, body, revision};
@@ -240,7 +241,7 @@ impl Visit<'_> {
         before: &Value,
         form: Option<&Form>,
         patch: &Map<String, Value>,
-    ) -> Response {
+    ) -> Result<Response, Problem> {
         let in_force = |field: &str| match field {
             "count" | "every_ms" => shown(&before["admit"][field]),
             field => shown(&before[field]),
@@ -250,6 +251,17 @@ impl Visit<'_> {
             Field { name, label, kind, value }
         });
         let is_sure = form.is_some() || action.fields.is_empty();
+        let request = self.parameter(second::FIELD);
+        let requested = request.as_deref().map(|request| self.requested(request)).transpose()?;
+        let note = match requested {
+            Some(requested) => {
+                Some(format!("{} has requested it. You confirm it as the second operator.", requested.operator))
+            }
+            None if action.is_dangerous && self.second_within_s().is_some() => {
+                Some("A second operator must confirm it. You get an address to hand on.".to_owned())
+            }
+            None => None,
+        };
         let confirmation = ActionPage {
             frame: Frame::of(self, object.section()),
             title: action.title,
@@ -261,10 +273,12 @@ impl Visit<'_> {
             is_dangerous: action.is_dangerous,
             address: format!("{}/{}", object.address(), action.name),
             back: object.address(),
+            note,
+            request,
             token: self.session.token(&self.path.join("/")),
             tag: form.and_then(|form| form.get("tag")).map_or_else(|| revision::tag(before), str::to_owned),
         };
-        page(StatusCode::OK, &confirmation)
+        Ok(page(StatusCode::OK, &confirmation))
     }
 
     /// Shows the form of an action.
@@ -273,7 +287,7 @@ impl Visit<'_> {
         let (object, action) = self.object()?;
         let before = object.settings(self).await?;
         let patch = if action.fields.is_empty() { object.patch(self, action, &Form(Vec::new()))? } else { Map::new() };
-        Ok(self.confirm(&object, action, &before, None, &patch))
+        self.confirm(&object, action, &before, None, &patch)
     }
 
     /// Shows what an action will change, or does it once the operator is sure.
@@ -283,6 +297,10 @@ impl Visit<'_> {
         let entry = self.entry(action.name, name);
         let (done, change) = match self.try_act(form, &object, action).await {
             Ok(Acted::ToConfirm(response)) => return Ok(response),
+            Ok(Acted::Requested(response, change)) => {
+                self.app.dashboard.audit.add(super::audit::AuditEntry { change, answer: "requested", ..entry });
+                return Ok(response);
+            }
             Ok(Acted::Done(change)) => (Ok(()), change),
             Err((problem, change)) => (Err(problem), change),
         };
@@ -298,10 +316,16 @@ impl Visit<'_> {
         let before = object.settings(self).await.map_err(early)?;
         let patch = object.patch(self, action, form).map_err(early)?;
         if form.get("sure").is_none() {
-            return Ok(Acted::ToConfirm(self.confirm(object, action, &before, Some(form), &patch)));
+            return self.confirm(object, action, &before, Some(form), &patch).map(Acted::ToConfirm).map_err(early);
         }
         let words = changes(&before, &patch).into_iter().map(|(name, was, is)| format!("{name}: {was} → {is}"));
         let change = words.collect::<Vec<_>>().join("; ");
+        if action.is_dangerous {
+            let second = self.second(form, action.title, object.section(), &object.address());
+            if let Some(requested) = second.map_err(|problem| (problem, change.clone()))? {
+                return Ok(Acted::Requested(requested, change));
+            }
+        }
         match object.apply(self, action, &patch, form.get("tag").unwrap_or_default()).await {
             Ok(()) => Ok(Acted::Done(change)),
             Err(problem) => Err((problem, change)),
@@ -313,6 +337,8 @@ impl Visit<'_> {
 enum Acted {
     /// The operator is asked whether it is meant.
     ToConfirm(Response),
+    /// A second operator has to confirm it.
+    Requested(Response, String),
     /// It is done: what was, and what is now.
     Done(String),
 }

@@ -53,7 +53,8 @@ impl AuditLog {
 impl AuditEntry {
     /// An entry of this session.
     pub(crate) fn of(session: &Session, at: Timestamp, action: &'static str, object: String) -> Self {
-        let (role, session) = (session.role.as_str(), session.id.clone());
+        let role = session.role.as_str();
+        let session = format!("{} {}", session.operator, session.id).trim_start().to_owned();
         Self { at, role, session, address: None, action, object, change: String::new(), answer: "done" }
     }
 }

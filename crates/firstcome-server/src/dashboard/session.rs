@@ -22,6 +22,14 @@ const LIFE_S: i64 = 12 * 3_600;
 /// The letters of a session's name, which logs show.
 const ID_BYTES: usize = 6;
 
+/// The most characters of an operator's name.
+const NAME_CHARS_MAX: usize = 40;
+
+/// Whether a text can be the name of an operator. No name is one too.
+pub(super) fn is_name(text: &str) -> bool {
+    text.chars().count() <= NAME_CHARS_MAX && !text.chars().any(char::is_control)
+}
+
 /// What an operator may do on the dashboard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
@@ -74,6 +82,13 @@ fn mac(key: &[u8; 32], parts: &[&str]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
+fn unhex(text: &str) -> Option<String> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes = pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty())?;
+    String::from_utf8(bytes).ok()
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -91,6 +106,8 @@ pub(crate) struct Session {
     pub(crate) role: Role,
     /// Its name, which is no secret.
     pub(crate) id: String,
+    /// As the operator calls themselves; may be empty.
+    pub(crate) operator: String,
     began_s: i64,
     until_s: i64,
     key: SessionKey,
@@ -98,21 +115,30 @@ pub(crate) struct Session {
 
 impl Session {
     /// Begins a session. `random` makes its name.
-    pub(super) fn begin(role: Role, key: SessionKey, random: &[u8; 32], now_s: i64) -> Self {
-        Self { role, id: hex(&random[..ID_BYTES]), began_s: now_s, until_s: now_s + IDLE_S, key }
+    pub(super) fn begin(role: Role, operator: &str, key: SessionKey, random: &[u8; 32], now_s: i64) -> Self {
+        let (id, operator) = (hex(&random[..ID_BYTES]), operator.to_owned());
+        Self { role, id, operator, began_s: now_s, until_s: now_s + IDLE_S, key }
     }
 
     /// The session of all operators in development mode, which asks for no key.
     pub(super) fn development(secret: &[u8; 32]) -> Self {
         let key = SessionKey::derived(secret);
-        Self { role: Role::Operate, id: "development".into(), began_s: 0, until_s: i64::MAX, key }
+        Self {
+            role: Role::Operate,
+            id: "development".into(),
+            operator: String::new(),
+            began_s: 0,
+            until_s: i64::MAX,
+            key,
+        }
     }
 
     /// Reads a session from its cookie. `None` if it is over, or if no known key has signed it.
     pub(super) fn read(keys: &Keys, cookie: &str, now_s: i64) -> Option<Self> {
         let Keys::Known(known) = keys else { return None };
         let mut parts = cookie.split('.');
-        let (began, until, id, sign) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (began, until, id) = (parts.next()?, parts.next()?, parts.next()?);
+        let (name, sign) = (parts.next()?, parts.next()?);
         if parts.next().is_some() || id.len() != 2 * ID_BYTES {
             return None;
         }
@@ -122,16 +148,18 @@ impl Session {
         }
         known.iter().find_map(|(scope, digest)| {
             let (role, key) = (Role::of(*scope)?, SessionKey::of(digest));
-            let wanted = hex(&mac(&key.0, &["session", began, until, id]));
-            is_same(&wanted, sign).then(|| Self { role, id: id.to_owned(), began_s, until_s, key })
+            let wanted = hex(&mac(&key.0, &["session", began, until, id, name]));
+            let operator = unhex(name).filter(|_| is_same(&wanted, sign))?;
+            Some(Self { role, id: id.to_owned(), operator, began_s, until_s, key })
         })
     }
 
     /// Writes the session into its cookie.
     pub(super) fn cookie(&self) -> String {
         let (began, until) = (self.began_s.to_string(), self.until_s.to_string());
-        let sign = hex(&mac(&self.key.0, &["session", &began, &until, &self.id]));
-        format!("{began}.{until}.{}.{sign}", self.id)
+        let name = hex(self.operator.as_bytes());
+        let sign = hex(&mac(&self.key.0, &["session", &began, &until, &self.id, &name]));
+        format!("{began}.{until}.{}.{name}.{sign}", self.id)
     }
 
     /// Lets the session last longer. `None` if it lasts long enough, or has had its whole life.
@@ -141,6 +169,7 @@ impl Session {
         is_longer.then(|| Self {
             role: self.role,
             id: self.id.clone(),
+            operator: self.operator.clone(),
             began_s: self.began_s,
             until_s,
             key: self.key.clone(),
@@ -152,6 +181,13 @@ impl Session {
         self.until_s.saturating_sub(now_s).try_into().unwrap_or(0)
     }
 
+    /// Signs a request for what a second operator has to confirm.
+    pub(super) fn request(&self, wanted: &str, now_s: i64) -> String {
+        let (at, name) = (now_s.to_string(), hex(self.operator.as_bytes()));
+        let sign = hex(&mac(&self.key.0, &["request", &at, &self.id, &name, wanted]));
+        format!("{at}.{}.{name}.{sign}", self.id)
+    }
+
     /// The token of the form that does this: a form of another session, or of another action, has another one.
     pub(super) fn token(&self, action: &str) -> String {
         hex(&mac(&self.key.0, &["form", &self.id, action])[..16])
@@ -159,6 +195,36 @@ impl Session {
 
     pub(super) fn accepts(&self, action: &str, token: &str) -> bool {
         is_same(&self.token(action), token)
+    }
+}
+
+/// What one operator has requested, and another one confirms.
+pub(super) struct Requested {
+    pub(super) operator: String,
+    id: String,
+}
+
+impl Requested {
+    /// Reads a request that a session of an operator of this service has signed. `None` if it is about something else, or is
+    /// older than `within_s`.
+    pub(super) fn read(keys: &Keys, text: &str, wanted: &str, within_s: i64, now_s: i64) -> Option<Self> {
+        let Keys::Known(known) = keys else { return None };
+        let mut parts = text.split('.');
+        let (at, id, name, sign) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let at_s = at.parse::<i64>().ok()?;
+        let is_ours = |(scope, digest): &(Scope, KeyDigest)| {
+            let made = hex(&mac(&SessionKey::of(digest).0, &["request", at, id, name, wanted]));
+            Role::of(*scope) == Some(Role::Operate) && is_same(&made, sign)
+        };
+        let lives = at_s <= now_s && now_s < at_s.checked_add(within_s)? && known.iter().any(is_ours);
+        Some(Self { operator: unhex(name).filter(|_| lives)?, id: id.to_owned() })
+    }
+
+    /// Whether the operator of this session made the request, as far as names and sessions tell. A session without a name is
+    /// of no other operator.
+    pub(super) fn is_by(&self, session: &Session) -> bool {
+        let is_same_name = self.operator.to_lowercase() == session.operator.to_lowercase();
+        self.id == session.id || is_same_name || session.operator.is_empty()
     }
 }
 
@@ -174,7 +240,7 @@ mod tests {
     }
 
     fn session(role: Role, key: &str) -> Session {
-        Session::begin(role, SessionKey::of(&KeyDigest::of(key)), &[7; 32], NOW_S)
+        Session::begin(role, "ann", SessionKey::of(&KeyDigest::of(key)), &[7; 32], NOW_S)
     }
 
     fn role(cookie: &str, now_s: i64) -> Option<Role> {
@@ -222,7 +288,7 @@ mod tests {
     #[test]
     fn a_token_is_of_one_session_and_one_action() {
         let one = session(Role::Operate, "admin");
-        let other = Session::begin(Role::Operate, SessionKey::of(&KeyDigest::of("admin")), &[8; 32], NOW_S);
+        let other = Session::begin(Role::Operate, "ann", SessionKey::of(&KeyDigest::of("admin")), &[8; 32], NOW_S);
         let token = one.token("pause sale");
         assert!(one.accepts("pause sale", &token));
         assert!(
@@ -230,5 +296,27 @@ mod tests {
                 && !other.accepts("pause sale", &token)
                 && !one.accepts("pause sale", "")
         );
+    }
+
+    #[test]
+    fn a_request_is_confirmed_by_another_operator_in_time() {
+        let begin = |name: &str, random| {
+            Session::begin(Role::Operate, name, SessionKey::of(&KeyDigest::of("admin")), &[random; 32], NOW_S)
+        };
+        let (ann, bob) = (begin("ann", 1), begin("bob", 2));
+        let text = ann.request("rooms/sale/close", NOW_S);
+        let read = |text: &str, wanted, now_s| Requested::read(&keys(), text, wanted, 600, now_s);
+        let requested = read(&text, "rooms/sale/close", NOW_S + 599).unwrap();
+        assert_eq!(requested.operator, "ann");
+        assert!(!requested.is_by(&bob));
+        for same in [&ann, &begin("Ann", 3), &begin("", 4), &begin("bob", 1)] {
+            assert!(requested.is_by(same), "{:?}", same.operator);
+        }
+        assert!(read(&text, "rooms/sale/close", NOW_S + 600).is_none());
+        assert!(read(&text, "rooms/shop/close", NOW_S).is_none());
+        assert!(read(&text.replacen('0', "1", 1), "rooms/sale/close", NOW_S + 1).is_none());
+        let viewer = Session::begin(Role::Operate, "viv", SessionKey::of(&KeyDigest::of("view")), &[5; 32], NOW_S);
+        let forged = viewer.request("rooms/sale/close", NOW_S);
+        assert!(read(&forged, "rooms/sale/close", NOW_S).is_none(), "one who may only view requests nothing");
     }
 }

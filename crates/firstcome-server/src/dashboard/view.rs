@@ -286,6 +286,10 @@ pub(super) struct ActionPage {
     pub(super) is_dangerous: bool,
     pub(super) address: String,
     pub(super) back: String,
+    /// What an operator has to know before.
+    pub(super) note: Option<String>,
+    /// The request that this confirms.
+    pub(super) request: Option<String>,
     pub(super) token: String,
     /// Names the settings that the operator has seen.
     pub(super) tag: String,
@@ -307,6 +311,18 @@ pub(super) struct FindPage<'a> {
     pub(super) what: &'a str,
     /// What became of the search: nothing before the first one.
     pub(super) found: Option<Result<Vec<Fact>, String>>,
+}
+
+/// The page of a request that a second operator has to confirm.
+#[derive(Template)]
+#[template(path = "dashboard_requested.html")]
+pub(super) struct RequestedPage {
+    pub(super) frame: Frame,
+    pub(super) title: &'static str,
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) back: String,
+    pub(super) minutes: u64,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::stores::{clock, open};
 use firstcome_server::auth::KeyDigest;
 use firstcome_server::{App, Config, Keys};
 use serde_json::json;
+use std::time::Duration;
 
 /// A key that may only view.
 const VIEW: &str = "canary-view-0123456789012";
@@ -33,6 +34,14 @@ impl<'a> Operator<'a> {
         }
         let cookie = line.split(';').next().unwrap_or_default().to_owned();
         Self { service, cookie }
+    }
+
+    /// Logs in with the admin key and a name.
+    async fn named(service: &'a Service, operator: &str) -> Self {
+        let fields = [("key", ADMIN), ("operator", operator)].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let answer = service.send(form("/dashboard/login", &fields)).await.is(303);
+        let line = answer.header("set-cookie").expect("a cookie");
+        Self { service, cookie: line.split(';').next().unwrap_or_default().to_owned() }
     }
 
     async fn send(&self, ask: Ask) -> Answer {
@@ -465,4 +474,78 @@ pub(crate) async fn a_service_of_listings_alone_shows_no_rooms() {
     let page = operator.page("/dashboard").await.is(200).body();
     assert!(!page.contains("/dashboard/rooms") && page.contains("/dashboard/listings"), "{page}");
     operator.page("/dashboard/rooms").await.refused(404, "not_served");
+}
+
+pub(crate) async fn a_second_operator_confirms_what_is_dangerous() {
+    let service = Service::memory_with(Config { second_person_within: Some(Duration::from_secs(600)), ..with_view() });
+    service.make("launch", json!({"limit": 9})).await;
+    service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+    let ann = Operator::named(&service, "ann").await;
+    let (again, bob) = (Operator::named(&service, "Ann").await, Operator::named(&service, "bob").await);
+    let nameless = Operator::logged_in(&service, ADMIN).await;
+    let state = async || service.send(Ask::get("/v1/rooms/sale")).await.text("state");
+    let json = |path: &str| Ask::get(path).header("accept", "application/json");
+    let path = "/dashboard/rooms/sale/close";
+    let asked = ann.act(path, &[]).await.is(202).body();
+    let (_, rest) = asked.split_once("readonly value=\"").expect("an address");
+    let address = rest.split('"').next().unwrap_or_default().to_owned();
+    assert!(address.starts_with("/dashboard/rooms/sale/close?request="), "{address}");
+    assert_eq!(state().await, "open", "nothing is done yet");
+    for operator in [&ann, &again, &nameless] {
+        operator.send(json(&address)).await.refused(403, "second_person_needed");
+    }
+    let of_another = address.replace("rooms/sale/close", "coupons/launch/close");
+    bob.send(json(&of_another)).await.refused(403, "form_expired");
+    // The form counts no less than the page: ann sends the request herself.
+    let page = ann.page(path).await.is(200);
+    let mut own = fields(&page, path, &[]);
+    own.push(("request".to_owned(), address.split_once('=').expect("a request").1.to_owned()));
+    ann.send(form(path, &own).header("accept", "application/json")).await.refused(403, "second_person_needed");
+    let nobody = nameless.page(path).await.is(200);
+    let own = fields(&nobody, path, &[]);
+    nameless.send(form(path, &own).header("accept", "application/json")).await.refused(403, "second_person_needed");
+    // What is not dangerous needs one operator.
+    ann.act("/dashboard/rooms/sale/pause", &[]).await.is(303);
+    ann.act("/dashboard/rooms/sale/resume", &[]).await.is(303);
+    service.set_clock(599);
+    let page = bob.page(&address).await.is(200);
+    assert!(page.body().contains("ann has requested it"), "{}", page.body());
+    bob.submit(&page, path, &[]).await.is(303);
+    assert_eq!(state().await, "closed");
+    let audit = bob.page("/dashboard/audit").await.body();
+    for words in [">requested<", "operate ann ", "operate bob ", ">second person needed<"] {
+        assert!(audit.contains(words), "{words} in {audit}");
+    }
+    let asked = ann.act("/dashboard/coupons/launch/close", &[]).await.is(202).body();
+    let (_, rest) = asked.split_once("readonly value=\"").expect("an address");
+    let address = rest.split('"').next().unwrap_or_default().to_owned();
+    service.set_clock(599 + 600);
+    bob.send(json(&address)).await.refused(403, "form_expired");
+    assert_eq!(service.show("launch").await.text("state"), "open");
+}
+
+pub(crate) async fn changes_through_the_api_stand_in_the_same_record() {
+    let service = service();
+    let put = |max_active: u32| Ask::put("/v1/rooms/sale").json(&json!({"max_active": max_active}));
+    service.send(put(5).by(ADMIN)).await.is(201);
+    service.send(put(6).by(ADMIN)).await.is(200);
+    service.send(Ask::post("/v1/rooms/sale/pause").by(ADMIN)).await.is(200);
+    service.send(put(7).by(SERVICE)).await.is(403);
+    service.send(put(7).by(VIEW)).await.is(403);
+    service.send(Ask::delete("/v1/rooms/sale").by(STRANGER)).await.is(401);
+    service.send(Ask::delete("/v1/rooms/sale")).await.is(401);
+    let viewer = Operator::logged_in(&service, VIEW).await;
+    let audit = viewer.page("/dashboard/audit").await.is(200).body();
+    for words in [
+        "max_active: none → 5",
+        "max_active: 5 → 6",
+        "paused: false → true",
+        "operate key ",
+        "service key ",
+        "view key ",
+        ">Forbidden<",
+    ] {
+        assert!(audit.contains(words), "{words} in {audit}");
+    }
+    assert!(!audit.contains(">delete<"), "a stranger fills no record: {audit}");
 }

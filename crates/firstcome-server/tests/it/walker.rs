@@ -104,7 +104,8 @@ scenarios! {
         the_page_has_the_texts_the_colors_and_the_logo_of_its_room;
     coupon_page: a_drop_needs_no_front_end those_in_line_are_told_when_nothing_is_left
         a_coupon_without_a_room_has_a_page_only_if_an_operator_says_so a_coupon_that_opens_later_counts_down;
-    dashboard: each_page_needs_a_session_and_loads_nothing_from_elsewhere
+    dashboard: a_second_operator_confirms_what_is_dangerous changes_through_the_api_stand_in_the_same_record
+        each_page_needs_a_session_and_loads_nothing_from_elsewhere
         lists_have_pages
         only_keys_of_operators_log_in_and_attempts_are_bounded
         a_session_is_good_at_each_node_and_ends_with_its_key
