@@ -194,7 +194,7 @@ fn with_a_secret_nothing_secret_stands_in_the_file_and_only_that_secret_opens_it
         .flat_map(|line| ["secret", "voucher_key", "ticket_key"].map(|name| line[name].as_str().map(str::to_owned)))
         .flatten()
         .collect();
-    assert_eq!(secrets.len(), 3 + 1 + 1 + 4, "keys of callers and handles, codes, passes, rooms");
+    assert_eq!(secrets.len(), 3 + 1 + 1 + 6, "keys of callers and handles, codes, passes, rooms");
     for secret in secrets.iter().map(String::as_str).chain(code.as_str()) {
         assert!(plain.contains(secret) && !wrapped.contains(secret), "{secret}");
     }

@@ -27,12 +27,12 @@ fn refused(ended: Ended, code: i32, words: &[&str]) {
 fn nodes_share_everything(kind: Kind) {
     let Some(world) = World::start(kind) else { return };
     refused(run(&mut world.node()), 3, &["version 0", "firstcome migrate --sql URL"]);
-    let versions = |before: u8| {
-        let part = |name: &str| json!({"part": name, "from": before, "to": 2});
-        json!({"parts": [part("market"), part("coupons")]})
+    let versions = |market: u8, coupons: u8| {
+        let part = |name: &str, from: u8, to: u8| json!({"part": name, "from": from, "to": to});
+        json!({"parts": [part("market", market, 2), part("coupons", coupons, 4)]})
     };
-    assert_eq!(world.migrate(world.sql.url()), versions(0));
-    assert_eq!(world.migrate(world.sql.url()), versions(2));
+    assert_eq!(world.migrate(world.sql.url()), versions(0, 0));
+    assert_eq!(world.migrate(world.sql.url()), versions(2, 4));
 
     let mut one = Server::spawn(world.node().args(["--coupon", "launch=5"]));
     let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));
