@@ -29,7 +29,7 @@ pub(crate) fn write(name: &str, value: &str, max_age_s: u64, transport: Transpor
     write_for(name, value, max_age_s, transport, "/", "Lax")
 }
 
-/// Writes a cookie for these paths alone, as [`write`] does, which a browser sends with no request of another site.
+/// Writes a cookie for these paths alone, as [`write()`] does, which a browser sends with no request of another site.
 pub(crate) fn write_strict(
     name: &str,
     value: &str,

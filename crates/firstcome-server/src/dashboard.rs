@@ -1,7 +1,7 @@
 //! The dashboard of operators: pages at `/dashboard`, for browsers with and without scripts.
 //!
 //! # What it promises
-//! - Each request but the login needs a session ([`session`]); the role is checked for each request on the server.
+//! - Each request but the login needs a session ([`mod@session`]); the role is checked for each request on the server.
 //! - A change needs a form of the same session and of this site: no page of another site can send one.
 //! - Each change, each login and each export is in the log, with what was before and after ([`audit`]).
 //! - The pages load nothing from elsewhere and run no inline script. They work without scripts; charts need them.

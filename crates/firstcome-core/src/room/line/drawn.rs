@@ -68,7 +68,7 @@ impl DrawnLine {
     }
 
     /// Finds the first turn in line from this one on, within its segment. Else returns the first turn of the next segment, at
-    /// most [`Self::end`].
+    /// most the end of the line.
     fn next_waiting(&self, turn: u32) -> Result<u32, u32> {
         let at = (turn - self.turns.first()) as usize;
         let segment = at / SEGMENT as usize;
