@@ -21,6 +21,7 @@ use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::{KeyDigest, Keys};
 use firstcome_server::gate::{GateConfig, serve_gate};
+use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, ConnectionThreads, Limits, LockLimits, api};
 use std::io::IsTerminal;
@@ -92,6 +93,10 @@ pub(crate) struct ServiceArgs {
     /// --dev [default: 1000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N")]
     connections_per_address: Option<usize>,
+    /// Streams of events to visitors near the front of a line at once; a further visitor polls, and 0 lets all of them poll
+    /// [default: 4096]
+    #[arg(long, env = "FIRSTCOME_STREAMS_MAX", value_name = "N")]
+    streams_max: Option<usize>,
     /// Lock requests that wait at once, each on a connection; a further request gets a free lock or `overloaded`
     /// [default: 10000]
     #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
@@ -139,6 +144,7 @@ pub(crate) struct Plan {
     proxies: Proxies,
     joins: Option<RateLimit>,
     calls: Option<RateLimit>,
+    streams_max: usize,
     limits: Limits,
     stop_grace: Duration,
     locks: LockLimits,
@@ -252,6 +258,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
         joins: per_minute(args.joins_per_minute.or(file.joins_per_minute), RateLimit::JOINS),
         calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
+        streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
         limits,
         stop_grace: stop_grace.map_err(Failure::Usage)?,
         locks,
@@ -356,6 +363,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         joins: plan.joins,
         calls: plan.calls,
         public_coupons: plan.public_coupons.clone(),
+        streams_max: plan.streams_max,
         locks: plan.locks,
     };
     let of_directory = || match &plan.keys {

@@ -36,6 +36,7 @@ pub(crate) struct File {
     pub(crate) calls_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_address: Option<usize>,
+    pub(crate) streams_max: Option<usize>,
     pub(crate) lock_waits_max: Option<usize>,
     pub(crate) stop_grace: Option<String>,
     pub(crate) drain: Option<String>,

@@ -43,14 +43,14 @@ use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome, Replica};
-use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, Sight, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::Now;
 use firstcome_sql::boxed::boxed;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
 use firstcome_store::embedded::journal::PassSecret;
-use firstcome_store::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use log_batch::unavailable;
 use replica::{Ask, Found, RoomReplica, Want};
 use std::sync::atomic::Ordering;
@@ -333,6 +333,18 @@ impl Node {
         }
     }
 
+    fn glance_at(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
+        let room_node = self.rooms.lock().get(room).map(Arc::clone)?;
+        if room_node.trusted.load(Ordering::Relaxed) != self.doubts() || !room_node.is_beating.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut copy = room_node.copy.lock();
+        let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
+        let now = copy.now(self.database.time.both());
+        sights.extend(glances.iter().map(|&glance| copy.sight(glance, now)));
+        Some(now)
+    }
+
     async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         let Some((number, _)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
@@ -468,6 +480,20 @@ impl Cluster {
     /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         self.node.poll_settled(room, ticket)
+    }
+
+    /// Looks at many tickets of a room under one lock of this node's replica, and appends to `sights` what each look shows: `None`
+    /// for a ticket whose state is not known here or not durable yet. Returns the time of the glances, or `None` if this node cannot
+    /// answer by itself. Decides and appends nothing, and does not wait.
+    pub fn glance(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
+        self.node.glance_at(room, glances, sights)
+    }
+
+    /// Returns the names of the rooms that this node serves, in order.
+    pub fn room_names(&self) -> Vec<RoomName> {
+        let mut names: Vec<RoomName> = self.node.rooms.lock().keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 }
 

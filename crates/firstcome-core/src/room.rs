@@ -42,7 +42,8 @@ pub use crate::id::TicketNumber;
 use crate::limits::ROOM_NUMBER_MAX;
 use crate::time::{Now, Steady, Timestamp};
 pub use answers::{
-    Change, Damage, Departure, Join, Joined, Poll, Rejection, RoomState, RoomView, TicketState, TicketView,
+    Change, Contact, Damage, Departure, Join, Joined, Poll, Rejection, RoomState, RoomView, Sight, TicketState,
+    TicketView,
 };
 pub use bytes::ImageError;
 pub use draw::{Draw, DrawKey, DrawSeed, DrawView};

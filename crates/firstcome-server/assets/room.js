@@ -7,11 +7,15 @@ const each = (selector, act) => document.querySelectorAll(selector).forEach(act)
 const GO_IN_MS = 3000;
 /// How long an answer may take.
 const ANSWER_MS = 15000;
+/// A stream ends before this.
+const STREAM_MS = 90000;
+/// How long the page polls after it could not have a stream.
+const SILENT_MS = 15000;
 /// The most milliseconds between two tries while there is no contact.
 const RETRY_MS_MAX = 60000;
 
 let view = JSON.parse(body.dataset.view);
-let clockOffsetMs, heardAt, retryTimer, goTimer, failures = 0, announcedAt = 0;
+let clockOffsetMs, heardAt, stream, silentUntil = 0, retryTimer, goTimer, failures = 0, announcedAt = 0;
 
 const row = element => element.closest('[data-row]') || element;
 const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
@@ -67,7 +71,26 @@ function heard(next) {
   if (hadPlace && view.phase === 'join') return location.reload();
   show();
   if (view.phase === 'admitted') goIn();
-  if (view.poll_after_ms != null) later(view.poll_after_ms);
+  if (view.poll_after_ms != null && !listens()) later(view.poll_after_ms);
+}
+
+/// Near the front the service tells each change by itself. Returns whether it does.
+function listens() {
+  if (!view.stream || Date.now() < silentUntil) return silence();
+  later(STREAM_MS);
+  if (stream) return true;
+  stream = new EventSource(body.dataset.events);
+  stream.addEventListener('place', event => heard(JSON.parse(event.data)));
+  stream.addEventListener('end', event => { silence(); later(JSON.parse(event.data).poll_after_ms); });
+  // Refused, or cut off: polls do as well.
+  stream.onerror = () => { silentUntil = Date.now() + SILENT_MS; silence(); later(view.poll_after_ms); };
+  return true;
+}
+
+function silence() {
+  if (stream) stream.close();
+  stream = null;
+  return false;
 }
 
 function goIn() {
@@ -94,6 +117,7 @@ function lost() {
 }
 
 async function ask() {
+  silence();
   if (view.phase === 'full') return document.querySelector('form[data-in^=full]').submit();
   try {
     const answer = await fetch(body.dataset.check, { headers: { accept: 'application/json' }, cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MS) });

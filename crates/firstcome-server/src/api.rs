@@ -22,6 +22,7 @@ mod room_draw;
 pub(crate) mod room_gate;
 pub(crate) mod room_shape;
 pub(crate) mod shape;
+pub(crate) mod stream;
 
 pub(crate) use answer::{HEADERS_USUAL, Whole, whole};
 
@@ -107,6 +108,9 @@ endpoints! {
     "/v1/rooms/{room}/tickets": post room::post_ticket;
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
     "/v1/rooms/{room}/passes": get pass::get_passes;
+    "/v1/rooms/{room}/tickets/{ticket}/events": get stream::get_ticket_events;
+    "/v1/rooms/{room}/events": get stream::get_room_events;
+    "/v1/events": get stream::get_events;
     "/v1/rooms/{room}/passes/verify": post room::post_verify;
     "/v1/rooms/{room}/passes/release": post room::post_release;
     "/v1/rooms/{room}/gate": get room_gate::get_gate;
@@ -134,13 +138,14 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 9] = [
+const PUBLIC_ROWS: [(Method, &str); 10] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
     (Method::GET, "/v1/rooms/{room}/draw"),
     (Method::POST, "/v1/rooms/{room}/tickets"),
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
+    (Method::GET, "/v1/rooms/{room}/tickets/{ticket}/events"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::GET, "/v1/pass-keys"),
     (Method::GET, "/v1/listings/{listing}"),

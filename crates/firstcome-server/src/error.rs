@@ -81,6 +81,7 @@ codes! {
     AlreadyIssued 409 "already_issued" "This user holds this coupon" "`claim` is the claim of this user.";
     SoldOut 409 "sold_out" "All are issued" "There is nothing to wait for, unless an operator raises the limit.";
     RoomFull 409 "room_full" "The line is full" "Try again after `retry_after_ms`.";
+    NotNear 409 "not_near" "The ticket is not in line near the front" "Poll after `poll_after_ms`. Open a stream when a poll says `stream`.";
     LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
     DrawFixed 409 "draw_fixed" "The order of the room cannot change now" "It changes only while no ticket is in line or has a slot, and a room draws once. Close the room with DELETE and put it again: that ends all its tickets.";
     RoomFixed 409 "room_fixed" "The room cannot change once a claim exists" "Keep the room, or make another coupon.";
@@ -110,6 +111,7 @@ codes! {
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
     UpstreamUnreachable 502 "upstream_unreachable" "The site cannot be reached" "Nothing was sent to it. Try again later; an operator looks at the site, and at `--upstream` of the gate.";
+    StreamsFull 503 "streams_full" "Too many streams are open" "Poll, and ask for a stream again after `retry_after_ms`.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
     NotStoredYet 503 "not_stored_yet" "The claim has its place and is not stored yet" "The database is behind. Send the same request again after `retry_after_ms`: it has no second effect.";
     StoreUnavailable 503 "store_unavailable" "The store cannot do it now" "Nothing was done. Try again after `retry_after_ms`; `/readyz` and the log tell an operator what is wrong, if it does not end by itself.";

@@ -22,6 +22,7 @@ mod cookie;
 mod dashboard;
 pub mod error;
 pub mod gate;
+pub mod live;
 mod lock;
 mod metrics;
 mod pages;

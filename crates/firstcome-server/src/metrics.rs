@@ -2,9 +2,11 @@
 
 mod auction;
 mod cluster;
+mod live;
 mod lock;
 
 pub(crate) use auction::{AuctionFigures, Movement};
+pub(crate) use live::{LiveFigures, StreamEnd};
 pub(crate) use lock::{Ending, LockFigures};
 
 use crate::auction::Auctions;
@@ -47,6 +49,9 @@ pub(crate) enum Route {
     PostTicket,
     GetTicket,
     DeleteTicket,
+    GetTicketEvents,
+    GetRoomEvents,
+    GetEvents,
     PostRelease,
     PostVerify,
     GetPasses,
@@ -76,12 +81,13 @@ pub(crate) enum Route {
     PostRoomLeave,
     GetCouponPage,
     PostCouponClaim,
+    GetRoomPageEvents,
     GetDashboard,
     PostDashboard,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 50] = [
+    const ALL: [(Self, &'static str); 54] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -101,6 +107,9 @@ impl Route {
         (Self::PostTicket, "post_ticket"),
         (Self::GetTicket, "get_ticket"),
         (Self::DeleteTicket, "delete_ticket"),
+        (Self::GetTicketEvents, "get_ticket_events"),
+        (Self::GetRoomEvents, "get_room_events"),
+        (Self::GetEvents, "get_events"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
         (Self::GetPasses, "get_passes"),
@@ -132,6 +141,7 @@ impl Route {
         (Self::PostCouponClaim, "post_coupon_claim"),
         (Self::GetDashboard, "get_dashboard"),
         (Self::PostDashboard, "post_dashboard"),
+        (Self::GetRoomPageEvents, "get_room_page_events"),
     ];
 }
 
@@ -218,6 +228,7 @@ pub(crate) struct Metrics {
     forwarded_untrusted: Counter,
     made_room: Counter,
     overdue: Counter,
+    pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
     pub(crate) auctions: AuctionFigures,
 }
@@ -230,12 +241,8 @@ impl Metrics {
         registry.register("http_requests", "Answered calls by route and status", requests.clone());
         let bounds = [0.000_25, 0.000_5, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.5, 2.0, 10.0];
         let seconds = Family::<RouteLabels, Histogram, _>::new_with_constructor(move || Histogram::new(bounds));
-        registry.register_with_unit(
-            "http_request_duration",
-            "From the end of the head to the answer",
-            Unit::Seconds,
-            seconds.clone(),
-        );
+        let help = "From the end of the head to the answer";
+        registry.register_with_unit("http_request_duration", help, Unit::Seconds, seconds.clone());
         let refusals = Family::<CodeLabels, Counter>::default();
         registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
         let passages = Family::<PassageLabels, Counter>::default();
@@ -254,6 +261,7 @@ impl Metrics {
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
+        let live = LiveFigures::register(&mut registry);
         let locks = LockFigures::register(&mut registry);
         let auction_figures = AuctionFigures::register(&mut registry);
         registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
@@ -290,6 +298,7 @@ impl Metrics {
             forwarded_untrusted,
             made_room,
             overdue,
+            live,
             locks,
             auctions: auction_figures,
         }

@@ -8,6 +8,7 @@ use crate::backend::{Backend, Coupons, Rooms};
 use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
+use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
@@ -44,6 +45,8 @@ pub struct Config {
     pub calls: Option<RateLimit>,
     /// Coupons without a room that any visitor may claim, on a page of their own.
     pub public_coupons: Vec<CouponName>,
+    /// The most streams of visitors at once. A visitor who gets none polls.
+    pub streams_max: usize,
     /// The limits on waiting acquires and remembered holds.
     pub locks: LockLimits,
     /// On the dashboard a second operator must confirm within this time that a room is closed or a coupon ended; `None` if one
@@ -57,7 +60,19 @@ impl Config {
         let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
         let (allow_origins, public_coupons, second_person_within) = (Vec::new(), Vec::new(), None);
-        Self { keys, allow_origins, limits, proxies, joins, calls, public_coupons, locks, second_person_within }
+        let streams_max = STREAMS_MAX;
+        Self {
+            keys,
+            allow_origins,
+            limits,
+            proxies,
+            joins,
+            calls,
+            public_coupons,
+            streams_max,
+            locks,
+            second_person_within,
+        }
     }
 }
 
@@ -71,6 +86,7 @@ pub struct App {
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    pub(crate) live: Live,
     pub(crate) service: Arc<LockService>,
     joins: Limiter,
     calls: Limiter,
@@ -151,6 +167,7 @@ impl App {
         let calls = Limiter::new(config.calls, draw_hasher());
         let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
         let (draining, stopping) = watch::channel(false);
+        let live = Live::new(config.streams_max, stopping.clone(), metrics.live.clone());
         let service = LockService::new(Parts {
             locks,
             handle_key,
@@ -168,6 +185,7 @@ impl App {
             is_auctions_alone,
             config,
             metrics,
+            live,
             service,
             joins,
             calls,
@@ -306,6 +324,7 @@ impl App {
             return &[
                 "/v1/coupons/",
                 "/v1/rooms/",
+                "/v1/events",
                 "/rooms/",
                 "/coupons/",
                 "/v1/locks/",

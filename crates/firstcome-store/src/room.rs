@@ -6,7 +6,7 @@ use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{DrawView, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
+use firstcome_core::room::{Contact, DrawView, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 use std::future::Future;
 use std::sync::Arc;
@@ -55,6 +55,15 @@ pub struct TicketAnswer {
     pub poll_after_ms: u32,
     /// When this was true, by the wall clock.
     pub as_of: Timestamp,
+}
+
+/// A look at one ticket, together with glances at others of its room: see [`Embedded::glance`](crate::Embedded::glance).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Glance {
+    /// The number of the ticket.
+    pub number: TicketNumber,
+    /// Whether the look counts as a contact of the visitor.
+    pub contact: Contact,
 }
 
 /// A pass that is valid now.

@@ -194,7 +194,7 @@ pub use firstcome_store::archive;
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
-    Durability, Embedded, Fault, FaultKind, Faults, Fencing, GrantOrder, Guarantees, HandleKey, HeldLockView,
+    Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees, HandleKey, HeldLockView,
     HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names,
     Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer,

@@ -6,12 +6,12 @@ use super::log_batch::ORDERS_MAX;
 use crate::database::RoomRow;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
-use firstcome_core::room::{Change, Poll, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{Change, Contact, Poll, Sight, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::TicketKey;
 use firstcome_store::batcher::Batcher;
 use firstcome_store::edge::{Stopwatch, draw_hasher};
-use firstcome_store::{Fault, StoreError};
+use firstcome_store::{Fault, Glance, StoreError};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::RandomState;
@@ -264,6 +264,19 @@ impl RoomReplica {
                 Found::Answer(view)
             }
         }
+    }
+
+    /// What a look at a ticket shows; `None` if that is not known here, or not durable. With [`Contact::Made`] it counts as a
+    /// contact, of which the log hears later.
+    pub(super) fn sight(&mut self, glance: Glance, now: Now) -> Option<Sight> {
+        if self.replica.unsettled(glance.number) {
+            return None;
+        }
+        let poll = self.replica.room().peek(glance.number, now)?;
+        if let (Poll::Answer(view), Contact::Made) = (&poll, glance.contact) {
+            self.note(view, now);
+        }
+        Some(self.replica.room().sight_of(glance.number, poll, now))
     }
 
     /// Keeps a contact until the log is told.

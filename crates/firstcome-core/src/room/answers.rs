@@ -164,6 +164,11 @@ impl RoomState {
     }
 }
 
+/// A visitor whose wait is at most this long is near the front.
+const NEAR_MS: u64 = 60_000;
+/// See [`TicketState::is_near`].
+const NEAR_PEOPLE: u32 = 64;
+
 /// A room's public view.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoomView {
@@ -209,6 +214,18 @@ pub enum TicketState {
     Gone(Departure),
 }
 
+impl TicketState {
+    /// Returns whether the visitor may be admitted soon. Such a visitor should hear of a change at once, and any other at
+    /// the next poll. Where the room has no estimate, the first [`NEAR_PEOPLE`] count as near.
+    pub const fn is_near(self) -> bool {
+        match self {
+            Self::Waiting { wait_ms: Some(wait_ms), .. } => wait_ms <= NEAR_MS,
+            Self::Waiting { position, wait_ms: None } => position < NEAR_PEOPLE,
+            Self::InDraw { .. } | Self::Admitted { .. } | Self::Gone(_) => false,
+        }
+    }
+}
+
 /// A ticket as its visitor sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TicketView {
@@ -228,6 +245,29 @@ pub enum Poll {
     /// The room needs a decision that must become durable: call [`Room::decide`](super::Room::decide), or
     /// [`Room::readmit`](super::Room::readmit) for a number that is unknown since a loss.
     Decide,
+}
+
+/// Whether a look at a ticket counts as a contact of its visitor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Contact {
+    /// It counts, as a poll does.
+    Made,
+    /// It changes nothing.
+    None,
+}
+
+/// What a look at a ticket shows: see [`Room::sight`](super::Room::sight).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sight {
+    /// The ticket is in line.
+    Waiting(TicketView),
+    /// A slot is offered. A poll before `until` takes it.
+    Offered {
+        /// The end of the claim window (exclusive).
+        until: Steady,
+    },
+    /// A poll tells: the visitor is inside, the ticket is gone, or the room has to decide.
+    Poll,
 }
 
 /// The place that a join led to.

@@ -4,7 +4,9 @@
 //! room's log and takes effect there ([`Room::contact`]).
 
 use super::line::TicketPlace;
-use super::{Change, Departure, Hold, POLL_MS_UNKNOWN, Poll, Room, Slot, TicketNumber, TicketState, TicketView};
+use super::{
+    Change, Contact, Departure, Hold, POLL_MS_UNKNOWN, Poll, Room, Sight, Slot, TicketNumber, TicketState, TicketView,
+};
 use crate::time::{Now, Steady};
 
 /// How many times a visitor polls in the rest of the wait. A visitor who went away silently has then missed three polls well
@@ -37,6 +39,28 @@ impl Room {
             TicketPlace::Waiting if self.is_silent(number.0, now) => Poll::Decide,
             TicketPlace::Waiting => Poll::Answer(self.waiting(number.0, now)),
         })
+    }
+
+    /// Returns what a look at a ticket shows, without a decision. With [`Contact::Made`] the visitor counts as seen, as
+    /// by a poll. `None` for a number that was never drawn.
+    pub fn sight(&mut self, number: TicketNumber, contact: Contact, now: Now) -> Option<Sight> {
+        let poll = self.peek(number, now)?;
+        if contact == Contact::Made {
+            self.note(Some(poll), now);
+        }
+        Some(self.sight_of(number, poll, now))
+    }
+
+    /// Returns what [`Self::sight`] returns for a poll that was peeked at.
+    pub fn sight_of(&self, number: TicketNumber, poll: Poll, now: Now) -> Sight {
+        match poll {
+            Poll::Answer(view) if matches!(view.state, TicketState::Waiting { .. }) => Sight::Waiting(view),
+            Poll::Answer(_) => Sight::Poll,
+            Poll::Decide => match self.slots.get(number.0) {
+                Some((Slot { hold: Hold::Offered { until }, .. }, _)) if now.steady < until => Sight::Offered { until },
+                _ => Sight::Poll,
+            },
+        }
     }
 
     /// Notes the contact of an answered poll: the visitor counts as seen, and one who was passed over is next. Does nothing if

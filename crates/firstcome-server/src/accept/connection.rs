@@ -8,6 +8,7 @@ use super::watch::{Phase, Watch, Watched};
 use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, Tracked};
 use crate::api::hot::HotCall;
 use crate::error::{Code, Problem};
+use crate::live::Streaming;
 use crate::{address, api, auth};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
@@ -68,7 +69,9 @@ async fn answer_one(
     if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    watch.enter(Phase::Idle);
+    // A stream goes on, and its connection ends with it.
+    let is_stream = matches!(response.body(), Either::Right(_)) && response.extensions().get::<Streaming>().is_some();
+    watch.enter(if is_stream { Phase::Busy } else { Phase::Idle });
     response
 }
 

@@ -31,7 +31,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 /// A room and one of its tickets, as the path names them.
-type PathTicket = Result<Path<(String, String)>, PathRejection>;
+pub(super) type PathTicket = Result<Path<(String, String)>, PathRejection>;
 
 /// Translates a rule's refusal to an HTTP problem.
 pub(crate) fn refused(rejection: Rejection) -> Problem {

@@ -296,6 +296,10 @@ pub(crate) struct Ticket<'a> {
     eta_ms: Option<u64>,
     /// When to poll again
     poll_after_ms: u32,
+    /// Whether to open the stream of this ticket instead of the next poll, since the visitor is near the front; absent for no
+    #[serde(skip_serializing_if = "is_no")]
+    #[schema(value_type = Option<bool>)]
+    stream: bool,
     /// The instant of this answer
     #[schema(format = DateTime)]
     as_of: String,
@@ -321,6 +325,11 @@ pub(crate) struct Ticket<'a> {
     pass_expires_at: Option<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a field by reference")]
+const fn is_no(value: &bool) -> bool {
+    !*value
+}
+
 impl<'a> Ticket<'a> {
     /// Builds the body of a ticket. `pass` and its end are given for an admitted ticket.
     pub(crate) fn new(answer: &'a TicketAnswer, pass: Option<(String, Timestamp)>) -> Self {
@@ -342,6 +351,7 @@ impl<'a> Ticket<'a> {
             entrants,
             eta_ms,
             poll_after_ms: answer.poll_after_ms,
+            stream: answer.state.is_near(),
             as_of: instant(answer.as_of),
             user: answer.user.as_deref(),
             admitted_at: slot.map(|slot| instant(slot.admitted_at)),

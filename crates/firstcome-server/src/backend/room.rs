@@ -5,11 +5,12 @@ use firstcome::cluster::Cluster;
 use firstcome::core::id::RoomName;
 use firstcome::core::revision::Revision;
 use firstcome::core::room::appearance::Appearance;
-use firstcome::core::room::{Join, PlaceKey, PlaceView, Rejection, RoomSettings, TicketNumber};
+use firstcome::core::room::{Join, PlaceKey, PlaceView, Rejection, RoomSettings, Sight, TicketNumber};
+use firstcome::core::time::Now;
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
-    Embedded, Joining, LiveAdmissions, Names, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared, StoreError,
-    TicketAnswer,
+    Embedded, Glance, Joining, LiveAdmissions, Names, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared,
+    StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -50,6 +51,16 @@ impl Rooms {
     /// Answers a poll at once, if the answer needs neither a write nor a server.
     pub(crate) fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         forward!(self.poll_settled(room, ticket))
+    }
+
+    /// Looks at many tickets of a room together. See [`Embedded::glance`].
+    pub(crate) fn glance(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
+        forward!(self.glance(room, glances, sights))
+    }
+
+    /// The names of the rooms that this service knows. A node of a cluster knows those that it was asked about.
+    pub(crate) fn names(&self) -> Vec<RoomName> {
+        forward!(self.room_names())
     }
 
     /// The number of the secret that signs passes now. None before the first room.

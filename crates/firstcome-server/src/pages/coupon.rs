@@ -234,6 +234,7 @@ impl<'a> Visit<'a> {
             view: &*view,
             page: self.address(""),
             check: self.address(""),
+            events: None,
             auto: self.address("?auto=1"),
             join: room.map(|room| self.room_address(room, "/join")).unwrap_or_default(),
             draw: None,

@@ -20,10 +20,12 @@ use super::{Base, Format, refusal, rendered};
 use crate::accept::Peer;
 use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
-use crate::api::json::Json;
+use crate::api::json::{Json, json_bytes};
+use crate::api::stream::visitor;
 use crate::api::{appearance, measured, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
+use crate::live::Tell;
 use crate::metrics::Route;
 use crate::state::App;
 use askama::Template;
@@ -111,6 +113,8 @@ pub(super) struct RoomPage<'a> {
     pub(super) countdown: Option<String>,
     pub(super) page: String,
     pub(super) check: String,
+    /// Where the page listens; absent where it only asks.
+    pub(super) events: Option<String>,
     pub(super) auto: String,
     pub(super) join: String,
     /// Where the visitor checks the draw, if the room has one.
@@ -384,9 +388,7 @@ impl<'a> Visit<'a> {
         let appearance = appearance::shown(self.app, &self.room).await?;
         let branding = Branding::new(&appearance, self.language);
         view.look.clone_from(&branding.version);
-        if let Some(heading) = branding.texts.heading.as_deref().filter(|_| view.phase.may_be_headed()) {
-            view.title = heading.to_owned();
-        }
+        view.head(branding.texts.heading.as_deref());
         if view.phase == Phase::Admitted && view.go.is_none() && !self.base.is_empty() {
             // The page stands within the site that the visitor wants.
             view.go = Some("/".into());
@@ -431,6 +433,7 @@ impl<'a> Visit<'a> {
             view,
             page: self.part(""),
             check: self.address("", &[]),
+            events: Some(self.address("/events", &[])),
             auto: self.address("", &[("auto", "1")]),
             join: self.address("/join", &[]),
             draw: view.has_draw.then(|| format!("{}/rooms/{}/draw", self.base, self.room.as_str())),
@@ -470,6 +473,22 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// Opens the stream of the place that the browser keeps: what a poll of the page would be told, as soon as it changes.
+    async fn events(&self, app: &Arc<App>) -> Result<Response, Problem> {
+        let kept = self.kept().ok_or(Code::NotFound)?;
+        let (language, back, first_position) = (self.language, self.query.back.clone(), kept.first_position);
+        let branding = Branding::new(&*appearance::shown(self.app, &self.room).await?, self.language);
+        let (version, heading) = (branding.version, branding.texts.heading.as_deref().map(str::to_owned));
+        let tell: Tell = Box::new(move |room, answer| {
+            let place = Place::Known { answer, first_position };
+            let mut view = View::new(language, room, place, back.as_deref());
+            view.look.clone_from(&version);
+            view.head(heading.as_deref());
+            json_bytes(&view)
+        });
+        app.live.open(app, visitor(app, &self.room, kept.ticket, tell).await?)
+    }
+
     async fn leave(&self) -> Result<Response, Problem> {
         if is_foreign(self.app, self.parts) {
             return see_other(&self.address("", &[]));
@@ -499,9 +518,10 @@ enum Action {
     Leave,
     Picture,
     Draw,
+    Events,
 }
 
-async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result<Response, Problem> {
+async fn act(app: &Arc<App>, path: PathName, parts: &Parts, action: Action) -> Result<Response, Problem> {
     let visit = Visit::of(app, path, parts)?;
     match action {
         Action::Show => match visit.moved().await? {
@@ -512,6 +532,7 @@ async fn act(app: &App, path: PathName, parts: &Parts, action: Action) -> Result
         Action::Leave => visit.leave().await,
         Action::Picture => visit.picture(),
         Action::Draw => visit.draw(Format::of(&parts.headers)).await,
+        Action::Events => visit.events(app).await,
     }
 }
 
@@ -547,6 +568,9 @@ pub(super) fn router() -> Router<Arc<App>> {
     let draw = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::GetDrawPage, Action::Draw).await
     };
+    let events = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::GetRoomPageEvents, Action::Events).await
+    };
     Router::new()
         // Any method: a proxy shows the page instead of what a visitor without a pass sent.
         .route("/rooms/{room}", any(page))
@@ -557,6 +581,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/logo", get(branding::get_logo))
         .route("/rooms/{room}/draw", get(draw))
         .route("/assets/draw.js", super::asset("text/javascript", draw::SCRIPT))
+        .route("/rooms/{room}/events", get(events))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
 }

@@ -69,6 +69,10 @@ fn routes() -> Vec<Route> {
             410,
         ),
         route(Method::POST, "/v1/locks/{lock}/release", Scope::Service, Some(json!({"handle": "A".repeat(54)})), 410),
+        // With the service about to stop, so that a stream has an end: it refuses new ones.
+        route(Method::GET, "/v1/rooms/{room}/tickets/{ticket}/events", Scope::Public, None, 503),
+        route(Method::GET, "/v1/rooms/{room}/events", Scope::Admin, None, 503),
+        route(Method::GET, "/v1/events", Scope::Admin, None, 503),
         route(Method::GET, "/v1/members/{member}", Scope::Service, None, 200),
         route(Method::GET, "/v1/members/{member}/points/records", Scope::Service, None, 200),
         route(Method::POST, "/v1/members/{member}/points/charge", Scope::Service, Some(json!({"amount": 1})), 200),
@@ -148,6 +152,11 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
             let service = fresh().await;
             let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann").replace("{room}", "sale");
             let path = path.replace("{lock}", "door").replace("{member}", "ann").replace("{listing}", "lamp");
+            if path.ends_with("/events") {
+                let paused = json!({"max_active": 1, "paused": true});
+                service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&paused)).await.is(200);
+                service.app.begin_drain();
+            }
             let path = if path.contains("{ticket}") { path.replace("{ticket}", &ticket(&service).await) } else { path };
             let mut ask = Ask::new(route.method.clone(), &path);
             if let Some(body) = &route.body {

@@ -11,11 +11,11 @@ pub(super) use writer::{Order, RoomWriter};
 use super::Shared;
 use super::journal::RoomId;
 use crate::error::{Fault, StoreError};
-use crate::room::{LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
+use crate::room::{Glance, LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    DrawView, Join, PlaceKey, PlaceView, Poll, Rejection, Room, TicketNumber, TicketState, TicketView,
+    DrawView, Join, PlaceKey, PlaceView, Poll, Rejection, Room, Sight, TicketNumber, TicketState, TicketView,
 };
 use firstcome_core::time::Now;
 use parking_lot::{Mutex, RwLock};
@@ -103,6 +103,15 @@ impl RoomCell {
         };
         let TicketView { number, state, poll_after_ms } = view;
         Some(Ok(TicketAnswer { ticket: ticket.into(), number, user, state, until, poll_after_ms, as_of: now.wall }))
+    }
+
+    /// Appends to `sights` what each look shows, under one lock. `None` if it is not durable yet.
+    pub(super) fn glance(&self, glances: &[Glance], sights: &mut Vec<Option<Sight>>, now: Now) {
+        let mut kept = self.kept.lock();
+        sights.extend(glances.iter().map(|glance| {
+            let is_told = !kept.is_unsettled(glance.number);
+            if is_told { kept.room.sight(glance.number, glance.contact, now) } else { None }
+        }));
     }
 
     /// Returns the refusal of a join, if it is certain without the writer.

@@ -7,12 +7,13 @@ use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJ
 use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::port::Put;
-use crate::room::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use crate::room::{Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Join, Rejection, RoomSettings, TicketNumber};
+use firstcome_core::room::{Join, Rejection, RoomSettings, Sight, TicketNumber};
+use firstcome_core::time::Now;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Thread;
@@ -116,6 +117,23 @@ impl Embedded {
             Some(number) => cell.poll(number, ticket, self.inner.shared.both()),
             None => Some(Err(Rejection::UnknownTicket)),
         }
+    }
+
+    /// Looks at many tickets of a room under one lock, and appends to `sights` what each look shows: `None` for a ticket whose
+    /// state is not durable yet. Returns the time of the glances, or `None` for an unknown room. Decides and writes nothing,
+    /// and does not wait. Polls wait meanwhile, less than a microsecond for each look.
+    pub fn glance(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
+        let cell = self.room_cell(room).ok()?;
+        let now = self.inner.shared.both();
+        cell.glance(glances, sights, now);
+        Some(now)
+    }
+
+    /// Returns the names of the rooms, closed ones included, in order.
+    pub fn room_names(&self) -> Vec<RoomName> {
+        let mut names: Vec<RoomName> = self.inner.shared.rooms.read().keys().cloned().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Returns the number of rooms, closed ones included.

@@ -138,6 +138,8 @@ pub(in crate::pages) struct View {
     pub(super) now_ms: i64,
     /// When to ask again; absent if nothing more will happen by itself.
     pub(super) poll_after_ms: Option<u32>,
+    /// Whether to open the stream of the place instead of asking again.
+    pub(super) stream: bool,
     /// Where an admitted visitor goes.
     pub(super) go: Option<String>,
     /// The version of the look: a page of another one loads itself again.
@@ -240,6 +242,7 @@ impl View {
             ends_at_ms: answer.filter(|_| phase == Phase::Admitted).and_then(|answer| answer.until).map(milliseconds),
             now_ms: milliseconds(answer.map_or(room.as_of, |answer| answer.as_of)),
             poll_after_ms,
+            stream: phase.has_place() && answer.is_some_and(|answer| answer.state.is_near()),
             go: back.or(settings.target_url.as_deref()).filter(|_| phase == Phase::Admitted).map(str::to_owned),
             look: String::new(),
         }
@@ -272,6 +275,7 @@ impl View {
             opens_at_ms: coupon.settings.opens_at.filter(|_| phase == Phase::Early).map(milliseconds),
             ends_at_ms: None,
             now_ms: milliseconds(now),
+            stream: false,
             poll_after_ms: match phase {
                 Phase::Claim => Some(POLL_AFTER_MS),
                 // Just after the opening.
@@ -295,6 +299,14 @@ impl View {
         self.title = language.text(&format!("{}-title", phase.name()));
         self.lead = language.text(&format!("{}-lead", phase.name()));
         (self.ahead, self.wait, self.number, self.progress, self.opens_at_ms) = (None, None, None, None, None);
+        self.stream = false;
+    }
+
+    /// Puts the organiser's heading in place of the title, where the phase leaves it to the organiser.
+    pub(super) fn head(&mut self, heading: Option<&str>) {
+        if let Some(heading) = heading.filter(|_| self.phase.may_be_headed()) {
+            self.title = heading.to_owned();
+        }
     }
 
     /// How long until the room opens or the slot ends, as `m:ss` or `h:mm:ss`.

@@ -20,7 +20,7 @@ pub(crate) async fn numbers_are_drawn_in_the_order_of_arrival() {
             let ticket = json["ticket"].as_str().expect("a ticket").to_owned();
             let mut whole = json!({
                 "room": "sale", "ticket": ticket, "number": number, "state": "waiting", "position": number - 1,
-                "eta_ms": null, "poll_after_ms": json["poll_after_ms"], "as_of": "2030-01-01T00:00:00Z"
+                "eta_ms": null, "poll_after_ms": json["poll_after_ms"], "stream": true, "as_of": "2030-01-01T00:00:00Z"
             });
             if number % 2 == 0 {
                 whole["user"] = json!(format!("user{number}"));
