@@ -488,13 +488,6 @@ impl Cluster {
     pub fn glance(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
         self.node.glance_at(room, glances, sights)
     }
-
-    /// Returns the names of the rooms that this node serves, in order.
-    pub fn room_names(&self) -> Vec<RoomName> {
-        let mut names: Vec<RoomName> = self.node.rooms.lock().keys().cloned().collect();
-        names.sort_unstable();
-        names
-    }
 }
 
 impl RoomStore for Cluster {

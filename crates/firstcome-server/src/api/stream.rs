@@ -62,7 +62,7 @@ pub(crate) async fn visitor(app: &App, room: &RoomName, ticket: &str, tell: Tell
     ))]
 pub(crate) async fn get_ticket_events(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?;
+        app.reader(&headers)?;
         let Path((name, ticket)) = path.map_err(|_| body::undecodable())?;
         let name = body::room(&name)?;
         let of_room = name.clone();
@@ -85,7 +85,7 @@ pub(crate) async fn get_ticket_events(State(app): State<Arc<App>>, path: PathTic
 ))]
 pub(crate) async fn get_events(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Admin)?;
+        app.reader(&headers)?.require(Scope::Admin)?;
         app.live.open_figures(&app, FiguresScope::All)
     });
     measured(&app, Route::GetEvents, call).await
@@ -106,7 +106,7 @@ pub(crate) async fn get_events(State(app): State<Arc<App>>, headers: HeaderMap) 
     ))]
 pub(crate) async fn get_room_events(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
     let call = pin!(async {
-        app.caller(&headers)?.require(Scope::Admin)?;
+        app.reader(&headers)?.require(Scope::Admin)?;
         let name = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         room::summary(&app, &name).await?;
         app.live.open_figures(&app, FiguresScope::Room(name))

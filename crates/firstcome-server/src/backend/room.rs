@@ -58,11 +58,6 @@ impl Rooms {
         forward!(self.glance(room, glances, sights))
     }
 
-    /// The names of the rooms that this service knows. A node of a cluster knows those that it was asked about.
-    pub(crate) fn names(&self) -> Vec<RoomName> {
-        forward!(self.room_names())
-    }
-
     /// The number of the secret that signs passes now. None before the first room.
     pub(crate) fn newest_pass_secret(&self) -> Option<u32> {
         forward!(self.newest_pass_secret())

@@ -32,7 +32,7 @@ const ROOMS_MAX: usize = 1_000;
 /// What an operator wants to see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Scope {
-    /// All rooms that this service knows.
+    /// All rooms.
     All,
     /// One room.
     Room(RoomName),
@@ -113,10 +113,17 @@ async fn run(app: Weak<App>, mut stopping: watch::Receiver<bool>) {
     }
 }
 
+/// The first rooms by name; none while the store does not answer.
+async fn names(app: &App) -> Vec<RoomName> {
+    match timeout(PATIENCE, app.rooms.names(None, ROOMS_MAX)).await {
+        Ok(Ok(names)) => names.items,
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    }
+}
+
 async fn feed(app: &App, streams: &mut Vec<Stream>) {
     let wants_all = streams.iter().any(|stream| stream.scope == Scope::All);
-    let mut names: Vec<RoomName> = if wants_all { app.rooms.names() } else { Vec::new() };
-    names.truncate(ROOMS_MAX);
+    let names = if wants_all { names(app).await } else { Vec::new() };
     let mut rooms = BTreeMap::new();
     let named = streams.iter().filter_map(|stream| match &stream.scope {
         Scope::Room(name) => Some(name),

@@ -129,13 +129,6 @@ impl Embedded {
         Some(now)
     }
 
-    /// Returns the names of the rooms, closed ones included, in order.
-    pub fn room_names(&self) -> Vec<RoomName> {
-        let mut names: Vec<RoomName> = self.inner.shared.rooms.read().keys().cloned().collect();
-        names.sort_unstable();
-        names
-    }
-
     /// Returns the number of rooms, closed ones included.
     pub fn room_count(&self) -> usize {
         self.inner.shared.rooms.read().len()
