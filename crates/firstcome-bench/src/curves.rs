@@ -1,4 +1,4 @@
-//! `firstcome-bench curves`: how rates change with waiters, processes, connections, users, stock and payloads.
+//! `firstcome-bench curves`: how rates and memory change with waiters, processes, connections, users, stock, payloads, streams and nodes.
 //!
 //! Every round measures every point once, odd rounds from the largest to the smallest, so that a drift of the machine
 //! meets both ends. What a curve means is said in `docs/benchmarks.md`; the numbers come from here.
@@ -6,6 +6,7 @@
 mod http;
 mod nodes;
 mod process;
+mod streams;
 
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
@@ -127,13 +128,14 @@ pub(crate) fn run(args: &CurvesArgs) -> Outcome {
     let progress = Progress::named("curves");
     let mut report = Report { about, rounds: args.rounds, curves: Vec::new() };
     type Measure = fn(&CurvesArgs, &Progress) -> Result<Vec<Curve>, Failure>;
-    let all: [(&[&str], Measure); 6] = [
+    let all: [(&[&str], Measure); 7] = [
         // First: it counts memory that nothing has used before.
         (&["held"], process::held),
         (&["waiters", "processes"], locks::curves),
         (&["connections", "payload"], http::measure),
         (&["users", "memory"], process::users),
         (&["stock"], process::stock),
+        (&["streams"], streams::measure),
         (&["nodes"], nodes::measure),
     ];
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);

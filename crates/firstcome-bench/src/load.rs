@@ -77,7 +77,7 @@ pub(crate) struct Shot {
 
 impl Shot {
     /// Returns the request in the form that the connection sends.
-    fn bytes(&self, connection: usize, number: usize) -> String {
+    pub(crate) fn bytes(&self, connection: usize, number: usize) -> String {
         let Self { method, aim, key, pass, body } = self;
         let (path, body) = (aim.path(connection, number), body(connection, number));
         let key = key.as_ref().map_or(String::new(), |key| format!("authorization: Bearer {key}\r\n"));

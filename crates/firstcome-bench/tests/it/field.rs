@@ -69,14 +69,22 @@ fn curves_have_a_point_for_each_size() {
         return;
     }
     let little = ["--rounds", "1", "--time", "50ms", "--largest", "1000", "--connections", "16"];
-    let only = ["--only", "waiters,connections,payload,users,stock,held,nodes"];
+    let only = ["--only", "waiters,connections,payload,users,stock,held,streams,nodes"];
     let said = bench(directory.path(), &[&["curves", "--json"], &little[..], &only].concat()).well();
     let report: Value = serde_json::from_str(&said).expect("a report");
     check_about(&report);
     let curves = report["curves"].as_array().expect("curves");
-    assert_eq!(curves.len(), 7, "{report}");
-    let sizes =
-        [("waiters", 4), ("connections", 1), ("payload", 4), ("users", 1), ("stock", 2), ("held", 1), ("nodes", 4)];
+    assert_eq!(curves.len(), 8, "{report}");
+    let sizes = [
+        ("waiters", 4),
+        ("connections", 1),
+        ("payload", 4),
+        ("users", 1),
+        ("stock", 2),
+        ("held", 1),
+        ("streams", 1),
+        ("nodes", 4),
+    ];
     for (name, points) in sizes {
         let curve = curves.iter().find(|curve| curve["name"] == name).unwrap_or_else(|| panic!("no {name}: {report}"));
         for line in curve["series"].as_array().expect("lines") {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 
 /// The names of all curves: a run may leave some out.
-const CURVES: [&str; 9] =
-    ["waiters", "processes", "connections", "payload", "users", "memory", "held", "stock", "nodes"];
+const CURVES: [&str; 10] =
+    ["waiters", "processes", "connections", "payload", "users", "memory", "held", "stock", "streams", "nodes"];
 
 fn curves(report: &Value) -> &[Value] {
     report["curves"].as_array().map_or(&[], Vec::as_slice)
