@@ -102,8 +102,8 @@ impl Workload for Rooms {
         if rng.chance(self.rates.operator_per_mille) {
             let room = rng.pick(&self.rooms).clone();
             return match rng.below(12) {
-                0 => (self.room(rng), Command::Close),
-                1 | 2 => (room, Command::Rotate),
+                0 | 1 => (self.room(rng), Command::Close),
+                2 | 3 => (room, Command::Rotate),
                 _ => (room, Command::Put(settings(rng))),
             };
         }

@@ -4,7 +4,7 @@ mod lock_model;
 
 use firstcome_sim::{Report, run_seed};
 
-const SEEDS: std::ops::Range<u64> = 0..2_500;
+const SEEDS: std::ops::Range<u64> = 0..5_000;
 
 #[test]
 fn no_seed_breaks_an_invariant_and_every_fault_and_refusal_is_reached() {
