@@ -4,6 +4,7 @@
 //! stand as many connections that have had one short answer and are idle, so that a reader sees what the stream adds.
 
 use super::{Curve, CurvesArgs};
+use crate::coupons::Scratch;
 use crate::failure::Failure;
 use crate::field::Progress;
 use crate::http::{KEY, Service, get};
@@ -31,7 +32,9 @@ pub(super) fn measure(args: &CurvesArgs, progress: &Progress) -> Result<Vec<Curv
     // Nothing is closed in between, so one round tells.
     runtime.block_on(async {
         for line in [STREAM, IDLE] {
-            let service = Service::start(&["serve", "--listen", "127.0.0.1:0"])?;
+            let scratch = Scratch::new(&args.data, "curves-streams")?;
+            let directory = scratch.0.to_str().context("the directory's name is not text")?;
+            let service = Service::start(&["serve", "--listen", "127.0.0.1:0", "--data", directory])?;
             let paths = paths(service.address, levels.last().copied().unwrap_or_default()).await?;
             let (empty, mut open) = (service.rss()?, Vec::new());
             for &level in &levels {

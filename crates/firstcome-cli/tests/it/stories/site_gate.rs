@@ -2,7 +2,7 @@
 //! one visitor is inside and one waits. Both find their places again.
 
 use super::behind_proxies::{SHOP, cookies, shop};
-use crate::support::http::{Answer, read_answer};
+use crate::support::http::{Answer, Client, read_answer};
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
@@ -12,6 +12,9 @@ use serde_json::json;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const KEY: &str = "the-key-of-who-runs-the-gate";
 
 /// A gate that runs.
 struct Gate {
@@ -26,13 +29,13 @@ impl Gate {
 
     /// Starts it at the address that it had: a browser keeps cookies for that one.
     fn restart(here: &Path, address: SocketAddr, shop: SocketAddr) -> Self {
-        Self::on(here, address, shop, &[])
+        Self::on(here, address, shop, &[NO_STREAMS])
     }
 
     fn on(here: &Path, address: SocketAddr, shop: SocketAddr, limits: &[&str]) -> Self {
         let mut gate = command(PROGRAM, here);
-        // Only a cluster uses it.
-        gate.env("FIRSTCOME_SECRET", SECRET);
+        // Only a cluster uses the secret.
+        gate.env("FIRSTCOME_SECRET", SECRET).env("FIRSTCOME_ADMIN_KEY", KEY);
         gate.args(["gate", "--upstream", &format!("http://{shop}"), "--room", "sale", "--data", "data"]);
         gate.args(["--listen", &address.to_string(), "--service-listen", "127.0.0.1:0", "--path", "/basket/*"])
             .args(limits);
@@ -122,6 +125,9 @@ fn gates_of_a_cluster_share_their_room() {
     two.server.stop();
 }
 
+/// For a browser that reads a page on a clock of its own: that clock stands still while a stream is open.
+const NO_STREAMS: &str = "--streams-max=0";
+
 pub(super) const BROWSER: &str = "/usr/bin/chromium";
 
 /// A browser with a memory of its own in this directory.
@@ -135,12 +141,55 @@ impl Browser<'_> {
 
     /// The same with more arguments.
     pub(super) fn read_with(&self, address: &str, language: &str, more: &[&str]) -> String {
-        let memory = format!("--user-data-dir={}", self.0.join("browser").display());
         let language = format!("--accept-lang={language}");
-        // The sandbox of the browser needs rights that a container may not have; the pages are our own.
-        let alone = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"];
         let seen = ["--virtual-time-budget=9000", "--dump-dom", address];
-        run(command(BROWSER, self.0).args(alone).args(more).args([&memory, &language]).args(seen)).well()
+        run(self.alone().args(more).arg(&language).args(seen)).well()
+    }
+
+    fn alone(&self) -> Command {
+        let mut browser = command(BROWSER, self.0);
+        browser.arg(format!("--user-data-dir={}", self.0.join("browser").display()));
+        // The sandbox of the browser needs rights that a container may not have; the pages are our own.
+        browser.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        browser
+    }
+
+    /// Shows a page until the answer is dropped, on the clock of this machine.
+    fn show(&self, address: &str) -> Shown {
+        let mut browser = self.alone();
+        browser.args(["--remote-debugging-port=0", "--accept-lang=en", address]);
+        browser.stdout(Stdio::null()).stderr(Stdio::null());
+        let browser = KilledOnDrop(browser.spawn().expect("it starts"));
+        let port = self.0.join("browser/DevToolsActivePort");
+        let port = wait_for("the browser to listen", || {
+            std::fs::read_to_string(&port).ok()?.lines().next()?.parse::<u16>().ok()
+        });
+        Shown { tools: SocketAddr::from(([127, 0, 0, 1], port)), _browser: browser }
+    }
+}
+
+/// A page that a browser shows.
+struct Shown {
+    tools: SocketAddr,
+    _browser: KilledOnDrop,
+}
+
+impl Shown {
+    fn title(&self) -> String {
+        let pages = Client::new(self.tools).get("/json/list").json();
+        let pages = pages.as_array().expect("a list");
+        let page = pages.iter().find(|page| page["type"] == "page").expect("a page");
+        page["title"].as_str().expect("a title").to_owned()
+    }
+}
+
+struct KilledOnDrop(Child);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Fails only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -151,7 +200,7 @@ fn a_browser_joins_waits_and_reaches_the_page_that_it_wanted() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
-    let mut gate = Gate::start(here, shop(), &["--max-active", "1"]);
+    let mut gate = Gate::start(here, shop(), &["--max-active", "1", NO_STREAMS]);
     let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
     gate.page(&ann, "admitted");
     let browser = Browser(here);
@@ -172,6 +221,32 @@ fn a_browser_joins_waits_and_reaches_the_page_that_it_wanted() {
     assert_eq!(gate.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
     // It goes in by itself, to the page that the visitor wanted.
     wait_for("the browser to reach the shop", || browser.read(&wanted, "ko-KR").contains(SHOP).then_some(()));
+    gate.server.stop();
+}
+
+#[test]
+fn a_browser_hears_of_its_turn_by_a_stream() {
+    if !machine_has("chromium", Path::new(BROWSER).exists()) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let gate = Gate::start(here, shop(), &["--max-active", "1"]);
+    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
+    gate.page(&ann, "admitted");
+    let counted = |line: &str| {
+        let metrics = Client::with_key(gate.server.address(), KEY).get("/metrics").text();
+        let counts = metrics.lines().any(|counted| counted == line);
+        counts.then_some(()).ok_or(metrics)
+    };
+    let shown = Browser(here).show(&format!("http://{}/basket/1", gate.address));
+    wait_for("the page to open a stream", || counted(r#"firstcome_streams{kind="ticket"} 1"#).ok());
+    assert_eq!(shown.title(), "No one is ahead of you · Almost there");
+    assert_eq!(gate.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
+    // A page of plain text has its address as its title.
+    wait_for("the browser to reach the shop", || shown.title().ends_with("/basket/1").then_some(()));
+    assert_eq!(counted(r#"firstcome_streams_ended_total{reason="turn"} 1"#), Ok(()));
+    drop(shown);
     gate.server.stop();
 }
 

@@ -189,7 +189,7 @@ fn whole(bytes: &[u8]) -> Option<(Answer, bool)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
     let spelt = std::str::from_utf8(&bytes[..end]).ok()?;
     let head = spelt.to_ascii_lowercase();
-    let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let header = |name: &str| Some(head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim());
     let length: usize = header("content-length").map_or(Some(0), |text| text.parse().ok())?;
     let body = bytes.get(end + 4..end + 4 + length)?.to_vec();
     let status = head.split(' ').nth(1)?.parse().ok()?;
