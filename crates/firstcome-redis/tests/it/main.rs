@@ -32,7 +32,7 @@ static COUNT: Script = Script::new("return redis.call('INCR', KEYS[1])");
 
 /// Stops a test that hangs.
 async fn in_time<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+    tokio::time::timeout(Duration::from_secs(240), test).await.expect("the test hangs")
 }
 
 /// Times so long that only a hang can reach them.

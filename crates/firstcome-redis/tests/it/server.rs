@@ -7,8 +7,9 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
 
-/// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// Longer than anything here takes on a slow machine; a test that waits so long has found a fault. The longest are elections of
+/// Sentinels: each that ends without a majority is repeated after seconds, and 22 s were seen on a quiet machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Looks again and again, at most [`PATIENCE`] long, until there is something to see.
 pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
