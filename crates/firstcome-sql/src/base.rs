@@ -1,11 +1,12 @@
 //! Connections to a database, and the operations that all tables need.
 
-use super::dialect::{self, Connection, Dialect, Pool, Row};
+use super::dialect::{self, Connection, Dialect, Pool, Row, quoted};
 use super::options::DatabaseOptions;
+use super::reader::{Reader, wrong};
 use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
-use firstcome_store::FaultKind;
 use firstcome_store::edge::draw_pause;
+use firstcome_store::{FaultKind, Names};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -269,6 +270,31 @@ impl Base {
                 read => return read,
             }
         }
+    }
+
+    /// Reads the names of a table after one, in the order of their bytes: at most `count`, as [`Self::read`] does. The table has
+    /// them in a column `name`, of which `parse` makes a name.
+    pub async fn names<N: Ord + Clone>(
+        &self,
+        table: &str,
+        after: Option<&str>,
+        count: usize,
+        parse: impl Fn(&str) -> Option<N>,
+    ) -> Result<Names<N>, SqlError> {
+        let mut text = format!("SELECT name FROM {table} ");
+        if let Some(after) = after {
+            text.push_str("WHERE ");
+            quoted(&mut text, after);
+            text.push_str("<name ");
+        }
+        // One more than is wanted, to see whether there are more.
+        text.push_str(&format!("ORDER BY name LIMIT {};", count.saturating_add(1)));
+        let rows = self.read(text).await?;
+        let name = |row| {
+            let text = Reader::at(row, 0).maybe_text()?;
+            text.as_deref().and_then(&parse).ok_or_else(|| wrong("an invalid name"))
+        };
+        Ok(Names::of_sorted(rows.iter().map(name).collect::<Result<_, _>>()?, count))
     }
 
     async fn read_once(&self, text: &str, until: Instant) -> Result<Vec<Row>, SqlError> {

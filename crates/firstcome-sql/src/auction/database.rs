@@ -6,7 +6,7 @@ use super::load;
 use super::queues::{Scope, ScopeQueues};
 use crate::base::{Base, Session};
 use crate::dialect::quoted;
-use crate::reader::{Reader, wrong};
+use crate::reader::Reader;
 use crate::{Address, DatabaseOptions, SqlError, schema};
 use firstcome_core::auction::{Bid, Listing, Rejection};
 use firstcome_core::id::{ListingName, MemberName};
@@ -197,29 +197,13 @@ impl AuctionDatabase {
         Ok(Ok(numbered(bids, count, |bid| bid.number.into())))
     }
 
-    /// Reads the names of a table after one, in the order of their bytes.
-    async fn names(&self, table: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, StoreError> {
-        let mut text = format!("SELECT name FROM {table} ");
-        if let Some(after) = after {
-            text.push_str("WHERE ");
-            quoted(&mut text, after);
-            text.push_str("<name ");
-        }
-        // One more than is wanted, to see whether there are more.
-        text.push_str(&format!("ORDER BY name LIMIT {};", count.saturating_add(1)));
-        let rows = self.read(text).await?;
-        let name = |row| Ok::<_, SqlError>(Reader::at(row, 0).maybe_text()?.unwrap_or_default());
-        Ok(rows.iter().map(name).collect::<Result<_, _>>()?)
-    }
-
     pub(super) async fn listing_names(
         &self,
         after: Option<&ListingName>,
         count: usize,
     ) -> Result<Names<ListingName>, StoreError> {
-        let names = self.names("firstcome_listing", after.map(ListingName::as_str), count).await?;
-        let names = names.iter().map(|name| ListingName::parse(name).map_err(|_| wrong("an invalid name")));
-        Ok(Names::of_sorted(names.collect::<Result<_, _>>()?, count))
+        let parse = |name: &str| ListingName::parse(name).ok();
+        Ok(self.names("firstcome_listing", after.map(ListingName::as_str), count, parse).await?)
     }
 
     pub(super) async fn member_names(
@@ -227,9 +211,8 @@ impl AuctionDatabase {
         after: Option<&MemberName>,
         count: usize,
     ) -> Result<Names<MemberName>, StoreError> {
-        let names = self.names("firstcome_member", after.map(MemberName::as_str), count).await?;
-        let names = names.iter().map(|name| MemberName::parse(name).map_err(|_| wrong("an invalid name")));
-        Ok(Names::of_sorted(names.collect::<Result<_, _>>()?, count))
+        let parse = |name: &str| MemberName::parse(name).ok();
+        Ok(self.names("firstcome_member", after.map(MemberName::as_str), count, parse).await?)
     }
 
     pub(super) async fn balance(&self, member: &MemberName) -> Result<Balance, StoreError> {
