@@ -9,6 +9,7 @@ use firstcome_cluster::Cluster;
 use firstcome_store::RoomStore;
 use firstcome_store::core::room::appearance::{Appearance, Texts};
 use firstcome_store::core::room::{RoomSettings, TicketState};
+use firstcome_store::edge::Stopwatch;
 use firstcome_test_servers::Kind;
 use std::time::Duration;
 
@@ -175,10 +176,14 @@ async fn a_look_reaches_every_node_and_stays_while_the_database_is_away() {
         }
         let frozen = world.freeze_sql();
         // Longer than a look is shown without asking for another one.
-        tokio::time::sleep(Duration::from_millis(600)).await;
-        for node in &nodes {
-            assert_eq!(*shown(node).await, look("two"));
-        }
+        let frozen_for = Stopwatch::start();
+        until("copies to be older than they may be", async || {
+            for node in &nodes {
+                assert_eq!(*shown(node).await, look("two"));
+            }
+            (Duration::from_millis(600) <= frozen_for.elapsed()).then_some(())
+        })
+        .await;
         drop(frozen);
         nodes[1].put_appearance(&room(), look("three")).await.expect("it answers").expect("there is a room");
         until("the first node to show it", async || (*shown(&nodes[0]).await == look("three")).then_some(())).await;

@@ -16,7 +16,6 @@ use firstcome_store::{CouponStore, RoomStore};
 use firstcome_test_servers::Kind;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tokio::time::sleep;
 
 /// Operations of each kind that are counted.
 const OPERATIONS: u32 = 200;
@@ -105,7 +104,7 @@ async fn operations_of_nodes_make_no_more_calls_than_they_did() {
     let nodes = place.nodes(2).await;
     put(&nodes[0], limit(OPERATIONS)).await;
     in_time(async {
-        let idle = counted(&place, sleep(WINDOW)).await;
+        let idle = counted(&place, idle_nodes()).await;
         counted(&place, claims(&nodes)).await.check("a claim", CLAIM, idle);
         // Each node learns from its first refusal that all are gone.
         refused(&nodes[0], "early").await;
@@ -116,7 +115,7 @@ async fn operations_of_nodes_make_no_more_calls_than_they_did() {
         let (_, ann) = join(&nodes[0], of("ann")).await;
         wait_for("the other to know her", async || nodes[1].poll(&room(), &ann.ticket).await.ok()?.ok()).await;
         // The room's clock is written and read all the time.
-        let idle = counted(&place, sleep(WINDOW)).await;
+        let idle = counted(&place, idle_nodes()).await;
         counted(&place, joins(&nodes)).await.check("a join", JOIN, idle);
         counted(&place, polls(&nodes, &ann.ticket)).await.check("a poll", POLL, idle);
     })
@@ -125,6 +124,12 @@ async fn operations_of_nodes_make_no_more_calls_than_they_did() {
 
 /// How long idle nodes are counted.
 const WINDOW: Duration = Duration::from_secs(1);
+
+/// Lets the nodes be idle for so long.
+async fn idle_nodes() {
+    let idle = Stopwatch::start();
+    wait_for("the window to pass", async || (WINDOW <= idle.elapsed()).then_some(())).await;
+}
 
 /// The node of an operation: both in turns.
 fn of_turn(nodes: &[Cluster], number: u32) -> &Cluster {
