@@ -45,6 +45,14 @@ impl Gate {
         Self { server, address: address.unwrap_or_else(|| panic!("no address in {line}")) }
     }
 
+    /// The place of a visitor who has just been admitted.
+    #[track_caller]
+    fn admitted(&self) -> String {
+        let place = cookies(&self.ask("POST /.firstcome/rooms/sale/join", ""));
+        self.page(&place, "admitted");
+        place
+    }
+
     fn ask(&self, what: &str, headers: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("the gate listens");
         let request = format!("{what} HTTP/1.1\r\nhost: shop\r\ncontent-length: 0\r\n{headers}\r\n");
@@ -201,8 +209,7 @@ fn a_browser_joins_waits_and_reaches_the_page_that_it_wanted() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let mut gate = Gate::start(here, shop(), &["--max-active", "1", NO_STREAMS]);
-    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
-    gate.page(&ann, "admitted");
+    let ann = gate.admitted();
     let browser = Browser(here);
     let wanted = format!("http://{}/basket/1", gate.address);
     // The script joins by itself. Later visits show the same place.
@@ -232,8 +239,7 @@ fn a_browser_hears_of_its_turn_by_a_stream() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let gate = Gate::start(here, shop(), &["--max-active", "1"]);
-    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
-    gate.page(&ann, "admitted");
+    let ann = gate.admitted();
     let counted = |line: &str| {
         let metrics = Client::with_key(gate.server.address(), KEY).get("/metrics").text();
         let counts = metrics.lines().any(|counted| counted == line);
@@ -258,8 +264,7 @@ fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let gate = Gate::start(here, shop(), &["--max-active", "1"]);
-    let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
-    gate.page(&ann, "admitted");
+    let ann = gate.admitted();
     // The browser's own setting for sites: 2 is to block.
     let settings = json!({"profile": {"default_content_setting_values": {"javascript": 2}}});
     std::fs::create_dir_all(here.join("browser/Default")).expect("it can be made");
