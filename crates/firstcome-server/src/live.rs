@@ -6,13 +6,15 @@
 //! - One task per room feeds all streams of the room. It wakes at a fixed interval, looks at all its tickets together, and
 //!   writes to a stream only if something changed for its visitor, or as a heartbeat.
 //! - A stream takes no slot and writes nothing. Its last event tells the visitor to poll, which takes the slot.
-//! - An open stream is a contact as often as the room asks for polls, so its visitor stays present. A stream whose client
-//!   does not take its events, or is gone, is none.
+//! - An open stream is a contact as often as the room asks for polls, so its visitor stays present. A stream whose client is
+//!   known to be gone is none.
 //! - Bounded: streams in all, streams per ticket, one event per stream, and the life of a stream, so that a client that
 //!   vanished behind a proxy does not stay present.
 //! - A stop of the service ends all streams.
 //!
 //! # What it does not promise
+//! - That a client has what its connection has taken: a few events wait in the buffers of the connection and the system. The
+//!   time-out of writes of the connection ends a client that takes nothing; here only the life of a stream does.
 //! - That a client sees each change: of two changes that it has not taken yet it sees the second one.
 
 mod figures;
@@ -36,7 +38,9 @@ pub(crate) use room::{End as StreamLast, Tell, Visitor};
 use room::{Place, RoomStreams};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// The streams of visitors that a service has open at most, unless an operator says otherwise. At 24 KiB each they take
 /// 96 MiB.
@@ -106,6 +110,36 @@ impl Live {
             tracing::warn!(left_out, "refusing streams: too many are open, so these clients poll");
         }
         Problem::new(Code::StreamsFull).retry_after_ms(REFUSED_RETRY_MS)
+    }
+}
+
+/// What woke a task that feeds streams.
+enum Wake {
+    Tick,
+    Stopping,
+}
+
+/// Wakes a task that feeds streams, until the service stops.
+struct Wakes {
+    ticks: Interval,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Wakes {
+    /// Begins with a tick at once.
+    fn every(period: Duration, stopping: watch::Receiver<bool>) -> Self {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { ticks, stopping }
+    }
+
+    /// Waits for the next tick. Cancel safe. Once the service stops, or its application is gone, it does not wait.
+    async fn next(&mut self) -> Wake {
+        tokio::select! {
+            biased;
+            _ = self.stopping.wait_for(|&is_stopping| is_stopping) => Wake::Stopping,
+            _ = self.ticks.tick() => Wake::Tick,
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub(crate) async fn visitor(app: &App, room: &RoomName, ticket: &str, tell: Tell
 /// position, the room or the estimate has changed. Opening it is a poll. While it is open the visitor counts as present, and
 /// needs no polls. Its last event is `end`, which says when to poll. The reason is `turn` (a slot is offered, and the
 /// poll takes it), `poll` (a poll tells what has become of the ticket), `renew` (after about a minute; the poll says
-/// whether to open another one), `stopping` or `unavailable`. Comments come at least every 15 s. A client that takes no event for 10 s is cut off. `not_near` and `streams_full` mean: poll.
+/// whether to open another one), `stopping` or `unavailable`. Comments come at least every 15 s. A client that takes no byte for 10 s is cut off. `not_near` and `streams_full` mean: poll.
 #[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}/events", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
     responses(

@@ -1,7 +1,7 @@
 //! The streams of operators: the figures of rooms, once a second.
 
 use super::mailbox::{Last, Mailbox};
-use super::{Live, StreamEnd, answer, event};
+use super::{Live, StreamEnd, Wake, Wakes, answer, event};
 use crate::api::json::json_bytes;
 use crate::api::room_shape::Room;
 use crate::error::Problem;
@@ -16,15 +16,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 /// How often figures are sent.
 const TICK: Duration = Duration::from_secs(1);
-/// A client that takes nothing for so many ticks is given up: 10 s.
-const SLOW_TICKS: u32 = 10;
-/// A room whose store does not answer for so long is left out once.
+/// What the store does not tell within this time is left out once.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The most rooms that one event shows, the first ones by name.
 const ROOMS_MAX: usize = 1_000;
@@ -52,7 +49,6 @@ struct State {
 struct Stream {
     scope: Scope,
     mailbox: Arc<Mailbox>,
-    untaken_ticks: u32,
 }
 
 /// The figures of rooms at one moment
@@ -74,34 +70,28 @@ impl Live {
         let mailbox = Arc::new(Mailbox::with(super::HEARTBEAT));
         let is_new = {
             let mut state = self.operators.0.lock();
-            state.arrived.push(Stream { scope, mailbox: Arc::clone(&mailbox), untaken_ticks: 0 });
+            state.arrived.push(Stream { scope, mailbox: Arc::clone(&mailbox) });
             !std::mem::replace(&mut state.is_running, true)
         };
         if is_new {
-            tokio::spawn(run(Arc::downgrade(app), self.stopping.clone()));
+            tokio::spawn(run(Arc::downgrade(app), Wakes::every(TICK, self.stopping.clone())));
         }
         Ok(answer(mailbox, held))
     }
 }
 
 /// Feeds the streams of operators until there is none.
-async fn run(app: Weak<App>, mut stopping: watch::Receiver<bool>) {
+async fn run(app: Weak<App>, mut wakes: Wakes) {
     let mut streams: Vec<Stream> = Vec::new();
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let is_stopping = tokio::select! {
-            biased;
-            _ = stopping.wait_for(|&is_stopping| is_stopping) => true,
-            _ = ticks.tick() => false,
-        };
+        let wake = wakes.next().await;
         let Some(app) = app.upgrade() else { return };
         app.metrics.live.ticks.inc();
         {
             let mut state = app.live.operators.0.lock();
             streams.append(&mut state.arrived);
             streams.retain(|stream| !stream.mailbox.is_abandoned());
-            if is_stopping {
+            if let Wake::Stopping = wake {
                 streams.drain(..).for_each(|stream| end(&app, &stream, StreamEnd::Stopping));
             }
             if streams.is_empty() {
@@ -109,33 +99,50 @@ async fn run(app: Weak<App>, mut stopping: watch::Receiver<bool>) {
                 return;
             }
         }
-        feed(&app, &mut streams).await;
+        feed(&app, &streams).await;
     }
 }
 
-/// The first rooms by name; none while the store does not answer.
-async fn names(app: &App) -> Vec<RoomName> {
-    match timeout(PATIENCE, app.rooms.names(None, ROOMS_MAX)).await {
-        Ok(Ok(names)) => names.items,
-        Ok(Err(_)) | Err(_) => Vec::new(),
-    }
+/// What the store told within the time of a tick.
+#[derive(Default)]
+struct Look {
+    /// The names of the first rooms. `None` if no stream asks for them, or the store did not tell.
+    names: Option<Vec<RoomName>>,
+    /// Rooms of which the store did not tell are left out.
+    rooms: BTreeMap<RoomName, RoomSummary>,
 }
 
-async fn feed(app: &App, streams: &mut Vec<Stream>) {
-    let wants_all = streams.iter().any(|stream| stream.scope == Scope::All);
-    let names = if wants_all { names(app).await } else { Vec::new() };
-    let mut rooms = BTreeMap::new();
-    let named = streams.iter().filter_map(|stream| match &stream.scope {
-        Scope::Room(name) => Some(name),
-        Scope::All => None,
-    });
-    for name in names.iter().chain(named) {
-        if !rooms.contains_key(name)
-            && let Ok(Ok(Ok(summary))) = timeout(PATIENCE, app.rooms.shown(name)).await
+impl Look {
+    async fn take(&mut self, app: &App, streams: &[Stream]) {
+        // First, since they are few: each stream has one at most.
+        for stream in streams {
+            if let Scope::Room(name) = &stream.scope {
+                self.see(app, name).await;
+            }
+        }
+        if streams.iter().any(|stream| stream.scope == Scope::All)
+            && let Ok(names) = app.rooms.names(None, ROOMS_MAX).await
         {
-            rooms.insert(name.clone(), summary);
+            for name in self.names.insert(names.items).clone() {
+                self.see(app, &name).await;
+            }
         }
     }
+
+    async fn see(&mut self, app: &App, name: &RoomName) {
+        if !self.rooms.contains_key(name)
+            && let Ok(Ok(summary)) = app.rooms.shown(name).await
+        {
+            self.rooms.insert(name.clone(), summary);
+        }
+    }
+}
+
+async fn feed(app: &App, streams: &[Stream]) {
+    let mut look = Look::default();
+    // All together, so that a store that is away delays neither the next tick nor a stop. What was told until then counts.
+    let _ = timeout(PATIENCE, look.take(app, streams)).await;
+    let Look { names, rooms } = look;
     let shown = |chosen: Vec<(&RoomName, &RoomSummary)>| -> Bytes {
         event(
             "figures",
@@ -146,29 +153,22 @@ async fn feed(app: &App, streams: &mut Vec<Stream>) {
             }),
         )
     };
-    let all = wants_all.then(|| shown(names.iter().filter_map(|name| rooms.get_key_value(name)).collect()));
-    streams.retain_mut(|stream| {
-        stream.untaken_ticks = if stream.mailbox.is_empty() { 0 } else { stream.untaken_ticks + 1 };
-        if SLOW_TICKS <= stream.untaken_ticks {
-            end(app, stream, StreamEnd::Slow);
-            return false;
-        }
-        let figures = match (&stream.scope, &all) {
-            (Scope::Room(name), _) => shown(rooms.get_key_value(name).into_iter().collect()),
-            (Scope::All, Some(all)) => all.clone(),
-            (Scope::All, None) => return true,
+    let all = names.map(|names| shown(names.iter().filter_map(|name| rooms.get_key_value(name)).collect()));
+    for stream in streams {
+        // A list without the rooms would say that there are none.
+        let figures = match &stream.scope {
+            Scope::Room(name) => rooms.get_key_value(name).map(|room| shown(vec![room])),
+            Scope::All => all.clone(),
         };
-        stream.mailbox.post(figures, Last::No);
-        app.metrics.live.events.inc();
-        true
-    });
+        if let Some(figures) = figures {
+            stream.mailbox.post(figures, Last::No);
+            app.metrics.live.events.inc();
+        }
+    }
 }
 
 fn end(app: &App, stream: &Stream, reason: StreamEnd) {
     app.metrics.live.ended(reason);
-    if reason == StreamEnd::Slow {
-        return stream.mailbox.end();
-    }
     app.metrics.live.events.inc();
     let last = format!(r#"{{"reason":"{}"}}"#, reason.as_str());
     stream.mailbox.post(event("end", last.as_bytes()), Last::Yes);

@@ -36,23 +36,12 @@ impl Mailbox {
 
     /// Leaves an event for the connection, and wakes it. Events after the last one are dropped.
     pub(super) fn post(&self, event: Bytes, last: Last) {
-        self.change(|mail| {
+        let reader = {
+            let mut mail = self.0.lock();
             if !mail.is_ended {
                 mail.event = Some(event);
                 mail.is_ended = last == Last::Yes;
             }
-        });
-    }
-
-    /// Ends the stream without another event.
-    pub(super) fn end(&self) {
-        self.change(|mail| mail.is_ended = true);
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Mail)) {
-        let reader = {
-            let mut mail = self.0.lock();
-            change(&mut mail);
             mail.reader.take()
         };
         if let Some(reader) = reader {
@@ -152,6 +141,5 @@ mod tests {
         mailbox.post("second".into(), Last::No);
         let frame = reading.await.unwrap().unwrap().unwrap();
         assert_eq!(frame.into_data().unwrap(), "second");
-        mailbox.end();
     }
 }

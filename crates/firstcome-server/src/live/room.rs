@@ -1,7 +1,7 @@
 //! The streams of one room, and the task that feeds them.
 
 use super::mailbox::{Last, Mailbox};
-use super::{HEARTBEAT, Live, StreamEnd, answer, event, spread_ms};
+use super::{HEARTBEAT, Live, StreamEnd, Wake, Wakes, answer, event, spread_ms};
 use crate::api::json::json_bytes;
 use crate::error::Problem;
 use crate::rfc3339::format as instant;
@@ -16,8 +16,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use utoipa::ToSchema;
 
 /// How often a room's streams are fed.
@@ -26,8 +25,6 @@ const TICK: Duration = Duration::from_millis(500);
 const PLACE_TICKS: u64 = 2;
 /// A stream without an event gets a comment after so many ticks: 15 s.
 const HEARTBEAT_TICKS: u64 = 30;
-/// A client that takes nothing for so many ticks is given up: 10 s.
-const SLOW_TICKS: u64 = 20;
 /// A room that cannot be looked at for so many ticks sends its clients to polls: 10 s.
 const UNSEEN_TICKS: u64 = 20;
 /// A stream lasts for about so many ticks, a fifth more or less: a minute. Its client then polls, which shows that it is
@@ -161,7 +158,7 @@ impl Live {
         });
         if is_new {
             rooms.insert(room, Arc::clone(&streams));
-            tokio::spawn(run(Arc::downgrade(app), streams, self.stopping.clone()));
+            tokio::spawn(run(Arc::downgrade(app), streams, Wakes::every(TICK, self.stopping.clone())));
         }
         Ok(answer(mailbox, held))
     }
@@ -190,24 +187,16 @@ impl RoomStreams {
 }
 
 /// Feeds the streams of a room until it has none.
-async fn run(app: Weak<App>, streams: Arc<RoomStreams>, mut stopping: watch::Receiver<bool>) {
+async fn run(app: Weak<App>, streams: Arc<RoomStreams>, mut wakes: Wakes) {
     let mut feed = Feed::default();
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let is_stopping = tokio::select! {
-            biased;
-            // An error is an application that is gone, which the next line sees.
-            _ = stopping.wait_for(|&is_stopping| is_stopping) => true,
-            _ = ticks.tick() => false,
-        };
+        let wake = wakes.next().await;
         let Some(app) = app.upgrade() else { return };
         app.metrics.live.ticks.inc();
         feed.begin(&streams);
-        if is_stopping {
-            feed.end_all(&app, StreamEnd::Stopping);
-        } else {
-            feed.tick(&app, &streams.name).await;
+        match wake {
+            Wake::Stopping => feed.end_all(&app, StreamEnd::Stopping),
+            Wake::Tick => feed.tick(&app, &streams.name).await,
         }
         if feed.streams.is_empty() && app.live.forget(&streams) {
             return;
@@ -317,11 +306,9 @@ struct Moment<'a> {
 /// Writes to one stream what its visitor should hear. Returns whether the stream goes on.
 fn feed(app: &App, stream: &mut Stream, (glance, sight): (Glance, Option<Sight>), moment: &Moment<'_>) -> bool {
     let Moment { tick, .. } = *moment;
-    let is_taken = stream.mailbox.is_empty();
     let (reason, until) = match sight {
         Some(Sight::Offered { until }) => (StreamEnd::Turn, Some(until)),
         Some(Sight::Poll) => (StreamEnd::Poll, None),
-        _ if !is_taken && stream.wrote_tick + SLOW_TICKS <= tick => (StreamEnd::Slow, None),
         _ if stream.end_tick <= tick => (StreamEnd::Renew, None),
         Some(Sight::Waiting(view)) => {
             if glance.contact == Contact::Made {
@@ -375,9 +362,6 @@ fn beat(stream: &mut Stream, tick: u64) {
 
 fn end(app: &App, stream: &Stream, reason: StreamEnd, claim_until: Option<Timestamp>) {
     app.metrics.live.ended(reason);
-    if reason == StreamEnd::Slow {
-        return stream.mailbox.end();
-    }
     app.metrics.live.events.inc();
     let poll_after_ms = match reason {
         // All streams of the service end together.

@@ -19,18 +19,15 @@ pub(crate) enum StreamEnd {
     Stopping,
     /// The room could not be looked at for a while.
     Unavailable,
-    /// The client did not take its events in time.
-    Slow,
 }
 
 impl StreamEnd {
-    const ALL: [(Self, &'static str); 6] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::Turn, "turn"),
         (Self::Poll, "poll"),
         (Self::Renew, "renew"),
         (Self::Stopping, "stopping"),
         (Self::Unavailable, "unavailable"),
-        (Self::Slow, "slow"),
     ];
 
     /// The name, in figures and in events.

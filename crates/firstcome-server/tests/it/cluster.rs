@@ -5,15 +5,18 @@ use crate::auction::{charge, member};
 use crate::in_time;
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, claim, config, redeem, send};
 use axum::Router;
+use axum::body::Body;
 use axum::http::Method;
 use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret};
 use firstcome::sql::SqlAuctions;
 use firstcome::{HandleKey, Locks};
 use firstcome_server::{App, api};
 use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::{Duration, Instant, sleep};
+use tower::ServiceExt;
 
 const SECRET: &str = "canary: a secret that nobody needs to guess";
 
@@ -248,6 +251,86 @@ async fn a_room_at_two_nodes() {
 #[tokio::test]
 async fn two_nodes_have_one_room_and_know_each_others_passes() {
     in_time(a_room_at_two_nodes()).await;
+}
+
+/// A stream of events, as its frames come.
+struct Stream(Body);
+
+impl Stream {
+    async fn open(node: &Node, path: &str) -> Self {
+        let opened = node.router.clone().oneshot(Ask::get(path).by(ADMIN).request()).await;
+        let response = opened.unwrap_or_else(|never| match never {});
+        assert_eq!(response.status(), 200);
+        Self(response.into_body())
+    }
+
+    /// The next event, without comments.
+    async fn event(&mut self) -> String {
+        loop {
+            let frame = self.0.frame().await.expect("the stream goes on").expect("it cannot fail");
+            let event = String::from_utf8(frame.into_data().expect("no trailers").to_vec()).expect("text");
+            if event.starts_with("event: ") {
+                return event;
+            }
+        }
+    }
+
+    /// Waits for an event with this text, and returns those before it.
+    async fn until(&mut self, text: &str) -> Vec<String> {
+        let mut before = Vec::new();
+        loop {
+            let event = self.event().await;
+            if event.contains(text) {
+                return before;
+            }
+            before.push(event);
+        }
+    }
+}
+
+async fn streams_of_another_node() {
+    let Some(mut world) = World::start(Kind::Postgres).await else { return };
+    let [one, two] = [world.node().await, world.node().await];
+    one.send(Ask::put("/v1/rooms/hall").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+    let join = || Ask::post("/v1/rooms/hall/tickets").json(&json!({}));
+    let path = |ticket: Value| format!("/v1/rooms/hall/tickets/{}", ticket["ticket"].as_str().expect("a ticket"));
+    let ann = path(one.send(join()).await.is(201).json());
+    let bob = path(one.send(join()).await.is(201).json());
+    // Until she has the slot, he is not next.
+    let until = Instant::now() + Duration::from_secs(30);
+    while one.send(Ask::get(&ann)).await.is(200).json()["state"] != "admitted" {
+        assert!(Instant::now() < until, "she is not admitted");
+        sleep(Duration::from_millis(20)).await;
+    }
+    two.until(200, || Ask::get(&bob)).await;
+    let mut place = Stream::open(&two, &format!("{bob}/events")).await;
+    assert!(place.event().await.contains("\"position\":0,"));
+    one.send(Ask::new(Method::DELETE, &ann)).await.is(204);
+    place.until("\"reason\":\"turn\"").await;
+
+    let mut figures = Stream::open(&two, "/v1/events").await;
+    figures.until("\"room\":\"hall\"").await;
+    world.sql.kill();
+    let ticks = async || {
+        let metrics = two.send(Ask::get("/metrics").by(ADMIN)).await.is(200).body();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("firstcome_stream_ticks_total "));
+        line.and_then(|count| count.parse::<u64>().ok()).expect("a count")
+    };
+    let from = ticks().await;
+    while ticks().await < from + 3 {
+        assert!(Instant::now() < until, "the task of the stream stands still");
+        sleep(Duration::from_millis(20)).await;
+    }
+    world.sql.restart().await.expect("it starts");
+    // Nothing is told of rooms while the database cannot name them: an empty list would say that there are none.
+    for event in figures.until("\"room\":\"hall\"").await {
+        assert!(!event.contains("\"rooms\":[]"), "{event}");
+    }
+}
+
+#[tokio::test]
+async fn streams_tell_what_another_node_did_and_nothing_that_is_not_known() {
+    in_time(streams_of_another_node()).await;
 }
 
 async fn claims_at_the_gate() {

@@ -252,7 +252,7 @@ impl Ask {
         ask
     }
 
-    fn request(self) -> Request<Body> {
+    pub(crate) fn request(self) -> Request<Body> {
         let mut request = Request::new(self.body);
         *request.method_mut() = self.method;
         *request.uri_mut() = self.path.parse().unwrap_or_else(|error| panic!("{}: {error}", self.path));
