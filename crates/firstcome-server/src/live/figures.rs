@@ -105,14 +105,14 @@ async fn run(app: Weak<App>, mut wakes: Wakes) {
 
 /// What the store told within the time of a tick.
 #[derive(Default)]
-struct Look {
+struct RoomsShown {
     /// The names of the first rooms. `None` if no stream asks for them, or the store did not tell.
     names: Option<Vec<RoomName>>,
     /// Rooms of which the store did not tell are left out.
     rooms: BTreeMap<RoomName, RoomSummary>,
 }
 
-impl Look {
+impl RoomsShown {
     async fn take(&mut self, app: &App, streams: &[Stream]) {
         // First, since they are few: each stream has one at most.
         for stream in streams {
@@ -139,10 +139,10 @@ impl Look {
 }
 
 async fn feed(app: &App, streams: &[Stream]) {
-    let mut look = Look::default();
+    let mut shown_rooms = RoomsShown::default();
     // All together, so that a store that is away delays neither the next tick nor a stop. What was told until then counts.
-    let _ = timeout(PATIENCE, look.take(app, streams)).await;
-    let Look { names, rooms } = look;
+    let _ = timeout(PATIENCE, shown_rooms.take(app, streams)).await;
+    let RoomsShown { names, rooms } = shown_rooms;
     let shown = |chosen: Vec<(&RoomName, &RoomSummary)>| -> Bytes {
         event(
             "figures",
