@@ -13,6 +13,7 @@ mod drainers;
 mod early;
 mod late;
 mod losses;
+mod names;
 mod opening;
 mod poison;
 mod proxy;
