@@ -12,6 +12,7 @@ use firstcome_server::gate::{GateConfig, PathRule, PathRules, Upstream};
 use firstcome_server::{App, appearance_of_json};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How long a slot lasts without any contact: as for a room that the API makes.
 const IDLE_TTL_MS: u64 = 300_000;
@@ -43,6 +44,10 @@ pub struct GateArgs {
     /// Picture at the head of the page: PNG, JPEG, WebP or SVG; set at each start
     #[arg(long, value_name = "FILE")]
     logo: Option<PathBuf>,
+    /// Lower the rate, down to a quarter, while more than a tenth of the site's answers take longer than this to begin, or
+    /// more than a twentieth fail [default: the rate does not depend on the site]
+    #[arg(long, env = "FIRSTCOME_SLOW_AFTER", value_name = "TIME", value_parser = duration)]
+    slow_after: Option<Duration>,
     /// Address for visitors of the site
     #[arg(long, env = "FIRSTCOME_GATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
@@ -110,7 +115,7 @@ impl GateArgs {
         }
         let look = self.look().map_err(Failure::Usage)?;
         let paths = PathRules { gated: self.path, open: self.open_path };
-        let config = GateConfig { room: self.room, upstream: self.upstream, paths };
+        let config = GateConfig { room: self.room, upstream: self.upstream, paths, slow_after: self.slow_after };
         Ok((self.service_listen, self.service, GatePlan { listen: self.listen, config, settings, look }))
     }
 }

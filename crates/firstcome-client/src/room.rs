@@ -10,8 +10,8 @@ use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{
-    Admit, Departure, Draw, DrawSeed, DrawView, Hold, Join, Rejection, RoomOrder, RoomSettings, RoomState, RoomView,
-    Slot, TicketNumber, TicketState,
+    Admit, Departure, Draw, DrawSeed, DrawView, Hold, Join, OriginReport, RatePace, RateReason, Rejection, RoomOrder,
+    RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
@@ -103,6 +103,7 @@ struct RoomShown {
     active: u32,
     serving: u32,
     rate: f64,
+    pace: Option<PaceShown>,
     eta_ms_at_tail: Option<u64>,
     state: String,
     as_of: String,
@@ -146,6 +147,45 @@ impl DrawShown {
     }
 }
 
+/// Why a room has its rate, as the service shows it.
+#[derive(Deserialize)]
+struct PaceShown {
+    reason: String,
+    set_per_s: Option<f64>,
+    origin_share: f64,
+    arrivals_per_s: f64,
+    no_show_share: Option<f64>,
+    made_up_per_s: f64,
+}
+
+impl PaceShown {
+    fn pace(&self) -> Option<RatePace> {
+        Some(RatePace {
+            reason: RateReason::ALL.into_iter().find(|reason| reason.as_str() == self.reason)?,
+            set_per_s: self.set_per_s,
+            origin_share: self.origin_share,
+            arrivals_per_s: self.arrivals_per_s,
+            no_show_share: self.no_show_share,
+            made_up_per_s: self.made_up_per_s,
+        })
+    }
+}
+
+/// The answer to a report of the origin.
+#[derive(Deserialize)]
+struct FeedbackShown {
+    pace: PaceShown,
+}
+
+/// A report as the service judges it: of so many requests so many failed, and the latency was this.
+#[derive(Serialize)]
+struct ReportBody {
+    requests: u32,
+    errors: u32,
+    latency_ms: u32,
+    latency_ms_max: u32,
+}
+
 impl RoomShown {
     fn summary(&self) -> Option<RoomSummary> {
         let states = [RoomState::Open, RoomState::Paused, RoomState::Scheduled, RoomState::Closed];
@@ -155,6 +195,7 @@ impl RoomShown {
             active: self.active,
             serving: self.serving,
             rate: self.rate,
+            pace: self.pace.as_ref()?.pace()?,
             wait_at_tail_ms: self.eta_ms_at_tail,
         };
         let draw = match &self.draw {
@@ -438,6 +479,22 @@ impl RoomStore for HttpStore {
         let admissions = items.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| told.strange())?;
         let as_of = instant::parse(&as_of).ok_or_else(|| told.strange())?;
         Ok(Ok(LiveAdmissions { admissions, as_of }))
+    }
+
+    /// Needs a service key. Rates and shares are rounded to thousandths.
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        let (errors, latency_ms) = match report {
+            OriginReport::Fine => (0, 0),
+            OriginReport::Slow => (0, 2),
+            OriginReport::Failing => (1, 0),
+        };
+        let body = ReportBody { requests: 1, errors, latency_ms, latency_ms_max: 1 };
+        let told = self.service.call(&Call::post(format!("{}/feedback", path(room)), &body)).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let pace = told.read::<FeedbackShown>()?.pace.pace().ok_or_else(|| told.strange())?;
+        Ok(Ok(pace))
     }
 
     /// Has no effect: the service admits by itself, some twenty times a second. No request.

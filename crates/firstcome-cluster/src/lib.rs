@@ -56,7 +56,6 @@ pub use inspect::State;
 pub use node::ClusterCounts;
 pub use options::{ClusterError, ClusterOptions};
 pub use reconcile::{Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
-pub use room::RoomFigures;
 pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 

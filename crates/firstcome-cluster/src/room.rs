@@ -29,7 +29,6 @@ pub(super) mod voided;
 pub(super) mod went_back;
 
 pub(super) use appearance::Appearances;
-pub use figures::RoomFigures;
 pub(super) use follow::Followed;
 pub(super) use replica::RoomNode;
 pub(super) use secrets::Secrets;
@@ -43,7 +42,9 @@ use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome, Replica};
-use firstcome_core::room::{Join, Joined, Poll, Rejection, RoomSettings, Sight, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{
+    Join, Joined, OriginReport, Poll, RatePace, Rejection, RoomSettings, Sight, TicketNumber, TicketState, TicketView,
+};
 use firstcome_core::time::Now;
 use firstcome_sql::boxed::boxed;
 use firstcome_store::Put;
@@ -228,6 +229,13 @@ impl Node {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         self.settled(&room_node, Entry::Close { tag: tag()? }).await?;
         Ok(Ok(()))
+    }
+
+    /// Appends the report to the log, so that it counts once for all nodes.
+    async fn report_origin(self: &Arc<Self>, name: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        self.settled(&room_node, Entry::Report { report, tag: tag()? }).await?;
+        Ok(self.room(name).await?.map(|summary| summary.view.pace))
     }
 
     /// Reads from the copy of a room, with everything that was in its log before the call.
@@ -544,6 +552,10 @@ impl RoomStore for Cluster {
 
     async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
         boxed(self.node.check_pass(room, number, admission)).await
+    }
+
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        boxed(self.node.report_origin(room, report)).await
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

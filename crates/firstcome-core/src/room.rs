@@ -8,8 +8,9 @@
 //! # Invariants
 //! - A number is drawn once, for ever.
 //! - A ticket is in exactly one state: in line, in a slot, or gone. It goes once.
-//! - In any window the room admits at most what the rate allows, plus one slice of 250 ms (at least one visitor).
-//!   Active slots never exceed the cap of the settings under which they were given.
+//! - In any window the room admits at most what the rate allows, plus one slice of 250 ms (at least one visitor), plus one
+//!   visitor in place of each who was admitted and did not come; of these at most as many as by the rate, and one slice. Active
+//!   slots never exceed the cap of the settings under which they were given.
 //! - Among the present visitors, the lowest turn is admitted first: the lowest number, or after a draw the lowest drawn place
 //!   ([`draw`]). Absent visitors are passed over, keep their number, and are next when they come back.
 //! - A draw takes place once, and before any admission. Those who join after it come behind. Before it there are no positions.
@@ -28,12 +29,14 @@ pub mod draw;
 mod image;
 mod line;
 mod loss;
+mod memory;
 mod pace;
 mod place;
 pub mod replica;
 mod restore;
 mod settings;
 mod slots;
+mod steer;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -49,6 +52,7 @@ pub use bytes::ImageError;
 pub use draw::{Draw, DrawKey, DrawSeed, DrawView};
 use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
 pub use loss::{GoneNumbers, Known};
+pub use memory::{Memory, MemoryRounds};
 use pace::{Bucket, Meter, Speed};
 pub use place::{PlaceKey, PlaceState, PlaceView};
 pub use restore::RoomPhase;
@@ -57,6 +61,8 @@ use slots::Slots;
 pub use slots::{Hold, Slot};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
+use steer::Steering;
+pub use steer::{OriginReport, RatePace, RateReason};
 #[cfg(test)]
 use view::poll_after_ms;
 
@@ -79,6 +85,7 @@ pub struct Room {
     slots: Slots,
     admissions: u64,
     bucket: Option<Bucket>,
+    steering: Steering,
     meter: Meter,
     ticked: Steady,
     was_open: bool,
@@ -112,6 +119,7 @@ impl Room {
             slots,
             admissions: 0,
             bucket,
+            steering: Steering::new(now.steady),
             meter: Meter::new(now.steady),
             ticked: now.steady,
             was_open: false,
@@ -177,6 +185,7 @@ impl Room {
             active: self.slots.count(),
             serving: self.line.reached() - 1,
             rate: self.meter.rate(now.steady),
+            pace: self.pace(now),
             wait_at_tail_ms: self.wait_ms(self.line.ahead(self.line.next()).saturating_add(1), now),
         }
     }
@@ -186,6 +195,7 @@ impl Room {
         if self.settings.admit != settings.admit {
             // The room forfeits what it earned at the other rate, so it exceeds neither rate in any window.
             self.bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
+            self.steering.settle();
         }
         if self.settings.admit != settings.admit || self.settings.max_active != settings.max_active {
             self.meter.reset(now.steady);
@@ -205,6 +215,7 @@ impl Room {
         self.line = self.line.emptied();
         self.returned.clear();
         self.slots.clear();
+        self.steering.clear();
     }
 
     /// Returns why the room takes no new ticket, if it takes none.
@@ -299,6 +310,7 @@ impl Room {
             return;
         }
         self.slots.remove(number);
+        self.note_missed(slot.admission, now);
         self.line.back(number);
         changes.push(Change::Lapsed { number: TicketNumber(number) });
     }
@@ -310,9 +322,17 @@ impl Room {
             self.meter.departed(now.steady);
         }
         self.returned.remove(&turn);
-        self.slots.remove(number);
+        if let Some(Slot { admission, hold: Hold::Offered { .. }, .. }) = self.slots.remove(number) {
+            self.note_missed(admission, now);
+        }
         self.line.go(number, how);
         changes.push(Change::Gone { number: TicketNumber(number), how });
+    }
+
+    fn note_missed(&mut self, admission: u64, now: Now) {
+        if self.steering.missed(admission) {
+            self.meter.missed(now.steady, 1);
+        }
     }
 
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect.
@@ -384,20 +404,28 @@ impl Room {
             self.meter.reset(now.steady);
         }
         self.was_open = is_open;
+        let missed = self.steering.pass(now.steady);
+        self.meter.missed(now.steady, missed);
         if let Some(bucket) = &mut self.bucket {
-            bucket.earn(now.steady);
+            bucket.earn(self.steering.share_ppm(), now.steady);
+            self.steering.bound(bucket.burst());
         }
         if !is_open {
             return;
         }
         let reached = self.line.reached();
         let mut moved = 0;
-        let free = self.settings.max_active.map_or(u32::MAX, |cap| cap.saturating_sub(self.slots.count()));
-        let due = self.bucket.as_ref().map_or(u32::MAX, Bucket::affords).min(free);
         let mut looked_left = SEARCH_TICKETS_MAX;
-        for _ in 0..due {
+        self.save();
+        for _ in 0..self.free() {
+            if !self.may_admit() {
+                break;
+            }
             let Some(number) = self.next_present(now.steady, &mut looked_left, &mut moved) else { break };
             self.offer(number, now, changes);
+        }
+        if self.bucket.as_ref().is_none_or(|bucket| bucket.affords() != 0) {
+            self.steering.settle();
         }
         if self.line.reached() != reached {
             changes.push(Change::Reached(self.line.reached()));
@@ -407,6 +435,40 @@ impl Room {
         if was_busy && self.was_busy {
             let busy_us = now.steady.since_us(self.ticked);
             self.meter.moved(now.steady, moved, busy_us);
+        }
+    }
+
+    /// Returns how many more slots may be used now. Reports of the origin reduce the slots only where no rate is set.
+    fn free(&self) -> u32 {
+        let cap = match (self.settings.max_active, self.settings.admit) {
+            (None, _) => return u32::MAX,
+            (Some(cap), Some(_)) => cap,
+            (Some(cap), None) => self.steering.slots_of(cap),
+        };
+        cap.saturating_sub(self.slots.count())
+    }
+
+    fn may_admit(&self) -> bool {
+        self.bucket.as_ref().is_none_or(|bucket| bucket.affords() != 0 || self.steering.may_make_up())
+    }
+
+    /// Leaves out admissions for visitors who came after they had counted as missing.
+    fn save(&mut self) {
+        let Some(bucket) = &mut self.bucket else { return };
+        while bucket.affords() != 0 && self.steering.saves() {
+            bucket.spend();
+        }
+    }
+
+    /// Pays for an admission: by the rate, else in place of one that was missed.
+    fn pay(&mut self, now: Steady) {
+        let Some(bucket) = &mut self.bucket else { return };
+        if bucket.affords() != 0 {
+            bucket.spend();
+            self.steering.by_rate(bucket.burst());
+        } else {
+            self.steering.make_up();
+            self.meter.made_up(now);
         }
     }
 
@@ -432,9 +494,7 @@ impl Room {
         if in_both_sets() && self.slots.get(number).is_some() {
             return;
         }
-        if let Some(bucket) = &mut self.bucket {
-            bucket.spend();
-        }
+        self.pay(now.steady);
         let cap = self.settings.max_active.unwrap_or(u32::MAX);
         assert!(self.slots.count() < cap, "active slots never exceed the cap");
         assert!(self.slots.get(number).is_none(), "one slot each");
@@ -443,6 +503,8 @@ impl Room {
         let until = now.steady.plus_ms(self.settings.claim_window_ms);
         let slot = Slot { admission: self.admissions, admitted_at: now.wall, hold: Hold::Offered { until } };
         self.slots.put(number, slot, now.steady);
+        let patience_ms = Steering::patience_ms(self.line.polled_ms(number));
+        self.steering.admitted(slot.admission, until.min(now.steady.plus_ms(patience_ms)));
         self.meter.admitted(now.steady);
         changes.push(Change::Admitted { number: TicketNumber(number), slot });
     }
@@ -454,7 +516,10 @@ impl Room {
             (None, Some(free)) if ahead <= free => Some(Speed::AT_ONCE),
             // Only a released slot admits the next visitor. Before it has seen a release, the room has no estimate.
             (None, _) | (_, Some(0)) => self.meter.seen(now.steady),
-            (Some(admit), free) => Some(self.meter.speed(now.steady, admit.per_second(), free.is_none())),
+            (Some(admit), free) => {
+                let assumed = admit.per_second() * f64::from(self.steering.share_ppm()) / 1e6;
+                Some(self.meter.speed(now.steady, assumed, free.is_none()))
+            }
         };
         let grace_ms = self.grace_left_us(now.steady).div_ceil(1_000);
         let wait_ms = speed.and_then(|speed| speed.wait_ms(ahead, self.line.waiting()));

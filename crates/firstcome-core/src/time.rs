@@ -58,6 +58,11 @@ impl Steady {
         Self(self.0.saturating_add_unsigned(ms.saturating_mul(1_000)))
     }
 
+    /// Returns the instant `ms` milliseconds earlier.
+    pub const fn minus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_sub_unsigned(ms.saturating_mul(1_000)))
+    }
+
     /// Returns the microseconds since an earlier instant; 0 if `earlier` is later.
     pub const fn since_us(self, earlier: Self) -> u64 {
         let elapsed_us = self.0.saturating_sub(earlier.0);

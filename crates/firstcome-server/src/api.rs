@@ -22,6 +22,7 @@ mod room_draw;
 pub(crate) mod room_gate;
 pub(crate) mod room_shape;
 pub(crate) mod shape;
+mod steering;
 pub(crate) mod stream;
 
 pub(crate) use answer::{HEADERS_USUAL, Whole, whole};
@@ -103,8 +104,9 @@ endpoints! {
     "/v1/rooms/{room}": put room::put_room, patch room::patch_room, get room::get_room, delete room::delete_room;
     "/v1/rooms/{room}/appearance": put appearance::put_appearance, get appearance::get_appearance, delete appearance::delete_appearance;
     "/v1/rooms/{room}/draw": get room_draw::get_draw;
-    "/v1/rooms/{room}/pause": post room::post_pause;
-    "/v1/rooms/{room}/resume": post room::post_resume;
+    "/v1/rooms/{room}/pause": post steering::post_pause;
+    "/v1/rooms/{room}/resume": post steering::post_resume;
+    "/v1/rooms/{room}/feedback": post steering::post_feedback;
     "/v1/rooms/{room}/tickets": post room::post_ticket;
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
     "/v1/rooms/{room}/passes": get pass::get_passes;

@@ -17,8 +17,10 @@
 //! - That the body of a request is read which the gate answers itself: a visitor who still sends may see a reset.
 
 mod forward;
+mod origin;
 mod path;
 
+use origin::{Answered, OriginWatch};
 pub use path::{PathRule, PathRuleError, PathRules};
 
 use crate::accept::{ConnectionThreads, Guests, HEAD_BYTES_MAX, Peer, TooMany, pause_after, refuse_connection};
@@ -36,6 +38,7 @@ use axum::http::header;
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use axum::response::IntoResponse;
+use firstcome::RoomStore;
 use firstcome::core::id::RoomName;
 use firstcome::edge::draw_hasher;
 use http_body_util::Either;
@@ -52,7 +55,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
@@ -118,6 +121,9 @@ pub struct GateConfig {
     pub upstream: Upstream,
     /// Which paths of the site need a pass.
     pub paths: PathRules,
+    /// An answer of the site that begins later than this counts as slow: the gate reports that, and errors, to the room, which
+    /// admits fewer then. `None`: the gate reports nothing.
+    pub slow_after: Option<Duration>,
 }
 
 struct Gate {
@@ -128,6 +134,7 @@ struct Gate {
     threads: Option<Weak<ConnectionThreads>>,
     guests: Guests,
     places: Arc<Semaphore>,
+    watch: Option<OriginWatch>,
 }
 
 thread_local! {
@@ -191,7 +198,8 @@ impl Gate {
         let limits = app.config.limits;
         let guests = Guests::new(limits.connections_per_address, draw_hasher());
         let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        Self { app, config, router, threads, guests, places }
+        let watch = config.slow_after.map(|slow_after| OriginWatch::new(slow_after, Instant::now()));
+        Self { app, config, router, threads, guests, places, watch }
     }
 
     /// Serves a connection in a new task, or refuses it if there are too many.
@@ -300,6 +308,19 @@ impl Gate {
         Ok((Passage::Passed, answer?))
     }
 
+    /// Notes an answer of the site, and reports to the room what its answers say, if `slow_after` is set.
+    fn report(&self, answered: Answered, asked: Instant) {
+        let now = Instant::now();
+        let Some(report) = self.watch.as_ref().and_then(|watch| watch.note(answered, now - asked, now)) else { return };
+        let (app, room) = (Arc::clone(&self.app), self.config.room.clone());
+        tokio::spawn(async move {
+            // A report that is lost is followed by the next one.
+            if let Err(error) = app.rooms.report_origin(&room, report).await {
+                tracing::debug!(%error, "a report of the site did not reach its room");
+            }
+        });
+    }
+
     /// Whether the gate shows this address of the service to visitors.
     fn is_shown(&self, path: &str) -> bool {
         let of_room = path.strip_prefix("/rooms/").and_then(|rest| rest.strip_prefix(self.config.room.as_str()));
@@ -357,7 +378,10 @@ impl Gate {
             request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
+        let asked = Instant::now();
         let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
+        let is_well = matches!(&answer, Ok(Ok(response)) if !response.status().is_server_error());
+        self.report(if is_well { Answered::Well } else { Answered::Failed }, asked);
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
             tracing::debug!(%error, "the site did not answer");
             Problem::new(if error.is_connect() { Code::UpstreamUnreachable } else { Code::UpstreamSilent })

@@ -4,6 +4,7 @@ mod auction;
 mod cluster;
 mod live;
 mod lock;
+mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
 pub(crate) use live::{LiveFigures, StreamEnd};
@@ -43,6 +44,7 @@ pub(crate) enum Route {
     PatchRoom,
     PostPause,
     PostResume,
+    PostFeedback,
     GetRoom,
     GetDraw,
     DeleteRoom,
@@ -87,7 +89,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 54] = [
+    const ALL: [(Self, &'static str); 55] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -101,6 +103,7 @@ impl Route {
         (Self::PatchRoom, "patch_room"),
         (Self::PostPause, "post_pause"),
         (Self::PostResume, "post_resume"),
+        (Self::PostFeedback, "post_feedback"),
         (Self::GetRoom, "get_room"),
         (Self::GetDraw, "get_draw"),
         (Self::DeleteRoom, "delete_room"),
@@ -446,14 +449,11 @@ impl Collector for StoreCollector {
         histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1)?;
         let commits = "Seconds from the begin of a transaction to the end of its sync";
         histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
-        let (waiting, active) = self.0.room_people();
+        room::totals(&mut encoder, &self.0.room_totals())?;
         let (listings, members) = self.0.auction_counts();
         let gauges = [
             ("listings", "Listings, those that are over included", listings as u64),
             ("members", "Members who have, or had, points", members as u64),
-            ("rooms", "Rooms, closed ones included", self.0.room_count() as u64),
-            ("room_waiting", "People in line, over all rooms", waiting),
-            ("room_active", "Slots offered or taken, over all rooms", active),
             ("store_queue_depth", "Commands that wait for the writer", stats.queue_depth.load(Ordering::Relaxed)),
             ("store_queue_limit", "Commands that may wait now", stats.queue_limit.load(Ordering::Relaxed)),
             ("store_writable", "1 while the store takes writes", u64::from(self.0.fault().is_none())),

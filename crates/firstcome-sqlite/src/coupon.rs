@@ -60,6 +60,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
                 connection.prepare_cached(DELETE_COUPON)?.execute(params![id.0, at.as_us()])?;
             }
             Change::Room { id, change } => room::write(connection, *id, change)?,
+            Change::Remembered { id, memory } => room::put_memory(connection, *id, memory)?,
             Change::RoomPut(put) => room::put_room(connection, put)?,
             Change::RoomClosed { id, first, at } => room::close_room(connection, *id, *first, *at)?,
             Change::AppearancePut { id, appearance } => room::put_appearance(connection, *id, appearance)?,

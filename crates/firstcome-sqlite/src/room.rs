@@ -5,8 +5,8 @@ use super::faults::fault;
 use firstcome_core::id::{RequestId, RoomName, UserId};
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    Admit, Change, Damage, Departure, Draw, DrawSeed, Hold, Join, Room, RoomOrder, RoomPhase, RoomSettings, Slot,
-    TicketNumber,
+    Admit, Change, Damage, Departure, Draw, DrawSeed, Hold, Join, Memory, Room, RoomOrder, RoomPhase, RoomSettings,
+    Slot, TicketNumber,
 };
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::Fault;
@@ -70,6 +70,7 @@ pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Ti
     close.execute(params![id.0, first, at.as_us()])?;
     connection.prepare_cached("DELETE FROM slot WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     connection.prepare_cached("DELETE FROM ticket WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
+    connection.prepare_cached("DELETE FROM memory WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     Ok(())
 }
 
@@ -94,6 +95,18 @@ pub(super) fn appearances(connection: &Connection) -> Result<HashMap<RoomId, Arc
         Ok((id, Arc::new(appearance)))
     })
     .collect()
+}
+
+/// Stores a part of what a room remembers, or deletes it if no visitor is in it any more.
+pub(super) fn put_memory(connection: &Connection, id: RoomId, memory: &Memory) -> rusqlite::Result<()> {
+    let Memory { first_number, bytes } = memory;
+    let row = i64::from(id.0) << 32 | i64::from(*first_number);
+    if bytes.is_empty() {
+        connection.prepare_cached("DELETE FROM memory WHERE id = ?1")?.execute([row])?;
+        return Ok(());
+    }
+    let mut put = connection.prepare_cached("INSERT OR REPLACE INTO memory (id, bytes) VALUES (?1, ?2)")?;
+    put.execute(params![row, bytes]).map(drop)
 }
 
 pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rusqlite::Result<()> {
@@ -355,6 +368,32 @@ fn walk_slots(
     Ok(())
 }
 
+/// Visits what rooms remember, in key order.
+pub(super) fn for_each_memory(
+    connection: &Connection,
+    visit: impl FnMut(RoomId, Memory) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    walk_memory(connection, EVERY_ROOM, visit)
+}
+
+fn walk_memory(
+    connection: &Connection,
+    range: [i64; 2],
+    mut visit: impl FnMut(RoomId, Memory) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let query = "SELECT id, bytes FROM memory WHERE id BETWEEN ?1 AND ?2 ORDER BY id";
+    let broken = |error: &rusqlite::Error| fault(error, "cannot read what rooms remember");
+    let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
+    let mut rows = statement.query(range).map_err(|error| broken(&error))?;
+    while let Some(row) = rows.next().map_err(|error| broken(&error))? {
+        let read = || -> rusqlite::Result<(i64, Vec<u8>)> { Ok((row.get(0)?, row.get(1)?)) };
+        let (key, bytes) = read().map_err(|error| broken(&error))?;
+        let room = u32::try_from(key >> 32).map_err(|_| damaged(format!("{key} is not the key of a memory")))?;
+        visit(RoomId(room), Memory { first_number: key as u32, bytes: bytes.into() })?;
+    }
+    Ok(())
+}
+
 /// Loads all rooms and restores them through the rules.
 pub(super) fn load(connection: &Connection, hasher: &RandomState, now: Now) -> Result<Vec<StoredRoom>, Fault> {
     load_of(connection, (rooms(connection)?, EVERY_ROOM), hasher, now)
@@ -428,5 +467,10 @@ fn load_of(
     for (stored, row) in &mut loaded {
         stored.room.restored(row.standing);
     }
+    walk_memory(connection, range, |room, memory| {
+        let (stored, _) = &mut loaded[*place.get(&room).ok_or_else(|| stray(room))?];
+        stored.room.recall(&memory, now);
+        Ok(())
+    })?;
     Ok(loaded.into_iter().map(|(stored, _)| stored).collect())
 }

@@ -1,6 +1,6 @@
 //! Checks every stored invariant of rooms from the rows alone.
 
-use super::room::{RoomRow, for_each_slot, for_each_ticket, rooms};
+use super::room::{RoomRow, for_each_memory, for_each_slot, for_each_ticket, rooms};
 use firstcome_core::id::UserId;
 use firstcome_core::room::TicketNumber;
 use firstcome_core::room::draw::Turns;
@@ -69,6 +69,10 @@ pub(super) fn check(snapshot: &Connection) -> Result<[Check; 8], Fault> {
         admitted.check(room.admissions.insert(slot.admission), here);
         let turn = room.turns.as_ref().map_or(number.get(), |turns| turns.turn(number.get()));
         reached.check(turn < room.reached, here);
+        Ok(())
+    })?;
+    for_each_memory(snapshot, |id, memory| {
+        owned.check(seen.contains_key(&id), || format!("memory {} of room number {}", memory.first_number, id.0));
         Ok(())
     })?;
     for room in seen.values() {

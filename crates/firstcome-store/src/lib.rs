@@ -49,7 +49,9 @@ pub use names::Names;
 pub use port::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
-pub use room::{Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+pub use room::{
+    Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, RoomTotals, TicketAnswer,
+};
 pub use shared::Shared;
 pub use ticket::TicketKey;
 pub use voucher::{ShownCode, VoucherCode, VoucherKey};

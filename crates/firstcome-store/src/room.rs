@@ -6,8 +6,11 @@ use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Contact, DrawView, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
-use firstcome_core::time::Timestamp;
+use firstcome_core::room::{
+    Contact, DrawView, Join, OriginReport, RatePace, RateReason, Rejection, Room, RoomSettings, RoomView, TicketNumber,
+    TicketState,
+};
+use firstcome_core::time::{Now, Timestamp};
 use std::future::Future;
 use std::sync::Arc;
 
@@ -25,6 +28,62 @@ pub struct RoomSummary {
     pub draw: Option<DrawView>,
     /// When this was true, by the wall clock.
     pub as_of: Timestamp,
+}
+
+/// Sums over rooms, for metrics.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RoomTotals {
+    /// Rooms, closed ones included.
+    pub rooms: u64,
+    /// Visitors in line.
+    pub waiting: u64,
+    /// Slots that are offered or taken.
+    pub active: u64,
+    /// Numbers that the rooms have drawn, by any node.
+    pub drawn: u64,
+    /// Admissions that the rooms have given, by any node.
+    pub admissions: u64,
+    /// How many rooms have their rate for each reason, in the order of [`RateReason::ALL`].
+    pub reasons: [u64; RateReason::ALL.len()],
+    /// The smallest part of its limit that reports of the origin leave a room: 0.25 to 1.
+    pub origin_share_min: f64,
+    /// Visitors per second who took their slots lately.
+    pub arrivals_per_s: f64,
+    /// Visitors per second who were admitted lately in place of others who did not come.
+    pub made_up_per_s: f64,
+}
+
+impl Default for RoomTotals {
+    fn default() -> Self {
+        Self {
+            rooms: 0,
+            waiting: 0,
+            active: 0,
+            drawn: 0,
+            admissions: 0,
+            reasons: [0; RateReason::ALL.len()],
+            origin_share_min: 1.0,
+            arrivals_per_s: 0.0,
+            made_up_per_s: 0.0,
+        }
+    }
+}
+
+impl RoomTotals {
+    /// Adds a room.
+    pub fn add(&mut self, room: &Room, now: Now) {
+        let view = room.view(now);
+        let RatePace { reason, origin_share, arrivals_per_s, made_up_per_s, .. } = view.pace;
+        self.rooms += 1;
+        self.waiting += u64::from(view.waiting);
+        self.active += u64::from(view.active);
+        self.drawn += u64::from(room.drawn());
+        self.admissions += room.admissions();
+        self.reasons[reason as usize] += 1;
+        self.origin_share_min = self.origin_share_min.min(origin_share);
+        self.arrivals_per_s += arrivals_per_s;
+        self.made_up_per_s += made_up_per_s;
+    }
 }
 
 /// Which place a join returned.
@@ -150,6 +209,11 @@ pub trait RoomStore: Send + Sync {
     /// Returns all admissions that have not ended, with those whose slot is still offered: a pass of any other admission is
     /// void, unless the room admitted it later. No contact, and no file access; looks at each slot. Refused: `unknown_room`.
     fn admissions(&self, room: &RoomName) -> impl Future<Output = RoomAnswer<LiveAdmissions>> + Send;
+
+    /// Takes a report of the origin: see [`Room::report_origin`](firstcome_core::room::Room::report_origin). Returns what the
+    /// rate is then. A process that is killed within the next second may forget the report. Refused: `unknown_room`.
+    fn report_origin(&self, room: &RoomName, report: OriginReport)
+    -> impl Future<Output = RoomAnswer<RatePace>> + Send;
 
     /// Does everything that is due now in all rooms, and returns when it is durable.
     fn tick(&self) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -197,8 +197,8 @@ pub use firstcome_store::{
     Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees, HandleKey, HeldLockView,
     HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names,
     Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
-    RoomSummary, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer,
-    VoucherCode, VoucherKey, core, edge, stats,
+    RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView,
+    Transfer, VoucherCode, VoucherKey, core, edge, stats,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -5,7 +5,7 @@ use super::super::report::{Report, ReportRow, Target};
 use super::{name, put};
 use anyhow::{Context, anyhow, bail};
 use firstcome::core::id::RoomName;
-use firstcome::core::room::{Join, RoomSettings, TicketState};
+use firstcome::core::room::{Join, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::Stopwatch;
 use firstcome::{Embedded, RoomStore};
@@ -35,9 +35,10 @@ pub(super) fn measure(data: &Path, watched: Duration, runtime: &Runtime, report:
     Ok(())
 }
 
-async fn join(store: &Embedded, room: &RoomName) -> anyhow::Result<Box<str>> {
+async fn join(store: &Embedded, room: &RoomName) -> anyhow::Result<(TicketNumber, Box<str>)> {
     let joined = store.join(room, Join { user: None, request: None }).await?;
-    Ok(joined.map_err(|refused| anyhow!("{}", refused.code()))?.1.ticket)
+    let told = joined.map_err(|refused| anyhow!("{}", refused.code()))?.1;
+    Ok((told.number, told.ticket))
 }
 
 /// Forms a line before a rate, and collects the instant of each admission.
@@ -62,16 +63,26 @@ async fn watch_admission(store: &Embedded, watched: Duration) -> anyhow::Result<
     for joined in joining {
         tickets.extend(joined.await??);
     }
+    tickets.sort_unstable_by_key(|(number, _)| *number);
+    let tickets: Vec<Box<str>> = tickets.into_iter().map(|(_, ticket)| ticket).collect();
     // No ticket may count as absent, and none may lose its slot before the end.
     let claim_window_ms = watched.as_millis() as u64 + 60_000;
     put(store, &room, RoomSettings { paused: false, claim_window_ms, ..closed }).await?;
     let watch = Stopwatch::start();
-    let mut polled = tokio::time::Instant::now();
-    while watch.elapsed() < watched {
-        // Polls the people now and then; admissions are collected at the end.
-        tokio::time::sleep_until(polled + Duration::from_secs(10).min(watched)).await;
+    let (mut polled, mut come) = (tokio::time::Instant::now(), 0);
+    for second in 1_u32.. {
+        if watched <= watch.elapsed() {
+            break;
+        }
+        tokio::time::sleep_until(polled + Duration::from_secs(1).min(watched)).await;
         polled = tokio::time::Instant::now();
-        if watch.elapsed() < watched {
+        // Those whose turn it is come; else the room would admit others in their place. All poll now and then.
+        let serving = store.room(&room).await?.map_err(|refused| anyhow!("{}", refused.code()))?.view.serving as usize;
+        for ticket in &tickets[come..serving.min(tickets.len())] {
+            let _ = store.poll(&room, ticket).await?;
+        }
+        come = serving.min(tickets.len());
+        if second.is_multiple_of(10) {
             for ticket in &tickets[tickets.len() / 3..] {
                 let _ = store.poll(&room, ticket).await?;
             }
@@ -122,10 +133,10 @@ async fn time_releases(store: &Embedded) -> anyhow::Result<Duration> {
     let room = name("release")?;
     put(store, &room, RoomSettings::with_slots(1)).await?;
     let mut slowest = Duration::ZERO;
-    let mut holder = join(store, &room).await?;
+    let (_, mut holder) = join(store, &room).await?;
     wait_for_slot(store, &room, &holder).await?;
     for _ in 0..RELEASES {
-        let next = join(store, &room).await?;
+        let (_, next) = join(store, &room).await?;
         store.leave(&room, &holder).await?.map_err(|refused| anyhow!("{}", refused.code()))?;
         slowest = slowest.max(wait_for_slot(store, &room, &next).await?);
         holder = next;

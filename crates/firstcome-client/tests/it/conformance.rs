@@ -9,7 +9,7 @@ use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
-use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
+use firstcome_store::core::room::{Join, OriginReport, RatePace, RoomSettings, TicketNumber};
 use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
@@ -205,6 +205,10 @@ impl RoomStore for Remote {
 
     async fn check_pass(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<Option<PassCheck>> {
         self.http.check_pass(room, number, admission).await
+    }
+
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        self.http.report_origin(room, report).await
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 use super::draw::Draw;
 use super::slots::Slot;
+use super::steer::RatePace;
 use crate::id::{RequestId, TicketNumber, UserId};
 use crate::time::{Steady, Timestamp};
 use std::fmt;
@@ -182,6 +183,8 @@ pub struct RoomView {
     pub serving: u32,
     /// Admissions per second lately.
     pub rate: f64,
+    /// Why it is not another rate.
+    pub pace: RatePace,
     /// How long a visitor who joins now will wait; `None` if the room has no estimate.
     pub wait_at_tail_ms: Option<u64>,
 }

@@ -7,12 +7,15 @@ use super::draw::{Draw, DrawKey, DrawSeed};
 use super::line::Line;
 use super::pace::{Bucket, Meter};
 use super::slots::Slots;
+use super::steer::Steering;
 use super::{Admit, Room, RoomOrder, RoomSettings};
 use crate::time::{Steady, Timestamp};
 use std::collections::BTreeSet;
 use std::hash::RandomState;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// What credit of an image of the first version lacks: it counted tenths.
+const CREDIT_SCALE: u32 = 100_000;
 
 const CLOSED: u8 = 1;
 /// The draw took place.
@@ -50,6 +53,7 @@ impl Room {
         if let Some(bucket) = &self.bucket {
             bucket.put(out);
         }
+        self.steering.put(out);
         self.meter.put(out);
         self.slots.put_image(out);
         self.line.put(out);
@@ -62,15 +66,18 @@ impl Room {
     /// that is consistent.
     pub fn from_image(image: &[u8], hasher: RandomState) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image);
-        if reader.byte()? != VERSION {
-            return Err(ImageError::Version);
-        }
-        let room = Self::read_image(&mut reader, hasher)?;
+        let is_first = match reader.byte()? {
+            VERSION => false,
+            1 => true,
+            _ => return Err(ImageError::Version),
+        };
+        let room = Self::read_image(&mut reader, is_first, hasher)?;
         reader.end()?;
         Ok(room)
     }
 
-    pub(super) fn read_image(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Self, ImageError> {
+    /// Reads an image; `is_first` says that it is of the first version, which steers nothing.
+    pub(super) fn read_image(reader: &mut Reader<'_>, is_first: bool, hasher: RandomState) -> Result<Self, ImageError> {
         let settings = read_settings(reader)?;
         let head = reader.byte()?;
         if head & !(CLOSED | DRAWN | KEYED) != 0 {
@@ -82,8 +89,10 @@ impl Room {
         let admissions = reader.number()?;
         let ticked = reader.steady()?;
         let grace_until = reader.option(Reader::steady)?;
-        let bucket = settings.admit.map(|admit| Bucket::read(reader, admit)).transpose()?;
-        let meter = Meter::read(reader)?;
+        let scale = if is_first { CREDIT_SCALE } else { 1 };
+        let bucket = settings.admit.map(|admit| Bucket::read(reader, admit, scale)).transpose()?;
+        let steering = if is_first { Steering::new(ticked) } else { Steering::read(reader)? };
+        let meter = Meter::read(reader, !is_first)?;
         let slots = Slots::read_image(reader, hasher.clone(), settings.idle_ttl_ms)?;
         let mut line = Line::read(reader, hasher)?;
         if draw.as_ref().is_some_and(|draw| !line.draw_lots(draw)) {
@@ -113,6 +122,7 @@ impl Room {
             slots,
             admissions,
             bucket,
+            steering,
             meter,
             ticked,
             was_open,
@@ -163,7 +173,8 @@ impl Room {
             .map(u64::from)
             .chain(flags.into_iter().map(u64::from))
             .chain(rest)
-            .chain(order.or(drawn).into_iter().flatten());
+            .chain(order.or(drawn).into_iter().flatten())
+            .chain(self.steering.digest());
         all.fold(0, mixed)
     }
 }

@@ -15,6 +15,7 @@ mod ahead;
 mod drawn;
 mod image;
 mod lost;
+mod memory;
 #[cfg(test)]
 mod tests;
 

@@ -111,7 +111,7 @@ impl Room {
     /// `grace_until`.
     pub fn lose_end(&mut self, ceiling: u32, grace_until: Steady, now: Now) {
         self.line.lose(ceiling);
-        self.resumed(now);
+        self.all_seen(now);
         self.grace_until = self.grace_until.max(Some(grace_until));
     }
 

@@ -19,13 +19,17 @@ const STOPPED_GAPS: u128 = 5;
 /// A line has stopped only after this time at least, since the meter counts whole seconds.
 const STOPPED_S_MIN: i64 = 2;
 
+/// The whole rate, in millionths.
+const WHOLE_PPM: u32 = 1_000_000;
+
 /// A token bucket in whole numbers, so that rounding loses and adds nothing. One microsecond earns the count, and one
-/// admission costs the period in microseconds (both tenfold). The bucket holds one slice of the rate, or one admission if
+/// admission costs the period in microseconds (both a millionfold: reports of the origin leave a part of the rate). The bucket holds one slice of the rate, or one admission if
 /// that is more. So in any window the room admits at most the rate and one slice. Below four admissions per second this
 /// has a price: an admission that falls due between two ticks is late, and the time until its tick is lost. So a slow
 /// bucket reports when it is full ([`Bucket::until_full_us`]).
 pub(super) struct Bucket {
     admit: Admit,
+    share_ppm: u32,
     credit: u128,
     at: Steady,
 }
@@ -33,23 +37,25 @@ pub(super) struct Bucket {
 impl Bucket {
     /// Makes an empty bucket: it does not know what was admitted before.
     pub(super) const fn new(admit: Admit, now: Steady) -> Self {
-        Self { admit, credit: 0, at: now }
+        Self { admit, share_ppm: WHOLE_PPM, credit: 0, at: now }
     }
 
     fn cost(&self) -> u128 {
-        u128::from(self.admit.every_ms) * 1_000 * 10
+        u128::from(self.admit.every_ms) * 1_000 * u128::from(WHOLE_PPM)
     }
 
     fn earned_per_us(&self) -> u128 {
+        let earned = u128::from(self.admit.count) * u128::from(self.share_ppm);
         #[cfg(feature = "planted-bugs")]
         if crate::planted::is(crate::planted::Bug::RateTooHigh) {
-            return u128::from(self.admit.count) * 11;
+            return earned * 11 / 10;
         }
-        u128::from(self.admit.count) * 10
+        earned
     }
 
-    /// Earns credit for the time since the last call.
-    pub(super) fn earn(&mut self, now: Steady) {
+    /// Earns credit for the time since the last call, at this part of the rate.
+    pub(super) fn earn(&mut self, share_ppm: u32, now: Steady) {
+        self.share_ppm = share_ppm;
         let holds = self.holds();
         let elapsed_us = u128::from(now.since_us(self.at));
         self.credit = (self.credit + elapsed_us * self.earned_per_us()).min(holds);
@@ -75,6 +81,11 @@ impl Bucket {
         self.cost().max(self.earned_per_us() * SLICE_US)
     }
 
+    /// Returns how many admissions the bucket holds at most.
+    pub(super) fn burst(&self) -> u32 {
+        u32::try_from(self.holds() / self.cost()).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn spend(&mut self) {
         assert!(self.cost() <= self.credit, "no ticket is admitted before the rate allows it");
         self.credit -= self.cost();
@@ -90,9 +101,11 @@ impl Bucket {
         put_steady(out, self.at);
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>, admit: Admit) -> Result<Self, ImageError> {
+    /// Reads a bucket. `scale` is what the version that wrote it lacked in the unit of credit.
+    pub(super) fn read(reader: &mut Reader<'_>, admit: Admit, scale: u32) -> Result<Self, ImageError> {
         let credit = u128::from(reader.fixed_u64()?) | u128::from(reader.fixed_u64()?) << 64;
-        let bucket = Self { admit, credit, at: reader.steady()? };
+        let credit = credit.checked_mul(scale.into()).ok_or(ImageError::Value("credit"))?;
+        let bucket = Self { admit, share_ppm: WHOLE_PPM, credit, at: reader.steady()? };
         if bucket.holds() < credit { Err(ImageError::Value("credit")) } else { Ok(bucket) }
     }
 }
@@ -110,6 +123,18 @@ struct Second {
     busy_us: u64,
     moved: u32,
     departed: u32,
+    /// Visitors who took their slots, who did not come, and who were admitted in place of those.
+    came: u32,
+    missed: u32,
+    made_up: u32,
+}
+
+/// What became of visitors who were admitted lately.
+#[derive(Clone, Copy)]
+pub(super) struct Shares {
+    pub(super) arrivals_per_s: f64,
+    pub(super) no_show_share: Option<f64>,
+    pub(super) made_up_per_s: f64,
 }
 
 impl Second {
@@ -169,6 +194,32 @@ impl Meter {
         self.current(now).departed += 1;
     }
 
+    pub(super) fn came(&mut self, now: Steady) {
+        self.current(now).came += 1;
+    }
+
+    pub(super) fn missed(&mut self, now: Steady, count: u32) {
+        if count != 0 {
+            self.current(now).missed += count;
+        }
+    }
+
+    pub(super) fn made_up(&mut self, now: Steady) {
+        self.current(now).made_up += 1;
+    }
+
+    /// Returns what became of visitors who were admitted lately.
+    pub(super) fn shares(&self, now: Steady) -> Shares {
+        let (measured_s, sum) = self.sum(now);
+        let per_s = |count: u32| if measured_s < 0.001 { 0.0 } else { f64::from(count) / measured_s.max(1.0) };
+        let seen = sum.came + sum.missed;
+        Shares {
+            arrivals_per_s: per_s(sum.came),
+            no_show_share: if seen == 0 { None } else { Some(f64::from(sum.missed) / f64::from(seen)) },
+            made_up_per_s: per_s(sum.made_up),
+        }
+    }
+
     /// Starts to measure again: measurements under other conditions do not count.
     pub(super) fn reset(&mut self, now: Steady) {
         *self = Self::new(now);
@@ -184,21 +235,30 @@ impl Meter {
             put_number(out, it.busy_us);
             put_number(out, it.moved);
             put_number(out, it.departed);
+            for count in [it.came, it.missed, it.made_up] {
+                put_number(out, count);
+            }
         }
     }
 
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, ImageError> {
+    /// Reads a meter. An older version does not count who `came`.
+    pub(super) fn read(reader: &mut Reader<'_>, counts_came: bool) -> Result<Self, ImageError> {
         let mut meter = Self::new(reader.steady()?);
         for _ in 0..reader.count()? {
-            let it = Second {
+            let mut it = Second {
                 second: reader.signed()?,
                 admitted: reader.number_u32()?,
                 busy_us: reader.number()?,
                 moved: reader.number_u32()?,
                 departed: reader.number_u32()?,
+                ..Second::default()
             };
+            if counts_came {
+                (it.came, it.missed, it.made_up) = (reader.number_u32()?, reader.number_u32()?, reader.number_u32()?);
+            }
             // The sums over all seconds, with later additions, must not overflow.
-            let most = it.admitted.max(it.moved).max(it.departed);
+            let most =
+                [it.admitted, it.moved, it.departed, it.came, it.missed, it.made_up].into_iter().fold(0, u32::max);
             if COUNT_MAX < most || BUSY_US_MAX < it.busy_us || SECOND_MAX < it.second.unsigned_abs() {
                 return Err(ImageError::Value("meter"));
             }
@@ -216,6 +276,9 @@ impl Meter {
             busy_us: sum.busy_us + it.busy_us,
             moved: sum.moved + it.moved,
             departed: sum.departed + it.departed,
+            came: sum.came + it.came,
+            missed: sum.missed + it.missed,
+            made_up: sum.made_up + it.made_up,
         });
         let part = now.as_us().rem_euclid(1_000_000) as f64 / 1e6;
         let measured_s = (now.since_us(self.since) as f64 / 1e6).min((MEASURED_S - 1) as f64 + part);

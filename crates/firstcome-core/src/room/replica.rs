@@ -259,6 +259,7 @@ impl Replica {
             }
             Entry::Tick => self.room.tick(now, changes),
             Entry::Resumed => self.room.resumed(now),
+            Entry::Report { report, .. } => self.room.report_origin(*report, now),
             Entry::Ceiling(ceiling) => self.ceiling = self.ceiling.max(*ceiling),
             Entry::Lost { ceiling, grace_ms, branch } => {
                 self.story = mixed(mixed(self.story, self.position), *branch);

@@ -2,6 +2,7 @@
 
 use super::draw::Draw;
 use super::line::TicketPlace;
+use super::steer::Steering;
 use super::{Damage, Departure, Hold, Join, Room, Slot, TicketNumber, in_both_sets};
 use crate::time::Now;
 
@@ -67,6 +68,13 @@ impl Room {
             self.line.take(number.0);
         }
         self.slots.put(number.0, slot, now.steady);
+        if let Hold::Offered { until } = slot.hold {
+            // Of an offer that is older the visitor has counted as missing before.
+            let due = until.minus_ms(self.settings.claim_window_ms).plus_ms(Steering::patience_ms(0)).min(until);
+            if now.steady < due {
+                self.steering.admitted(slot.admission, due);
+            }
+        }
         Ok(())
     }
 

@@ -13,6 +13,7 @@ mod image;
 mod joining;
 mod looking;
 mod losing;
+mod memory;
 mod model;
 mod model_steps;
 mod pacing;
@@ -20,10 +21,12 @@ mod pacing;
 mod planted;
 mod positions;
 mod presence;
+mod properties;
 mod replica;
 mod restoring;
 mod settings;
 mod slots;
+mod steering;
 mod twins;
 mod values;
 
@@ -132,6 +135,17 @@ impl Play {
                 Change::Admitted { number, .. } => Some(number.get()),
                 _ => None,
             }));
+        }
+        admitted
+    }
+
+    /// The same, with visitors who take their slots at once.
+    fn run_taking_ms(&mut self, ms: u64) -> Vec<u32> {
+        let mut admitted = Vec::new();
+        for _ in 0..ms / 50 {
+            let more = self.run_ms(50);
+            more.iter().for_each(|&ticket| drop(self.look(ticket)));
+            admitted.extend(more);
         }
         admitted
     }

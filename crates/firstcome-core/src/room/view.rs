@@ -99,9 +99,15 @@ impl Room {
         }
     }
 
-    /// Marks every visitor as just seen after a time in which no contact could arrive. Visitors who were passed over count as
-    /// come back. Slots whose time is over stay over.
+    /// Goes on after a time in which no contact could arrive: since the last tick. It does not count as silence, so a visitor
+    /// who was present stays so, and one who was absent too. Slots whose time is over stay over.
     pub fn resumed(&mut self, now: Now) {
+        self.line.stood_still(now.steady.since_us(self.ticked), now.steady);
+        self.slots.mark_all_present(now.steady);
+    }
+
+    /// Marks every visitor as just seen. Visitors who were passed over count as come back. Slots whose time is over stay over.
+    pub(super) fn all_seen(&mut self, now: Now) {
         self.line.mark_all_present(now.steady);
         self.slots.mark_all_present(now.steady);
         self.returned = self.line.passed_over().collect();
@@ -123,6 +129,8 @@ impl Room {
         {
             let until = now.steady.plus_ms(self.settings.active_ttl_ms);
             self.slots.put(number, Slot { hold: Hold::Taken { until }, ..slot }, now.steady);
+            self.steering.came(slot.admission);
+            self.meter.came(now.steady);
             changes.push(Change::Taken { number: TicketNumber(number), until });
         }
         match self.line.place(number) {

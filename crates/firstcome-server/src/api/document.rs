@@ -4,6 +4,7 @@
 use crate::error::Code;
 use firstcome::HandleKey;
 use firstcome::core::limits::{IDEMPOTENCY_KEY_BYTES_MAX, NAME_BYTES_MAX, PAGE_ITEMS_DEFAULT, PAGE_ITEMS_MAX};
+use firstcome::core::room::RateReason;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::OpenApi;
 
@@ -19,13 +20,16 @@ const AFTER_MAX: u64 = (1 << 53) - 1;
 const NAMES: [&str; 9] = ["coupon", "room", "lock", "listing", "user", "member", "owner", "bidder", "buyer"];
 
 /// The values of enumerated members: schema, member, values.
-const VALUES: [(&str, &str, &[&str]); 10] = [
+const VALUES: [(&str, &str, &[&str]); 13] = [
     ("Claim", "durability", &["memory", "disk", "redis", "database"]),
     ("Coupon", "durability", &["redis", "database"]),
     ("CouponBody", "durability", &["redis", "database"]),
     ("Coupon", "state", &["scheduled", "open", "sold_out", "expired", "deleted"]),
     ("Room", "state", &["open", "paused", "scheduled", "closed"]),
     ("Draw", "state", &["committed", "drawn"]),
+    ("Room", "rate_reason", &RATE_REASONS),
+    ("Pace", "reason", &RATE_REASONS),
+    ("Feedback", "report", &["fine", "slow", "failing"]),
     ("Ticket", "state", &["in_draw", "waiting", "admitted", "expired", "left"]),
     ("Listing", "state", &["scheduled", "running", "ended", "sold", "unsold"]),
     ("Record", "kind", &["CHARGE", "REFUND", "HOLD", "RELEASE", "CAPTURE", "PURCHASE", "SOLD"]),
@@ -60,6 +64,16 @@ fn refuse_views(operation: &mut Value) {
     let words = refused["description"].as_str().map(|words| format!("{words} ")).unwrap_or_default();
     refused["description"] = json!(words + "`view_only`");
 }
+/// Why a room has its present rate.
+const RATE_REASONS: [&str; RateReason::ALL.len()] = {
+    let mut texts = [""; RateReason::ALL.len()];
+    let mut at = 0;
+    while at < texts.len() {
+        texts[at] = RateReason::ALL[at].as_str();
+        at += 1;
+    }
+    texts
+};
 
 /// Completes the document. Returns a document that has no JSON form unchanged.
 pub(super) fn complete(document: OpenApi) -> OpenApi {

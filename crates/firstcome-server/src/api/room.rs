@@ -5,6 +5,7 @@ use super::body::{self, PathName};
 use super::json::Json;
 use super::room_shape::{PassBody, PassVerdict, Room, RoomBody, Shown, Ticket, TicketBody, room_settings};
 use super::shape::Problem as ProblemShape;
+use super::steering::Pace;
 use super::{NO_STORE, answered, measured, revision};
 use crate::accept::Peer;
 use crate::auth::{Caller, Scope};
@@ -25,7 +26,7 @@ use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketS
 use firstcome::core::time::Timestamp;
 use firstcome::{Joining, PassCheck, Put, RoomStore, RoomSummary, StoreError, TicketAnswer};
 use hyper::body::Body;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -177,59 +178,6 @@ pub(crate) async fn patch_room(State(app): State<Arc<App>>, path: PathName, requ
     measured(&app, Route::PatchRoom, call).await
 }
 
-/// Whether a room admits.
-#[derive(Clone, Copy)]
-enum Flow {
-    Paused,
-    Resumed,
-}
-
-async fn turn(app: &App, flow: Flow, path: PathName, headers: &HeaderMap) -> Result<Response, Problem> {
-    let caller = app.caller(headers)?.require(Scope::Admin)?;
-    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-    let patch = Map::from_iter([("paused".to_owned(), Value::Bool(matches!(flow, Flow::Paused)))]);
-    revision::patch::<RoomSettings>(app, &room, headers, &patch).await?;
-    show(app, caller, &room).await
-}
-
-/// Pause a room
-///
-/// The room admits no visitor until it is resumed. Visitors may join, and those inside stay. A second time has no effect.
-#[utoipa::path(post, path = "/v1/rooms/{room}/pause", tag = "Rooms", security(("admin" = [])),
-    params(("room" = String, Path, description = "Name of the room"),
-        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
-    responses(
-        (status = 200, description = "Paused", body = Room),
-        (status = 400, description = "`invalid_name`", body = ProblemShape),
-        (status = 401, description = "`unauthorized`", body = ProblemShape),
-        (status = 403, description = "`forbidden`", body = ProblemShape),
-        (status = 404, description = "`unknown_room`", body = ProblemShape),
-        (status = 412, description = "`settings_changed`", body = ProblemShape),
-        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
-    ))]
-pub(crate) async fn post_pause(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    measured(&app, Route::PostPause, pin!(turn(&app, Flow::Paused, path, &headers))).await
-}
-
-/// Resume a room
-///
-/// The room admits again, according to its settings. A second time has no effect.
-#[utoipa::path(post, path = "/v1/rooms/{room}/resume", tag = "Rooms", security(("admin" = [])),
-    params(("room" = String, Path, description = "Name of the room"),
-        ("If-Match" = Option<String>, Header, description = "Change only the settings of this `ETag`")),
-    responses(
-        (status = 200, description = "Resumed", body = Room),
-        (status = 400, description = "`invalid_name`", body = ProblemShape),
-        (status = 401, description = "`unauthorized`", body = ProblemShape),
-        (status = 403, description = "`forbidden`", body = ProblemShape),
-        (status = 404, description = "`unknown_room`", body = ProblemShape),
-        (status = 412, description = "`settings_changed`", body = ProblemShape),
-        (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
-    ))]
-pub(crate) async fn post_resume(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap) -> Response {
-    measured(&app, Route::PostResume, pin!(turn(&app, Flow::Resumed, path, &headers))).await
-}
-
 impl revision::Settings for RoomSettings {
     type Name = RoomName;
 
@@ -251,7 +199,7 @@ impl revision::Settings for RoomSettings {
 }
 
 /// Shows the room. An admin also sees the settings, read from the store and not from the cache.
-async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
+pub(super) async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Problem> {
     if caller.require(Scope::Admin).is_err() {
         let summary = summary(app, room).await?;
         return Ok((NO_STORE, Json(Room::new(room, &summary))).into_response());
@@ -260,7 +208,7 @@ async fn show(app: &App, caller: Caller, room: &RoomName) -> Result<Response, Pr
     let settings = room_settings(&summary.settings);
     let tag = revision::tag_header(&settings);
     let mut shown = Room::new(room, &summary);
-    shown.settings = Some(settings);
+    (shown.settings, shown.pace) = (Some(settings), Some(Pace::new(&summary.view.pace)));
     Ok((NO_STORE, [tag], Json(shown)).into_response())
 }
 
@@ -509,7 +457,7 @@ pub(crate) async fn post_verify(State(app): State<Arc<App>>, path: PathName, req
 }
 
 /// Authorizes a call of a back end about a room, and reads its name and body.
-async fn service_call(app: &App, path: PathName, request: Request) -> Result<(RoomName, bytes::Bytes), Problem> {
+pub(super) async fn service_call(app: &App, path: PathName, request: Request) -> Result<(RoomName, Bytes), Problem> {
     let (parts, body) = request.into_parts();
     app.caller(&parts.headers)?.require(Scope::Service)?;
     let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;

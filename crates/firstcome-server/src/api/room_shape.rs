@@ -1,6 +1,7 @@
 //! The request and response bodies of waiting rooms. `/openapi.json` shows the same names and units.
 
 use super::shape::{read_instant, without_nulls};
+use super::steering::Pace;
 use crate::error::{Code, Problem as Refusal};
 use crate::rfc3339::format as instant;
 use firstcome::core::id::{RoomName, TicketNumber};
@@ -146,6 +147,12 @@ pub(crate) struct Room<'a> {
     serving: u32,
     /// Admissions per second lately
     rate: f64,
+    /// Why it is not another rate
+    #[schema(example = "limit")]
+    rate_reason: &'static str,
+    /// The same with the number of each factor; shown to an admin key alone
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pace: Option<Pace>,
     /// How long a visitor that joins now is going to wait; null if it cannot be estimated
     eta_ms_at_tail: Option<u64>,
     /// open, paused, scheduled or closed
@@ -196,6 +203,8 @@ impl<'a> Room<'a> {
             active: view.active,
             serving: view.serving,
             rate: (view.rate * 1_000.0).round() / 1_000.0,
+            rate_reason: view.pace.reason.as_str(),
+            pace: None,
             eta_ms_at_tail: view.wait_at_tail_ms,
             state: view.state.as_str(),
             as_of: instant(*as_of),

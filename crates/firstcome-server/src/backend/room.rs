@@ -5,7 +5,9 @@ use firstcome::cluster::Cluster;
 use firstcome::core::id::RoomName;
 use firstcome::core::revision::Revision;
 use firstcome::core::room::appearance::Appearance;
-use firstcome::core::room::{Join, PlaceKey, PlaceView, Rejection, RoomSettings, Sight, TicketNumber};
+use firstcome::core::room::{
+    Join, OriginReport, PlaceKey, PlaceView, RatePace, Rejection, RoomSettings, Sight, TicketNumber,
+};
 use firstcome::core::time::Now;
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
@@ -153,6 +155,12 @@ impl RoomStore for Rooms {
 
     async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
         forward!(self.admissions(room).await)
+    }
+
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        let answer = forward!(self.report_origin(room, report).await);
+        self.forget(room);
+        answer
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -116,19 +116,11 @@ fn flow(app: &App) -> Flow {
     if app.is_auctions_alone {
         return Flow::default();
     }
-    match &app.backend {
-        Backend::Embedded(store) => {
-            let (waiting, active) = store.room_people();
-            let stats = store.stats();
-            let [arrivals, admissions] = [&stats.joined, &stats.admitted].map(|count| count.load(Ordering::Relaxed));
-            Flow { arrivals, admissions, waiting, active }
-        }
-        Backend::Cluster(cluster, _) => {
-            let figures = cluster.room_figures();
-            let (arrivals, admissions) = (figures.drawn, figures.admissions);
-            Flow { arrivals, admissions, waiting: figures.waiting, active: figures.active }
-        }
-    }
+    let totals = match &app.backend {
+        Backend::Embedded(store) => store.room_totals(),
+        Backend::Cluster(cluster, _) => cluster.room_totals(),
+    };
+    Flow { arrivals: totals.drawn, admissions: totals.admissions, waiting: totals.waiting, active: totals.active }
 }
 
 /// The latency, in milliseconds, that this share of the newest answers did not exceed. NaN without answers.

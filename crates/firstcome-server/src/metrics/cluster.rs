@@ -1,11 +1,10 @@
 //! Metrics of one node of a cluster.
 
-use firstcome::cluster::{Cluster, ClusterCounts, RoomFigures};
+use firstcome::cluster::{Cluster, ClusterCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
 /// Reads the counters of this node at each scrape.
@@ -20,7 +19,6 @@ impl fmt::Debug for ClusterCollector {
 impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, .. } = self.0.counts();
-        let RoomFigures { rooms, waiting, active, .. } = self.0.room_figures();
         let link = self.0.link().counts();
         for (name, help, count) in [
             ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
@@ -47,14 +45,6 @@ impl Collector for ClusterCollector {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count).encode(metric)?;
         }
-        for (name, help, value) in [
-            ("rooms", "Rooms of which this node has a copy", rooms),
-            ("room_waiting", "People in line, over these rooms", waiting),
-            ("room_active", "Slots offered or taken, over these rooms", active),
-        ] {
-            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            ConstGauge::new(value as f64).encode(metric)?;
-        }
-        Ok(())
+        super::room::totals(&mut encoder, &self.0.room_totals())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::room::release;
 use crate::running::{Peer, patient, soon, until};
-use crate::service::{Answer, Service, config};
+use crate::service::{ADMIN, Answer, Ask, Service, config};
 use firstcome::core::id::RoomName;
 use firstcome_server::gate::{GateConfig, PathRules, serve_gate};
 use firstcome_server::rate::RateLimit;
@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
@@ -121,6 +122,7 @@ impl Entrance {
             room: RoomName::parse("sale").expect("a name"),
             upstream: format!("http://{upstream}").parse().expect("an address"),
             paths: PathRules { gated: Vec::new(), open: vec![rule("/robots.txt"), rule("/about/*")] },
+            slow_after: Some(Duration::from_secs(60)),
         };
         let (stop, stopped) = oneshot::channel();
         let (app, router) = (Arc::clone(&service.app), api::router(Arc::clone(&service.app)));
@@ -316,6 +318,19 @@ pub(crate) async fn a_site_that_is_away_is_told_apart_from_one_that_is_silent() 
     let pass = away.service.pass("sale").await;
     let headers = format!("cookie: firstcome_pass={pass}\r\naccept: application/json\r\n");
     away.ask("GET /", &headers).await.refused(502, "upstream_unreachable");
+}
+
+pub(crate) async fn a_site_that_fails_at_the_gate_gets_fewer_visitors() {
+    // A port that no site listens to.
+    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a free port").local_addr().expect("an address");
+    let away = Entrance::with(Site::start().await, closed, Config { limits: patient(), ..config() }).await;
+    // A report is made of the answers of five seconds.
+    until(async || {
+        away.ask("GET /about/us", "").await;
+        let room = away.service.send(Ask::get("/v1/rooms/sale").by(ADMIN)).await.is(200).json();
+        room["pace"]["origin_share"].as_f64().is_some_and(|share| share < 1.0)
+    })
+    .await;
 }
 
 pub(crate) async fn what_is_under_way_ends_before_the_gate_stops() {

@@ -14,6 +14,7 @@ pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod passes;
 pub(crate) mod restarts;
+pub(crate) mod steering;
 pub(crate) mod streams;
 pub(crate) mod tickets;
 pub(crate) mod trouble;

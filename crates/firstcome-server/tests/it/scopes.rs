@@ -41,6 +41,7 @@ fn routes() -> Vec<Route> {
         route(Method::DELETE, "/v1/rooms/{room}/appearance", Scope::Admin, None, 204),
         route(Method::POST, "/v1/rooms/{room}/pause", Scope::Admin, None, 200),
         route(Method::POST, "/v1/rooms/{room}/resume", Scope::Admin, None, 200),
+        route(Method::POST, "/v1/rooms/{room}/feedback", Scope::Service, Some(json!({"latency_ms": 1})), 200),
         route(Method::GET, "/v1/rooms/{room}", Scope::Public, None, 200),
         route(Method::DELETE, "/v1/rooms/{room}", Scope::Admin, None, 204),
         route(Method::POST, "/v1/rooms/{room}/tickets", Scope::Public, Some(json!({})), 201),

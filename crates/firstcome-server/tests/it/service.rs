@@ -285,7 +285,10 @@ impl Answer {
     /// The view without a key.
     pub(crate) fn shown(&self) -> Value {
         let mut shown = self.json();
-        shown.as_object_mut().expect("an object").remove("settings");
+        // Shown to an admin key alone.
+        for member in ["settings", "pace"] {
+            shown.as_object_mut().expect("an object").remove(member);
+        }
         shown
     }
 

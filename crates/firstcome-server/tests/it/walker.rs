@@ -11,7 +11,7 @@ use crate::lock::{
 use crate::promises::seen;
 use crate::room::{
     admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys, limits,
-    page, passes, restarts, streams, tickets, trouble as room_trouble,
+    page, passes, restarts, steering, streams, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -121,13 +121,14 @@ scenarios! {
     site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
         paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
         a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops
-        the_gate_limits_those_whom_it_does_not_let_in;
+        the_gate_limits_those_whom_it_does_not_let_in a_site_that_fails_at_the_gate_gets_fewer_visitors;
     streams: a_stream_tells_a_place_near_the_front_until_the_turn a_stream_is_for_a_ticket_in_line_near_the_front
         streams_are_counted_and_those_that_are_too_many_poll one_ticket_has_few_streams
         one_task_feeds_all_streams_of_a_room_and_wakes_none_without_news
         an_open_stream_keeps_its_visitor_present_and_a_closed_one_does_not a_stop_ends_streams_at_once
         operators_hear_the_figures_of_rooms_every_second a_page_hears_of_its_place_in_its_language
         a_client_that_takes_nothing_is_cut_off;
+    steering: a_site_in_trouble_gets_fewer_visitors_and_more_again reports_are_checked each_reason_is_shown_when_it_decides;
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back

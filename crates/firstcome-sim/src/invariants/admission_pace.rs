@@ -1,14 +1,15 @@
 //! Invariant 10: admissions in any window stay below the rate and one slice of it, slots never exceed the cap, no absent
 //! client is admitted, the lowest number that is present is first, and a slot that no client takes comes back.
 //!
-//! Contacts show which clients were present: drawing a number, asking about it, a restart. A request whose reply
-//! did not arrive may have been a contact or not, so both are allowed for.
+//! Contacts show which clients were present: drawing a number, and asking about it. A request whose reply did not arrive may
+//! have been a contact or not, so both are allowed for. After a start a client is present for as long as is stored, and for
+//! 30 s if nothing is.
 
 use super::{RoomEvidence, Violation};
 use crate::room::history::{Command, Operation, RoomStepReply};
 use crate::room::ledger::{Ledger, RoomStory, TicketStory, offer_until};
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{Admit, TicketState};
+use firstcome_core::room::{Admit, Memory, TicketState};
 use std::collections::BTreeMap;
 
 const NAME: &str = "admission_pace";
@@ -16,6 +17,10 @@ const NAME: &str = "admission_pace";
 const PRESENT_US: i64 = 30_000_000;
 /// No client is present longer than this after a contact: three times the longest interval that can be told.
 const PRESENT_US_MAX: i64 = 216_300_000;
+/// A client that is read as absent keeps its place for so long at least.
+const PATIENCE_US: i64 = 90_000_000;
+/// No visitor counts as missing sooner after the admission.
+const LATE_US: i64 = 7_400_000;
 /// Contacts are kept in milliseconds.
 const ROUNDING_US: i64 = 2_000;
 
@@ -24,7 +29,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
     let found = |detail| Violation::new(NAME, evidence.seed, detail);
     let contacts = contacts(evidence, ledger);
     for (name, room) in &ledger.rooms {
-        rate_is_kept(room).map_err(|detail| found(format!("{name}: {detail}")))?;
+        rate_is_kept(room, &evidence.history.lives).map_err(|detail| found(format!("{name}: {detail}")))?;
         for admission in &room.admissions {
             let (at, number, active) = (admission.at, admission.number, admission.active);
             if admission.cap.is_some_and(|cap| cap < active) {
@@ -49,19 +54,37 @@ fn slice(admit: Admit) -> f64 {
     (admit.per_second() * 0.25).max(1.0)
 }
 
-/// Every window at once: with `earned` what the rate allows from the beginning, the window from the admission `i` to
-/// `j` holds `j - i + 1` of at most `slice(i) + earned(j) - earned(i)`; so `j + 1 - earned(j)` is compared with the least
-/// of `slice(i) + i - earned(i)`.
-fn rate_is_kept(room: &RoomStory) -> Result<(), String> {
+/// The instants from which a room may make up for each visitor who did not come: those who had not taken their slots when
+/// they counted as missing at the earliest.
+fn missed(room: &RoomStory, lives: &[i64]) -> Vec<i64> {
+    let slots = room.tickets.values().flat_map(|ticket| &ticket.slots);
+    let missed = slots.filter_map(|slot| {
+        // The store's time may jump from one life to the next.
+        let next_life = lives.iter().copied().find(|life| slot.offered < *life).unwrap_or(i64::MAX);
+        let late = (slot.offered + LATE_US).min(next_life);
+        let over = slot.ended.map_or(late, |ended| ended.min(late));
+        slot.taken.is_none_or(|(taken, _)| over <= taken).then_some(over)
+    });
+    let mut missed: Vec<i64> = missed.collect();
+    missed.sort_unstable();
+    missed
+}
+
+/// With `earned` what the rate allows from the beginning, the window from the admission `i` to `j` holds at most
+/// `own = slice(i) + earned(j) - earned(i)`, and in place of visitors who did not come at most as many again and a slice.
+fn rate_is_kept(room: &RoomStory, lives: &[i64]) -> Result<(), String> {
     let mut in_force = 0;
     let mut admit: Option<Admit> = None;
-    let (mut earned, mut since, mut least) = (0.0, 0, f64::INFINITY);
-    for (index, admission) in room.admissions.iter().enumerate() {
+    let (mut earned, mut since) = (0.0, 0);
+    let missed = missed(room, lives);
+    // For each admission that begins a window: the slice less what was earned before it.
+    let mut begins: Vec<f64> = Vec::new();
+    for admission in &room.admissions {
         for (changed, next) in &room.settings[in_force..admission.settings] {
             earned += admit.map_or(0.0, |admit| admit.per_second() * (changed - since) as f64 / 1e6);
             if admit.is_none() {
                 // Without a rate nothing is bounded.
-                least = f64::INFINITY;
+                begins.clear();
             }
             (admit, since) = (next.admit, *changed);
         }
@@ -69,8 +92,13 @@ fn rate_is_kept(room: &RoomStory) -> Result<(), String> {
         let Some(rate) = admit else { continue };
         earned += rate.per_second() * (admission.at - since) as f64 / 1e6;
         since = admission.at;
-        least = least.min(slice(rate) + index as f64 - earned);
-        if least + 1e-6 < (index + 1) as f64 - earned {
+        begins.push(slice(rate) - earned);
+        let may_make_up = missed.partition_point(|over| *over <= admission.at) as f64;
+        let is_kept = |(first, begin): (usize, &f64)| {
+            let own = begin + earned + 1e-6;
+            (begins.len() - first) as f64 <= own + (own.floor() + slice(rate).floor()).min(may_make_up)
+        };
+        if !begins.iter().enumerate().all(is_kept) {
             return Err(format!("number {} was admitted faster than the rate allows", admission.number));
         }
     }
@@ -94,7 +122,7 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
             let own = contacts.entry((name, number)).or_default();
             own.push(Contact { to: ticket.joined, known_us: None });
             let reads = evidence.history.reads_of(name).filter(|&life| ticket.joined < life);
-            own.extend(reads.map(|life| Contact { to: life, known_us: Some(PRESENT_US) }));
+            own.extend(reads.map(|life| Contact { to: life, known_us: Some(remembered_us(room, number, life)) }));
         }
     }
     for operation in evidence.history.operations() {
@@ -113,6 +141,20 @@ fn contacts<'a>(evidence: &RoomEvidence<'a>, ledger: &'a Ledger) -> Contacts<'a>
         }
     }
     contacts
+}
+
+/// How long a client is present after the room was read at this instant. Negative if it is absent.
+fn remembered_us(room: &RoomStory, number: u32, life: i64) -> i64 {
+    let is_of = |memory: &Memory| memory.first_number <= number && number < memory.first_number + 4_096;
+    let stored = room.memory.iter().rev().find(|(at, memory)| *at <= life && is_of(memory));
+    let left_s = stored.and_then(|(_, memory)| memory.bytes.get((number - memory.first_number) as usize));
+    let left_us = left_s.map_or(PRESENT_US, |left_s| i64::from(*left_s) * 1_000_000);
+    let window_us = left_us.max(PRESENT_US);
+    let silence_us = if left_us == 0 { PRESENT_US + 10 * ROUNDING_US } else { window_us - left_us };
+    // No client is read as absent for longer than leaves time until its place expires.
+    let settings = room.settings.iter().rev().find(|(since, _)| *since <= life);
+    let ttl_us = settings.map_or(i64::MAX, |(_, settings)| settings.waiting_ttl_ms as i64 * 1_000);
+    window_us - silence_us.min((ttl_us - PATIENCE_US).max(0))
 }
 
 /// The tickets that a request without an answer may have been about.
@@ -154,10 +196,10 @@ fn must_be_next(ticket: &TicketStory, contacts: &[Contact], at: i64) -> bool {
     let back = ticket.slots.iter().filter_map(|slot| slot.ended).filter(|&ended| ended < at).max().unwrap_or(i64::MIN);
     let certain = |&(seen, lasts_us): &(i64, i64)| {
         let unclear = contacts.iter().any(|it| it.known_us.is_none() && seen < it.to);
-        let lasts_us = if unclear { PRESENT_US } else { lasts_us };
+        let lasts_us = if unclear { lasts_us.min(PRESENT_US) } else { lasts_us };
         back < seen && at - seen <= lasts_us - ROUNDING_US
     };
-    last_known(contacts, at - 1).filter(certain).is_some() || certain(&(ticket.joined, PRESENT_US))
+    certain(&last_known(contacts, at - 1).unwrap_or((ticket.joined, PRESENT_US)))
 }
 
 /// A tick that was acknowledged has given back every slot whose offer had ended, and no client takes one after that.
@@ -235,6 +277,18 @@ mod tests {
     }
 
     #[test]
+    fn one_more_is_admitted_for_each_visitor_who_does_not_come_and_no_more() {
+        let mut story = Story::with(RoomSettings::with_rate(1, 10_000));
+        story.joined(1).joined(2).joined(3).joined(4).pass_ms(9_000).admitted(1).pass_ms(7_500).admitted(2);
+        story.assert_clean(check);
+        story.admitted(3);
+        story.assert_found(check, "number 3 was admitted faster");
+        let mut story = Story::with(RoomSettings::with_rate(1, 10_000));
+        story.joined(1).joined(2).pass_ms(9_000).admitted(1).taken(1).pass_ms(7_500).admitted(2);
+        story.assert_found(check, "number 2 was admitted faster");
+    }
+
+    #[test]
     fn a_slot_beyond_the_cap_is_found() {
         let mut story = Story::with_slots(1);
         story.joined(1).joined(2).admitted(1);
@@ -254,6 +308,12 @@ mod tests {
         let mut story = Story::with_slots(3);
         story.joined(1).replied_new(1).pass_ms(31_000).restart().pass_ms(10).admitted(1);
         story.assert_clean(check);
+        let mut story = Story::with_slots(3);
+        story.joined(1).replied_new(1).pass_ms(31_000).remembered(&[0]).restart().pass_ms(10).admitted(1);
+        story.assert_found(check, "number 1 was absent");
+        let mut story = Story::with_slots(3);
+        story.joined(1).replied_new(1).remembered(&[5]).pass_ms(31_000).restart().pass_ms(6_000).admitted(1);
+        story.assert_found(check, "number 1 was absent");
     }
 
     #[test]
@@ -271,6 +331,9 @@ mod tests {
         let mut story = Story::with_slots(3);
         story.joined(1).joined(2).pass_ms(31_000).waits(2, 1).admitted(2);
         story.assert_clean(check);
+        let mut story = Story::with_slots(3);
+        story.joined(1).joined(2).remembered(&[5, 5]).pass_ms(31_000).restart().pass_ms(4_000).admitted(2);
+        story.assert_found(check, "number 2 was admitted while 1 was present");
     }
 
     #[test]

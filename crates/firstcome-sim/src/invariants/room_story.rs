@@ -8,8 +8,8 @@ use crate::room::ledger::Ledger;
 use crate::room::rows::Stored;
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::room::{
-    self, Departure, Draw, DrawSeed, DrawView, Hold, Join, Rejection, RoomSettings, RoomState, RoomView, Slot,
-    TicketNumber, TicketState,
+    self, Departure, Draw, DrawSeed, DrawView, Hold, Join, RatePace, RateReason, Rejection, RoomSettings, RoomState,
+    RoomView, Slot, TicketNumber, TicketState,
 };
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, RoomId, RoomPut};
@@ -18,6 +18,18 @@ use firstcome_store::{Joining, PassCheck, Put, RoomSummary, TicketAnswer, Ticket
 type Check = fn(&RoomEvidence<'_>, &Ledger) -> Result<(), Violation>;
 
 const ROOM: RoomId = RoomId(1);
+
+/// Of a pace no invariant asks.
+const fn no_pace() -> RatePace {
+    RatePace {
+        reason: RateReason::Limit,
+        set_per_s: None,
+        origin_share: 1.0,
+        arrivals_per_s: 0.0,
+        no_show_share: None,
+        made_up_per_s: 0.0,
+    }
+}
 
 /// One room, told step by step; each step takes a microsecond.
 pub(super) struct Story {
@@ -205,6 +217,7 @@ impl Story {
             active: 0,
             serving: 0,
             rate: 0.0,
+            pace: no_pace(),
             wait_at_tail_ms: None,
         };
         let draw = Some(DrawView { commitment, draw: None });
@@ -267,6 +280,11 @@ impl Story {
         self.history.marks.steps.push(WallStep { at: self.now.steady.as_us(), by_us: ms * 1_000 });
         self.now.wall = Timestamp::clamped_us(self.now.wall.as_us() + ms * 1_000);
         self.pass_us(1)
+    }
+
+    /// What is stored of who is present, from number 1 on.
+    pub(super) fn remembered(&mut self, left_s: &[u8]) -> &mut Self {
+        self.log(Change::Remembered { id: ROOM, memory: room::Memory { first_number: 1, bytes: left_s.into() } })
     }
 
     pub(super) fn restart(&mut self) -> &mut Self {

@@ -5,7 +5,7 @@
 
 use crate::journal::Commit;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Draw, Hold, Join, RoomOrder, RoomSettings, Slot, TicketNumber};
+use firstcome_core::room::{self, Departure, Draw, Hold, Join, Memory, RoomOrder, RoomSettings, Slot, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, PassSecret, RoomId};
 use std::collections::BTreeMap;
@@ -130,6 +130,8 @@ pub struct RoomStory {
     pub next: u32,
     /// Admissions in order.
     pub admissions: Vec<Admission>,
+    /// What was remembered of who was present, and since when.
+    pub memory: Vec<(i64, Memory)>,
     active: u32,
 }
 
@@ -210,6 +212,11 @@ impl Ledger {
                         let Some(room) = ledger.rooms.get_mut(name) else { continue };
                         if let Err(breach) = room.take(at, change) {
                             ledger.breaches.push(format!("{name}: {breach}"));
+                        }
+                    }
+                    Change::Remembered { id, memory } => {
+                        if let Some(room) = names.get(id).and_then(|name| ledger.rooms.get_mut(name)) {
+                            room.memory.push((at, memory.clone()));
                         }
                     }
                     Change::Clock(now) => ledger.clocks.push((at, *now)),

@@ -35,6 +35,7 @@ fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room,
         room.restore_slot(TicketNumber::new(number).ok_or(Damage::Slot)?, *slot, now)?;
     }
     room.restored(if rows.closed { RoomPhase::Closed } else { RoomPhase::Running });
+    rows.memory.values().for_each(|memory| room.recall(memory, now));
     Ok(room)
 }
 

@@ -3,7 +3,7 @@
 use super::recovery;
 use crate::journal::Tables;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Draw, Hold, Join, RoomSettings, Slot};
+use firstcome_core::room::{self, Departure, Draw, Hold, Join, Memory, RoomSettings, Slot};
 use firstcome_core::time::Now;
 use firstcome_store::TicketKey;
 use firstcome_store::embedded::StoredRoom;
@@ -41,6 +41,8 @@ pub struct RoomRows {
     pub tickets: BTreeMap<u32, TicketRow>,
     /// Its slots by number.
     pub slots: BTreeMap<u32, Slot>,
+    /// What it remembers, by the first number of each part.
+    pub memory: BTreeMap<u32, Memory>,
 }
 
 /// Everything that is stored.
@@ -69,6 +71,7 @@ impl Tables for Stored {
                     closed: false,
                     tickets: BTreeMap::new(),
                     slots: BTreeMap::new(),
+                    memory: BTreeMap::new(),
                 });
                 rows.settings = settings.clone();
                 rows.closed = false;
@@ -79,8 +82,17 @@ impl Tables for Stored {
                 rows.draw = None;
                 rows.tickets.clear();
                 rows.slots.clear();
+                rows.memory.clear();
             }
             Change::Room { id, change } => self.known(*id).apply(change),
+            Change::Remembered { id, memory } => {
+                let kept = &mut self.known(*id).memory;
+                if memory.bytes.is_empty() {
+                    kept.remove(&memory.first_number);
+                } else {
+                    kept.insert(memory.first_number, memory.clone());
+                }
+            }
             Change::Clock(now) => self.clock = Some(*now),
             Change::PassSecret { fresh, oldest_kept } => {
                 self.secrets.retain(|secret| *oldest_kept <= secret.id);

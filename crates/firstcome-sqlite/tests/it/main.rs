@@ -6,6 +6,7 @@ mod lock;
 mod lock_files;
 mod old_codes;
 mod old_rooms;
+mod presence;
 mod restarts;
 mod sqlite;
 

@@ -21,7 +21,9 @@ use firstcome_core::id::{RequestId, RoomName, UserId};
 use firstcome_core::limits::APPEARANCE_LOGO_BYTES_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::{Appearance, Color, Colors, Logo, Texts};
-use firstcome_core::room::{Departure, Join, Rejection, RoomSettings, RoomView, TicketNumber, TicketState};
+use firstcome_core::room::{
+    Departure, Join, OriginReport, RatePace, Rejection, RoomSettings, RoomView, TicketNumber, TicketState,
+};
 use firstcome_core::time::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -68,6 +70,7 @@ where
         time::who_is_silent_too_long_is_gone,
         time::setting_the_wall_clock_moves_no_lease,
         draw::a_draw_gives_each_entrant_a_place_and_latecomers_come_behind,
+        time::reports_of_the_origin_lower_the_rate_and_it_recovers,
         concurrent::numbers_drawn_at_once_have_no_gap,
         concurrent::one_user_at_once_has_one_place,
         concurrent::repeats_at_once_have_one_effect,
@@ -112,6 +115,7 @@ enum Step {
     Release(u32, u64),
     Check(u32, u64),
     Admissions,
+    Report(OriginReport),
 }
 
 /// The instant in milliseconds, the command, and the wanted reply.
@@ -237,6 +241,7 @@ impl<S: RoomStore + 'static> Bench<S> {
             Step::Release(number, admission) => {
                 describe_done(answered(self.store.release(room, of(*number), *admission).await), "released")
             }
+            Step::Report(report) => describe_pace(answered(self.store.report_origin(room, *report).await)),
             Step::Check(number, admission) => {
                 let answer = answered(self.store.check_pass(room, of(*number), *admission).await);
                 describe_check(answer.map(|check| check.map(|check| check.until)))
@@ -295,12 +300,19 @@ fn describe_admissions(answer: Result<Vec<(TicketNumber, u64)>, Rejection>) -> R
     answer.map_or_else(describe_refused, described)
 }
 
+fn describe_pace(answer: Result<RatePace, Rejection>) -> RoomReply {
+    match answer {
+        Ok(pace) => words(format!("{:.3} of the limit", pace.origin_share)),
+        Err(rejection) => describe_refused(rejection),
+    }
+}
+
 fn describe_view(answer: Result<RoomView, Rejection>) -> RoomReply {
     match answer {
         Ok(view) => {
-            let RoomView { state, waiting, active, serving, rate, wait_at_tail_ms } = view;
+            let RoomView { state, waiting, active, serving, rate, pace, wait_at_tail_ms } = view;
             let words = format!("{} {waiting} waiting {active} active serving {serving}", state.as_str());
-            RoomReply { words, rest: format!("{rate} {wait_at_tail_ms:?}") }
+            RoomReply { words, rest: format!("{rate} {wait_at_tail_ms:?} {}", pace.reason.as_str()) }
         }
         Err(rejection) => describe_refused(rejection),
     }

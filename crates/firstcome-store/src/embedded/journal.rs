@@ -181,6 +181,13 @@ pub enum Change {
         /// What happened.
         change: room::Change,
     },
+    /// A part of what a room remembers: it replaces the part with the same first number. Empty: no row is needed any more.
+    Remembered {
+        /// The room.
+        id: RoomId,
+        /// The part.
+        memory: room::Memory,
+    },
     /// A bid was accepted.
     Bid {
         /// The listing.

@@ -15,7 +15,8 @@ use crate::room::{Glance, LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    DrawView, Join, PlaceKey, PlaceView, Poll, Rejection, Room, Sight, TicketNumber, TicketState, TicketView,
+    DrawView, Join, MemoryRounds, PlaceKey, PlaceView, Poll, Rejection, Room, Sight, TicketNumber, TicketState,
+    TicketView,
 };
 use firstcome_core::time::Now;
 use parking_lot::{Mutex, RwLock};
@@ -29,6 +30,8 @@ pub(super) struct Kept {
     pub(super) unsettled: HashSet<TicketNumber>,
     /// Whether the draw is not durable yet. Each place in line rests on it.
     pub(super) draw_is_unsettled: bool,
+    /// Which part of what the room remembers is stored next.
+    pub(super) rounds: MemoryRounds,
 }
 
 impl Kept {
@@ -49,7 +52,12 @@ pub(super) struct RoomCell {
 impl RoomCell {
     pub(super) fn new(id: RoomId, ticket_key: TicketKey, room: Room, appearance: Arc<Appearance>) -> Self {
         let room = room.with_draw_key(ticket_key.draw_key());
-        let kept = Mutex::new(Kept { room, unsettled: HashSet::new(), draw_is_unsettled: false });
+        let kept = Mutex::new(Kept {
+            room,
+            unsettled: HashSet::new(),
+            draw_is_unsettled: false,
+            rounds: MemoryRounds::default(),
+        });
         Self { id, ticket_key, kept, appearance: RwLock::new(appearance) }
     }
 
@@ -149,6 +157,7 @@ impl RoomCell {
         kept.room = room.with_draw_key(self.ticket_key.draw_key());
         kept.unsettled.clear();
         kept.draw_is_unsettled = false;
+        kept.rounds = MemoryRounds::default();
     }
 
     /// Publishes the decisions of a durable batch to readers.

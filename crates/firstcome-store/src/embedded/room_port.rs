@@ -7,12 +7,14 @@ use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJ
 use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::port::Put;
-use crate::room::{Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use crate::room::{
+    Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, RoomTotals, TicketAnswer,
+};
 use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Join, Rejection, RoomSettings, Sight, TicketNumber};
+use firstcome_core::room::{Join, OriginReport, RatePace, Rejection, RoomSettings, Sight, TicketNumber};
 use firstcome_core::time::Now;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -139,13 +141,13 @@ impl Embedded {
         self.inner.shared.pass_secrets.read().last().map(|secret| secret.id)
     }
 
-    /// Returns the visitors in line and the slots in use, over all rooms.
-    pub fn room_people(&self) -> (u64, u64) {
+    /// Returns sums over all rooms, for metrics.
+    pub fn room_totals(&self) -> RoomTotals {
         let now = self.inner.shared.both();
         let rooms: Vec<Arc<RoomCell>> = self.inner.shared.rooms.read().values().map(Arc::clone).collect();
-        rooms.iter().map(|cell| cell.summary(now).view).fold((0, 0), |(waiting, active), view| {
-            (waiting + u64::from(view.waiting), active + u64::from(view.active))
-        })
+        let mut totals = RoomTotals::default();
+        rooms.iter().for_each(|cell| totals.add(&cell.kept.lock().room, now));
+        totals
     }
 }
 
@@ -244,6 +246,15 @@ impl RoomStore for Embedded {
     async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
         let now = self.inner.shared.both();
         Ok(self.room_cell(room).map(|cell| cell.admissions(now)))
+    }
+
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        let now = self.inner.shared.both();
+        Ok(self.room_cell(room).map(|cell| {
+            let kept = &mut cell.kept.lock().room;
+            kept.report_origin(report, now);
+            kept.pace(now)
+        }))
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -17,7 +17,7 @@ use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
-use firstcome_store::core::room::{Join, RoomSettings, TicketNumber};
+use firstcome_store::core::room::{Join, OriginReport, RatePace, RoomSettings, TicketNumber};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
@@ -203,6 +203,10 @@ impl RoomStore for AnyStore {
 
     async fn admissions(&self, room: &RoomName) -> RoomAnswer<LiveAdmissions> {
         forward!(self, 0, admissions(room).await)
+    }
+
+    async fn report_origin(&self, room: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
+        forward!(self, 0, report_origin(room, report).await)
     }
 
     async fn tick(&self) -> Result<(), StoreError> {

@@ -64,6 +64,22 @@ impl Line {
         }
     }
 
+    /// Leaves out of every silence a time in which no contact could arrive. No visitor counts as seen later than now.
+    pub(in crate::room) fn stood_still(&mut self, still_us: u64, now: Steady) {
+        let still_ms = u32::try_from(still_us / 1_000).unwrap_or(u32::MAX);
+        for page in &mut self.segments {
+            let living = page.living();
+            let Some(columns) = page.columns.as_deref_mut() else { continue };
+            columns.rebase(now);
+            let clock = columns.clock(now);
+            columns.present_until = 0;
+            for at in each(&living) {
+                columns.seen[at] = columns.seen[at].saturating_add(still_ms).min(clock);
+                columns.present_until = columns.present_until.max(columns.seen[at].saturating_add(columns.window(at)));
+            }
+        }
+    }
+
     /// Returns how many numbers are unknown.
     pub(in crate::room) const fn unknown(&self) -> u32 {
         self.unknown

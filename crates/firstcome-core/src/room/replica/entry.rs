@@ -6,7 +6,7 @@ use crate::limits::ROOM_NUMBER_MAX;
 use crate::revision::Revision;
 use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, put_user};
 use crate::room::image::{put_settings, read_settings};
-use crate::room::{Join, RoomSettings, TicketNumber};
+use crate::room::{Join, OriginReport, RoomSettings, TicketNumber};
 
 /// A command to a room, or a fact about it.
 ///
@@ -109,6 +109,13 @@ pub enum Entry {
         /// A different number each time, so that copies with the lost part never agree with copies without it.
         branch: u64,
     },
+    /// The origin said how it is. A repeat comes within the time in which a second report has no effect.
+    Report {
+        /// The report.
+        report: OriginReport,
+        /// The tag of the request.
+        tag: u64,
+    },
     /// Everything up to this position is durable. A repeat changes nothing.
     Durable {
         /// The position: one of [`Replica::mark_up_to`](super::Replica::mark_up_to).
@@ -139,6 +146,10 @@ const LOST: u8 = 14;
 /// A put with the settings that it may replace, which come first.
 const REVISE: u8 = 15;
 
+/// The version of entries whose kinds do not fit the first one: each has its kind there.
+const VERSION_MORE: u8 = 2;
+const REPORT: u8 = 0;
+
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
 
@@ -160,6 +171,7 @@ impl Entry {
             | Self::EndOver { tag, .. }
             | Self::Put { tag, .. }
             | Self::Close { tag }
+            | Self::Report { tag, .. }
             | Self::Readmit { tag, .. } => Some(*tag),
             Self::Contacts { .. }
             | Self::Alive { .. }
@@ -238,6 +250,10 @@ impl Entry {
                 put_number(out, *grace_ms);
                 out.extend_from_slice(&branch.to_le_bytes());
             }
+            Self::Report { report, .. } => {
+                out.push(VERSION_MORE << 4 | REPORT);
+                out.push(report.code());
+            }
             Self::Durable { position, digest } => {
                 out.push(head(DURABLE));
                 put_number(out, *position);
@@ -253,10 +269,13 @@ impl Entry {
     pub fn decode(bytes: &[u8]) -> Result<Self, ImageError> {
         let mut reader = Reader::new(bytes);
         let head = reader.byte()?;
-        if head >> 4 != VERSION {
-            return Err(ImageError::Version);
-        }
-        let entry = Self::read(head & 0xf, &mut reader)?;
+        let entry = match (head >> 4, head & 0xf) {
+            (VERSION, kind) => Self::read(kind, &mut reader)?,
+            (VERSION_MORE, REPORT) => {
+                Self::Report { report: OriginReport::of_code(reader.byte()?)?, tag: reader.fixed_u64()? }
+            }
+            _ => return Err(ImageError::Version),
+        };
         reader.end()?;
         Ok(entry)
     }

@@ -9,7 +9,9 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::hash::RandomState;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The version before: its rooms steer nothing.
+const VERSION_BEFORE: u8 = 2;
 
 impl Replica {
     /// Returns the complete state of this replica as bytes: see [`Room::image`]. Replicas at one position have equal images.
@@ -48,9 +50,11 @@ impl Replica {
     /// Restores a replica from its image: see [`Room::from_image`]. Never panics.
     pub fn from_image(image: &[u8], hasher: RandomState) -> Result<Self, ImageError> {
         let mut reader = Reader::new(image);
-        if reader.byte()? != VERSION {
-            return Err(ImageError::Version);
-        }
+        let is_first = match reader.byte()? {
+            VERSION => false,
+            VERSION_BEFORE => true,
+            _ => return Err(ImageError::Version),
+        };
         let position = reader.number()?;
         let durable = position.checked_sub(reader.number()?).ok_or(ImageError::Value("position"))?;
         let ceiling = reader.number_u32()?;
@@ -70,7 +74,7 @@ impl Replica {
         if !pending.iter().all(|(at, _)| is_marked(at)) {
             return Err(ImageError::Value("digest"));
         }
-        let room = Room::read_image(&mut reader, hasher.clone())?;
+        let room = Room::read_image(&mut reader, is_first, hasher.clone())?;
         reader.end()?;
         if ceiling < room.drawn() {
             return Err(ImageError::Value("ceiling"));

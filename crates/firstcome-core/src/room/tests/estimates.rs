@@ -220,7 +220,7 @@ fn the_rate_that_is_shown_is_what_was_admitted_lately() {
     assert!(play.room.view(play.now).rate.abs() < 1e-9);
     play.strangers(500);
     // For half a minute all visitors count as present.
-    play.run_ms(28_000);
+    play.run_taking_ms(28_000);
     let rate = play.room.view(play.now).rate;
     assert!((9.5..10.5).contains(&rate), "{rate}");
     play.put(&paused(ten_per_second()));

@@ -19,6 +19,8 @@ enum ModelTicket {
     Offered {
         admission: u64,
         until: Ms,
+        /// When it counts as missed, unless it does already.
+        due: Option<Ms>,
     },
     Taken {
         admission: u64,
@@ -56,6 +58,9 @@ struct Model {
     /// The content of the bucket: thousandths of the count of a period times milliseconds.
     credit: i64,
     earned_at: Ms,
+    /// Admissions to be made in place of missed ones, and how many may be now.
+    owed: i64,
+    allowed: i64,
     grace_until: Ms,
     now: Now,
     changes: Vec<Change>,
@@ -74,6 +79,8 @@ impl Model {
             admissions: 0,
             credit: 0,
             earned_at: 0,
+            owed: 0,
+            allowed: 0,
             grace_until: Ms::MIN,
             now: start(),
             changes: Vec::new(),
@@ -147,7 +154,17 @@ impl Model {
         self.ms() - ticket.seen <= (3 * ticket.polled_ms).max(30_000)
     }
 
+    /// Notes that the visitor of an offer will not come.
+    fn miss(&mut self, at: usize) {
+        if let ModelTicket::Offered { due, .. } = &mut self.tickets[at].stand
+            && due.take().is_some()
+        {
+            self.owed += 1;
+        }
+    }
+
     fn go(&mut self, at: usize, how: Departure) {
+        self.miss(at);
         self.tickets[at].stand = ModelTicket::Gone(how);
         self.tickets[at].back = false;
         self.changes.push(Change::Gone { number: number(at as u32 + 1), how });
@@ -156,6 +173,7 @@ impl Model {
     fn end_slot(&mut self, at: usize) {
         match self.tickets[at].stand {
             ModelTicket::Offered { .. } => {
+                self.miss(at);
                 self.tickets[at].stand = ModelTicket::Waits;
                 self.tickets[at].ticked = None;
                 self.changes.push(Change::Lapsed { number: number(at as u32 + 1) });
@@ -175,7 +193,8 @@ impl Model {
     fn look(&mut self, at: usize) -> String {
         self.settle(at);
         let now = self.ms();
-        if let ModelTicket::Offered { admission, .. } = self.tickets[at].stand {
+        if let ModelTicket::Offered { admission, due, .. } = self.tickets[at].stand {
+            self.owed -= i64::from(due.is_none());
             let until = now + self.settings.active_ttl_ms as Ms;
             self.tickets[at].stand = ModelTicket::Taken { admission, until, contact: now };
             self.changes.push(Change::Taken { number: number(at as u32 + 1), until: Self::steady(until) });
@@ -311,32 +330,61 @@ impl Model {
         }
     }
 
+    fn affords(&self) -> bool {
+        self.settings.admit.is_none_or(|admit| admit.every_ms as i64 <= self.credit)
+    }
+
     fn admit(&mut self) {
         self.draw_if_due();
         let now = self.ms();
+        for at in 0..self.tickets.len() {
+            if matches!(self.tickets[at].stand, ModelTicket::Offered { due: Some(due), .. } if due <= now) {
+                self.miss(at);
+            }
+        }
         if let Some(Admit { count, every_ms }) = self.settings.admit {
             let holds = (every_ms as i64).max(250 * i64::from(count));
             self.credit = (self.credit + (now - self.earned_at) * i64::from(count)).min(holds);
+            let burst = holds / every_ms as i64;
+            (self.owed, self.allowed) = (self.owed.min(burst.max(4)), self.allowed.min(burst));
         }
         self.earned_at = now;
         if self.state() != RoomState::Open || now < self.grace_until {
             return;
         }
+        let cost = self.settings.admit.map_or(0, |admit| admit.every_ms as i64);
+        while cost != 0 && self.affords() && self.owed < 0 && 0 < self.allowed {
+            self.credit -= cost;
+            self.owed += 1;
+            self.allowed -= 1;
+        }
         let before = self.reached;
+        let burst =
+            self.settings.admit.map_or(1, |admit| (250 * i64::from(admit.count) / admit.every_ms as i64).max(1));
         loop {
-            let afforded = self.settings.admit.is_none_or(|admit| admit.every_ms as i64 <= self.credit);
+            let makes_up = !self.affords();
             let free = self.settings.max_active.is_none_or(|cap| self.active() < cap as usize);
-            if !afforded || !free {
+            if (makes_up && (self.owed <= 0 || self.allowed == 0)) || !free {
                 break;
             }
             let Some(at) = self.next_present() else { break };
-            self.credit -= self.settings.admit.map_or(0, |admit| admit.every_ms as i64);
+            if makes_up {
+                self.owed -= 1;
+                self.allowed -= 1;
+            } else if cost != 0 {
+                self.credit -= cost;
+                self.allowed = (self.allowed + 1).min(burst);
+            }
             self.admissions += 1;
             let until = now + self.settings.claim_window_ms as Ms;
-            self.tickets[at].stand = ModelTicket::Offered { admission: self.admissions, until };
+            let due = Some(until.min(now + self.tickets[at].polled_ms.max(2_400) + 5_000));
+            self.tickets[at].stand = ModelTicket::Offered { admission: self.admissions, until, due };
             let hold = Hold::Offered { until: Self::steady(until) };
             let slot = Slot { admission: self.admissions, admitted_at: self.now.wall, hold };
             self.changes.push(Change::Admitted { number: number(at as u32 + 1), slot });
+        }
+        if self.affords() {
+            self.owed = 0;
         }
         if self.reached != before {
             self.changes.push(Change::Reached(self.reached as u32 + 1));
@@ -372,7 +420,7 @@ impl Model {
             return false;
         }
         if settings.admit != self.settings.admit {
-            (self.credit, self.earned_at) = (0, now);
+            (self.credit, self.earned_at, self.owed) = (0, now, 0);
         }
         if settings.idle_ttl_ms != self.settings.idle_ttl_ms {
             for ticket in &mut self.tickets {
@@ -394,12 +442,15 @@ impl Model {
         self.reached = self.tickets.len();
         (self.draw, self.first) = (None, self.tickets.len() as u32 + 1);
         self.lots.clear();
+        (self.owed, self.allowed) = (0, 0);
     }
 
     /// Restores the room from what a store would have kept.
     fn restart(&mut self) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at, self.grace_until) = (0, now, Ms::MIN);
+        (self.owed, self.allowed) = (0, 0);
+        let window_ms = self.settings.claim_window_ms as Ms;
         let mut room = Room::restoring(self.settings.clone(), hasher(), self.now, 1).with_draw_key(draw_key());
         // All numbers come back, so the seed counts from the first one.
         self.first = 1;
@@ -416,7 +467,8 @@ impl Model {
         room.restore_reached(self.reached as u32 + 1, self.admissions).unwrap();
         for (at, ticket) in self.tickets.iter_mut().enumerate() {
             let (admission, hold) = match &mut ticket.stand {
-                ModelTicket::Offered { admission, until } => {
+                ModelTicket::Offered { admission, until, due } => {
+                    *due = Some((*until - window_ms + 7_400).min(*until)).filter(|due| now < *due);
                     (*admission, Hold::Offered { until: Self::steady(*until) })
                 }
                 ModelTicket::Taken { admission, until, contact } => {

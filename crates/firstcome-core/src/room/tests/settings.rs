@@ -103,7 +103,7 @@ fn the_same_rate_put_again_loses_nothing() {
     play.strangers(10);
     let mut admitted = 0;
     for _ in 0..500 {
-        admitted += play.run_ms(100).len();
+        admitted += play.run_taking_ms(100).len();
         play.put(&RoomSettings { message: Some("hello".into()), ..RoomSettings::with_rate(1, 10_000) });
     }
     assert_eq!(admitted, 5);

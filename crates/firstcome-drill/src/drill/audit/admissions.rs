@@ -7,6 +7,8 @@ use super::{CheckCounter, PRESENT_US, seconds};
 
 /// With more slots in use than this share of the limit, slots may limit admissions instead of the rate.
 const CAP_SHARE: f64 = 0.95;
+/// No visitor counts as missing sooner after an admission.
+const LATE_US: u64 = 7_400_000;
 /// How much of a measured time may be due to reading two clocks.
 const CLOCKS_S: f64 = 0.01;
 
@@ -18,14 +20,53 @@ fn once(history: &History) -> Vec<Admission> {
     admissions
 }
 
-/// Checks in every window that admissions are at most rate x window plus one slice, by the room's instants and by our
-/// clock.
+/// The visitors whom the line had reached at some time, and for whom the room may have admitted others because they did not
+/// come. An upper bound: it counts those who were passed over.
+struct Missing {
+    /// What the line had reached, and since when.
+    reached: Vec<(u64, u64)>,
+    /// The numbers of those who came in time, and of those who had left before the line reached them.
+    accounted: Vec<u32>,
+}
+
+impl Missing {
+    fn of(tickets: &Tickets<'_>) -> Self {
+        let mut reached: Vec<(u64, u64)> = Vec::new();
+        for seen in &tickets.history.rooms {
+            let before = reached.last().map_or(0, |(_, serving)| *serving);
+            if before < seen.serving {
+                reached.push((seen.received_us, seen.serving));
+            }
+        }
+        let accounted = tickets.lives().filter(|(number, life)| {
+            let at = reached.partition_point(|(_, serving)| *serving < u64::from(*number));
+            let last_us = at.checked_sub(1).map_or(0, |at| reached[at].0);
+            let in_time = life.admitted_us != NEVER && life.pass_us <= life.admitted_us.saturating_add(LATE_US);
+            in_time || (life.over_sent_us != NEVER && life.over_us < last_us)
+        });
+        let accounted = accounted.map(|(number, _)| number).collect();
+        Self { reached, accounted }
+    }
+
+    /// Returns how many others may have been admitted up to this time.
+    fn by(&self, at_us: u64) -> f64 {
+        let at = self.reached.partition_point(|(since, _)| since.saturating_add(LATE_US) <= at_us);
+        let reached = at.checked_sub(1).map_or(0, |at| self.reached[at].1);
+        let accounted = self.accounted.partition_point(|number| u64::from(*number) <= reached);
+        reached.saturating_sub(accounted as u64) as f64
+    }
+}
+
+/// Checks in every window that admissions are at most rate x window plus one slice, plus one for each visitor who may have
+/// been missing, by the room's instants and by our clock.
 pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
-    let says = "admissions in any window are at most rate x window + one slice, by the room's clock and by ours";
+    let says = "admissions in any window are at most rate x window + one slice + those who did not come, by the room's clock \
+        and by ours";
     let mut counter = CheckCounter::new("admission_rate", says);
     let history = tickets.history;
     let rules = &history.rules;
     let (rate, slice) = (rules.rate_per_s, rules.slice);
+    let missing = Missing::of(tickets);
     let mut admissions = once(history);
     admissions.sort_unstable_by_key(|seen| seen.admitted_us);
     // The count so far less what the rate allows. A window has too many if this rises by more than a slice in it.
@@ -38,18 +79,18 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
         }
         // The largest excess over all windows that end here.
         let excess = ahead + 1.0 - lowest - slice - reading;
-        counter.check(excess <= 1e-6, || {
+        counter.check(excess <= missing.by(seen.admitted_us) + 1e-6, || {
             format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.admitted_us))
         });
         counter.check(rules.opens_us <= seen.admitted_us + rules.reading_us, || {
             format!("number {} was admitted at {}, before the opening", seen.number, seconds(seen.admitted_us))
         });
     }
-    passed_too_fast(tickets, &admissions, &mut counter);
+    passed_too_fast(tickets, &admissions, &missing, &mut counter);
     admissions.sort_unstable_by_key(|seen| seen.received_us);
     for (before, seen) in admissions.iter().enumerate() {
         let open_s = seen.received_us.saturating_sub(rules.opens_us) as f64 / 1e6 + CLOCKS_S;
-        let (count, most) = (before as f64 + 1.0, rate * open_s + slice);
+        let (count, most) = (before as f64 + 1.0, rate * open_s + slice + missing.by(seen.received_us));
         counter.check(count <= most, || {
             format!("{count} admissions were known at {}, at most {most:.2} fit", seconds(seen.received_us))
         });
@@ -59,7 +100,7 @@ pub(crate) fn admission_rate(tickets: &Tickets<'_>) -> AuditCheck {
 
 /// Checks the same between reads of the room, including visitors who were admitted and never polled: the line passed
 /// them while they were present. `admissions` is in the order of the room's instants.
-fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mut CheckCounter) {
+fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], missing: &Missing, counter: &mut CheckCounter) {
     let Rules { rate_per_s: rate, slice, reading_us, .. } = tickets.history.rules;
     let at = |us: u64| rate * us as f64 / 1e6;
     // As above; a window begins with one read and ends with another, both taken at their outermost instants.
@@ -73,7 +114,7 @@ fn passed_too_fast(tickets: &Tickets<'_>, admissions: &[Admission], counter: &mu
             silent += silently_admitted(tickets, &RoomObservation { serving: reached, ..*last }, seen);
             let known = admissions.partition_point(|one| one.admitted_us <= seen.received_us);
             let excess = (known + silent) as f64 - at(seen.received_us) - lowest - slice - at(2 * reading_us);
-            counter.check(excess <= 1e-6, || {
+            counter.check(excess <= missing.by(seen.received_us) + 1e-6, || {
                 format!("{excess:.2} too many between {} and {}", seconds(from_us), seconds(seen.received_us))
             });
         }
@@ -232,6 +273,22 @@ mod tests {
         assert!(0 < rate_breaches(&at_ms(&[0, 0, 0])));
         assert!(0 < rate_breaches(&at_ms(&[0, 5_000, 5_000, 5_040, 5_080])));
         assert_eq!(rate_breaches(&at_ms(&[0, 5_000, 5_000, 5_100, 5_200])), 0);
+    }
+
+    #[test]
+    fn one_more_is_let_in_for_each_who_did_not_come_and_no_more() {
+        let mut story = Story::new();
+        for number in 1..=40 {
+            story.join(number - 1, number, 0, 1);
+        }
+        // Two were reached and did not come; ten seconds later two more than the rate are let in.
+        for (number, at_ms) in (3..).zip([9_000_u64, 9_000, 9_000, 9_000]) {
+            story.admitted(number, at_ms * 1_000, at_ms * 1_000 + 500, at_ms * 1_000, 90_000_000);
+        }
+        story.history.rooms = vec![look(1_000, 2)];
+        assert_eq!(rate_breaches(&story.history), 0);
+        story.admitted(7, 9_000_000, 9_000_500, 9_000_000, 90_000_000);
+        assert!(0 < rate_breaches(&story.history));
     }
 
     #[test]

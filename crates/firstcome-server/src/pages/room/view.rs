@@ -321,13 +321,23 @@ impl View {
 mod tests {
     use super::super::super::language::of_tag;
     use super::*;
-    use firstcome::core::room::{Draw, DrawSeed, DrawView, Hold, RoomSettings, RoomView, Slot, TicketNumber};
+    use firstcome::core::room::{
+        Draw, DrawSeed, DrawView, Hold, RatePace, RateReason, RoomSettings, RoomView, Slot, TicketNumber,
+    };
     use firstcome::core::time::Steady;
 
     const NOW: Timestamp = Timestamp::clamped_us(1_800_000_000_000_000);
 
     fn summary(state: RoomState) -> RoomSummary {
-        let view = RoomView { state, waiting: 40, active: 1, serving: 2, rate: 1.0, wait_at_tail_ms: None };
+        let pace = RatePace {
+            reason: RateReason::Limit,
+            set_per_s: None,
+            origin_share: 1.0,
+            arrivals_per_s: 0.0,
+            no_show_share: None,
+            made_up_per_s: 0.0,
+        };
+        let view = RoomView { state, waiting: 40, active: 1, serving: 2, rate: 1.0, pace, wait_at_tail_ms: None };
         let settings = RoomSettings {
             opens_at: Some(NOW.plus_ms(3_725_000)),
             message: Some("Soon".into()),

@@ -12,7 +12,7 @@ pub(crate) async fn a_room_is_created_shown_and_replaced() {
         assert_eq!(made.header("cache-control"), Some("no-store"));
         let whole = json!({
             "room": "sale", "waiting": 0, "active": 0, "serving": 0, "rate": 0.0, "eta_ms_at_tail": made.json()["eta_ms_at_tail"],
-            "state": "open", "as_of": "2030-01-01T00:00:00Z", "message": "Soon", "target_url": "/shop"
+            "rate_reason": "empty", "state": "open", "as_of": "2030-01-01T00:00:00Z", "message": "Soon", "target_url": "/shop"
         });
         assert_eq!(made.shown(), whole);
         assert_eq!(service.room("sale").await, whole);

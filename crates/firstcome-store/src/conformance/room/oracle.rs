@@ -62,6 +62,10 @@ impl Oracle {
                 room.release(of(*number), *admission, now, changes);
                 words("released")
             }
+            Step::Report(report) => {
+                room.report_origin(*report, now);
+                describe_pace(Ok(room.pace(now)))
+            }
             Step::Check(number, admission) => {
                 room.end_over(of(*number), now, changes);
                 let until = room.check_pass(of(*number), *admission, now);
@@ -124,6 +128,7 @@ fn any_step(rng: &mut Rng, drawn: u32, now: Now) -> Step {
         20..=39 if drawn != 0 => Step::Poll(number),
         40..=44 if drawn != 0 => Step::Leave(number),
         45..=47 => Step::Release(number, 1 + rng.below(12)),
+        53 | 54 => Step::Report(pick(rng, &[OriginReport::Fine, OriginReport::Slow, OriginReport::Failing])),
         48..=52 => Step::Check(number, 1 + rng.below(12)),
         53..=54 => Step::Admissions,
         56..=58 => Step::Put(any_settings(rng, now)),

@@ -13,6 +13,7 @@ pub(super) async fn an_unknown_room_is_refused_everywhere<S: RoomStore + 'static
         Step::Release(1, 1),
         Step::Check(1, 1),
         Step::Admissions,
+        Step::Report(OriginReport::Slow),
     ] {
         bench.check("nowhere", &[(0, step, "unknown_room")]).await;
     }

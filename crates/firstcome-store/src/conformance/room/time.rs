@@ -138,10 +138,32 @@ pub(super) async fn the_rate_is_kept_and_what_was_not_used_is_lost<S: RoomStore 
         assert!(before <= active);
         before = active;
     }
-    // A long time without a tick earns one slice only.
+    // A long time without a tick earns one slice only; and as many again are admitted in place of visitors who did not come.
     bench.set(90_000).await;
     let active = answered(bench.store.room(&room).await).expect("it exists").view.active;
-    assert!(active <= before + 10, "{before} became {active}");
+    assert!(active <= before + 20, "{before} became {active}");
+}
+
+pub(super) async fn reports_of_the_origin_lower_the_rate_and_it_recovers<S: RoomStore + 'static>(bench: Bench<S>) {
+    let rows = [
+        (0, Step::Put(RoomSettings::with_rate(10, 1_000)), "created"),
+        (0, Step::Report(OriginReport::Fine), "1.000 of the limit"),
+        (0, Step::Report(OriginReport::Slow), "0.700 of the limit"),
+        // One report in five seconds has an effect.
+        (4_999, Step::Report(OriginReport::Failing), "0.700 of the limit"),
+        (5_000, Step::Report(OriginReport::Failing), "0.490 of the limit"),
+        (10_000, Step::Report(OriginReport::Fine), "0.540 of the limit"),
+        (10_000, Step::Report(OriginReport::Fine), "0.540 of the limit"),
+        // Of 0.46 half is left 15 s and 30 s later; and this report adds 0.05.
+        (55_000, Step::Report(OriginReport::Fine), "0.820 of the limit"),
+    ];
+    bench.check("origin", &rows).await;
+    for step in 0..8 {
+        let told = bench.store.report_origin(&name("origin"), OriginReport::Slow).await;
+        assert!(0.25 <= answered(told).expect("it exists").origin_share);
+        bench.set(60_000 + step * 5_000).await;
+    }
+    bench.check("origin", &[(100_000, Step::Report(OriginReport::Slow), "0.250 of the limit")]).await;
 }
 
 pub(super) async fn the_absent_are_passed_over_and_next_when_they_return<S: RoomStore + 'static>(bench: Bench<S>) {

@@ -145,6 +145,8 @@ impl RoomWriter {
             let mut kept = cell.kept.lock();
             kept.room.tick(now, &mut changes);
             self.note(&cell, &mut kept, &mut changes, log);
+            let Kept { room, rounds, .. } = &mut *kept;
+            log.changes.extend(rounds.next(room, now).map(|memory| Change::Remembered { id: cell.id, memory }));
         }
         self.decided = changes;
     }

@@ -8,6 +8,8 @@ impl Model {
     pub(super) fn lose(&mut self, more: u32, grace_ms: Option<u64>) -> Room {
         let now = self.ms();
         (self.credit, self.earned_at) = (0, now);
+        (self.owed, self.allowed) = (0, 0);
+        let window_ms = self.settings.claim_window_ms as Ms;
         self.grace_until = grace_ms.map_or(Ms::MIN, |ms| now + ms as Ms);
         let mut known = Known {
             settings: self.settings.clone(),
@@ -45,7 +47,8 @@ impl Model {
                     ticket.back = !is_stranger && turns[at] < self.reached;
                     continue;
                 }
-                ModelTicket::Offered { admission, until } => {
+                ModelTicket::Offered { admission, until, due } => {
+                    *due = Some((*until - window_ms + 7_400).min(*until)).filter(|due| now < *due);
                     (*admission, Hold::Offered { until: Self::steady(*until) })
                 }
                 ModelTicket::Taken { admission, until, contact } => {
