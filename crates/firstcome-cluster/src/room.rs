@@ -235,7 +235,7 @@ impl Node {
     async fn report_origin(self: &Arc<Self>, name: &RoomName, report: OriginReport) -> RoomAnswer<RatePace> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         self.settled(&room_node, Entry::Report { report, tag: tag()? }).await?;
-        Ok(self.room(name).await?.map(|summary| summary.view.pace))
+        self.seen(name, |replica, now| replica.room().pace(now)).await
     }
 
     /// Reads from the copy of a room, with everything that was in its log before the call.

@@ -40,7 +40,7 @@ use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode,
 use axum::response::IntoResponse;
 use firstcome::RoomStore;
 use firstcome::core::id::RoomName;
-use firstcome::edge::draw_hasher;
+use firstcome::edge::{Stopwatch, draw_hasher};
 use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -55,7 +55,7 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt;
@@ -135,6 +135,8 @@ struct Gate {
     guests: Guests,
     places: Arc<Semaphore>,
     watch: Option<OriginWatch>,
+    /// The time since the gate started.
+    clock: Stopwatch,
 }
 
 thread_local! {
@@ -198,8 +200,8 @@ impl Gate {
         let limits = app.config.limits;
         let guests = Guests::new(limits.connections_per_address, draw_hasher());
         let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
-        let watch = config.slow_after.map(|slow_after| OriginWatch::new(slow_after, Instant::now()));
-        Self { app, config, router, threads, guests, places, watch }
+        let watch = config.slow_after.map(OriginWatch::new);
+        Self { app, config, router, threads, guests, places, watch, clock: Stopwatch::start() }
     }
 
     /// Serves a connection in a new task, or refuses it if there are too many.
@@ -309,9 +311,9 @@ impl Gate {
     }
 
     /// Notes an answer of the site, and reports to the room what its answers say, if `slow_after` is set.
-    fn report(&self, answered: Answered, asked: Instant) {
-        let now = Instant::now();
-        let Some(report) = self.watch.as_ref().and_then(|watch| watch.note(answered, now - asked, now)) else { return };
+    fn report(&self, answered: Answered, took: Duration) {
+        let noted = self.watch.as_ref().and_then(|watch| watch.note(answered, took, self.clock.elapsed()));
+        let Some(report) = noted else { return };
         let (app, room) = (Arc::clone(&self.app), self.config.room.clone());
         tokio::spawn(async move {
             // A report that is lost is followed by the next one.
@@ -378,10 +380,10 @@ impl Gate {
             request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
-        let asked = Instant::now();
+        let asked = Stopwatch::start();
         let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
         let is_well = matches!(&answer, Ok(Ok(response)) if !response.status().is_server_error());
-        self.report(if is_well { Answered::Well } else { Answered::Failed }, asked);
+        self.report(if is_well { Answered::Well } else { Answered::Failed }, asked.elapsed());
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
             tracing::debug!(%error, "the site did not answer");
             Problem::new(if error.is_connect() { Code::UpstreamUnreachable } else { Code::UpstreamSilent })

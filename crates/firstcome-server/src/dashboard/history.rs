@@ -13,7 +13,6 @@ use firstcome::core::time::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How many samples are kept: ten minutes.

@@ -2,7 +2,7 @@
 
 use firstcome::core::room::OriginReport;
 use parking_lot::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A report is made of the answers of so long.
 const WINDOW: Duration = Duration::from_secs(5);
@@ -23,7 +23,8 @@ pub(super) enum Answered {
 }
 
 struct Window {
-    began: Instant,
+    /// When it began, since the start of the gate.
+    began: Duration,
     answers: u32,
     failed: u32,
     slow: u32,
@@ -36,17 +37,18 @@ pub(super) struct OriginWatch {
 }
 
 impl OriginWatch {
-    pub(super) fn new(slow_after: Duration, now: Instant) -> Self {
-        Self { slow_after, window: Mutex::new(Window { began: now, answers: 0, failed: 0, slow: 0 }) }
+    pub(super) fn new(slow_after: Duration) -> Self {
+        let window = Window { began: Duration::ZERO, answers: 0, failed: 0, slow: 0 };
+        Self { slow_after, window: Mutex::new(window) }
     }
 
-    /// Notes an answer. Returns a report if a window has ended that says something.
-    pub(super) fn note(&self, answered: Answered, took: Duration, now: Instant) -> Option<OriginReport> {
+    /// Notes an answer, at a time since the start of the gate. Returns a report if a window has ended that says something.
+    pub(super) fn note(&self, answered: Answered, took: Duration, now: Duration) -> Option<OriginReport> {
         let mut window = self.window.lock();
         window.answers += 1;
         window.failed += u32::from(answered == Answered::Failed);
         window.slow += u32::from(self.slow_after < took);
-        if now.saturating_duration_since(window.began) < WINDOW || window.answers < ANSWERS_MIN {
+        if now.saturating_sub(window.began) < WINDOW || window.answers < ANSWERS_MIN {
             return None;
         }
         let Window { answers, failed, slow, .. } = *window;
@@ -66,14 +68,13 @@ mod tests {
     use super::*;
 
     fn report(failed: u32, slow: u32) -> Option<OriginReport> {
-        let start = Instant::now();
-        let watch = OriginWatch::new(Duration::from_secs(1), start);
+        let watch = OriginWatch::new(Duration::from_secs(1));
         let mut told = None;
         for at in 0..100_u32 {
             let answered = if at < failed { Answered::Failed } else { Answered::Well };
             let took = Duration::from_millis(if at < slow { 1_001 } else { 1_000 });
             assert_eq!(told, None, "no report before the window has ended");
-            told = watch.note(answered, took, start + Duration::from_millis(u64::from(at) * 51));
+            told = watch.note(answered, took, Duration::from_millis(u64::from(at) * 51));
         }
         told
     }
@@ -89,9 +90,8 @@ mod tests {
 
     #[test]
     fn few_answers_say_nothing() {
-        let start = Instant::now();
-        let watch = OriginWatch::new(Duration::from_secs(1), start);
-        let late = start + Duration::from_secs(60);
+        let watch = OriginWatch::new(Duration::from_secs(1));
+        let late = Duration::from_secs(60);
         assert!((1..ANSWERS_MIN).all(|_| watch.note(Answered::Failed, Duration::ZERO, late).is_none()));
         assert_eq!(watch.note(Answered::Failed, Duration::ZERO, late), Some(OriginReport::Failing));
     }

@@ -108,7 +108,8 @@ fn with_one_silent(settings: RoomSettings, silent_ms: u64) -> Store {
     store.run_ms(silent_ms, &mut |store, _| {
         asked_ms += 50;
         if asked_ms % 5_000 == 0 {
-            (store.play.look(2), store.play.look(3));
+            store.play.look(2);
+            store.play.look(3);
         }
     });
     store
@@ -140,7 +141,8 @@ fn the_time_of_a_restart_is_not_silence_and_the_time_before_is() {
     for (left_ms, after_ms, wanted) in [(10_000, 9_000, [1]), (10_000, 12_500, [2]), (2_000, 1_000, [1])] {
         let mut store = with_one_silent(RoomSettings::with_slots(1), window_ms() / 50 * 50 - left_ms);
         store.restart(HOUR_MS / 2);
-        (store.play.look(2), store.play.look(3));
+        store.play.look(2);
+        store.play.look(3);
         store.run_ms(after_ms, &mut |_, _| {});
         store.play.put(&RoomSettings::with_slots(1));
         assert_eq!(store.tick(), wanted, "{left_ms} ms left and {after_ms} ms after");
@@ -152,7 +154,8 @@ fn restarts_without_end_do_not_keep_an_absent_visitor_present() {
     let mut store = with_one_silent(RoomSettings::with_slots(1), 10_000);
     for _ in 0..25 {
         store.restart(100);
-        (store.play.look(2), store.play.look(3));
+        store.play.look(2);
+        store.play.look(3);
         store.run_ms(3_000, &mut |_, _| {});
     }
     store.play.put(&RoomSettings::with_slots(1));
@@ -249,7 +252,7 @@ fn arrivals_through_restarts(restarts: bool, keeps: bool) -> f64 {
     const RATE: u32 = 20;
     let mut store = Store::new(paused(RoomSettings::with_rate(RATE, 1_000)));
     store.play.strangers(6 * 60 * RATE);
-    let is_there = |ticket: u32| ticket % 2 == 0;
+    let is_there = |ticket: u32| ticket.is_multiple_of(2);
     let mut due: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     let later = |due: &mut BTreeMap<u64, Vec<u32>>, at_ms: u64, ticket| due.entry(at_ms).or_default().push(ticket);
     (1..=6 * 60 * RATE).filter(|it| is_there(*it)).for_each(|it| later(&mut due, u64::from(it) % 100 * 50, it));

@@ -13,7 +13,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(settings: RoomSettings, count: u32, is_there: impl Fn(u32) -> bool) -> Self {
+    fn new(settings: &RoomSettings, count: u32, is_there: impl Fn(u32) -> bool) -> Self {
         let mut play = Play::new(paused(settings.clone()));
         let mut due: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for ticket in play.strangers(count).into_iter().filter(|ticket| is_there(*ticket)) {
@@ -22,7 +22,7 @@ impl Crowd {
         let mut crowd = Self { play, due, admitted_ms: Vec::new(), came_ms: Vec::new() };
         // Longer than any visitor is present without a poll.
         crowd.run_ms(240_000);
-        crowd.play.put(&settings);
+        crowd.play.put(settings);
         crowd
     }
 
@@ -48,7 +48,7 @@ impl Crowd {
 #[test]
 fn over_a_minute_the_rate_is_met_to_one_part_in_a_hundred_and_evenly() {
     for rate in [20, 100, 500] {
-        let mut crowd = Crowd::new(RoomSettings::with_rate(rate, 1_000), 70 * rate, |_| true);
+        let mut crowd = Crowd::new(&RoomSettings::with_rate(rate, 1_000), 70 * rate, |_| true);
         crowd.run_ms(1_000);
         crowd.admitted_ms.clear();
         crowd.run_ms(60_000);
@@ -63,7 +63,7 @@ fn over_a_minute_the_rate_is_met_to_one_part_in_a_hundred_and_evenly() {
 
 #[test]
 fn with_nine_of_ten_gone_nearly_all_of_the_rate_is_used() {
-    let mut crowd = Crowd::new(RoomSettings::with_rate(50, 1_000), 50 * 140 * 10, |ticket| ticket % 10 == 0);
+    let mut crowd = Crowd::new(&RoomSettings::with_rate(50, 1_000), 50 * 140 * 10, |ticket| ticket.is_multiple_of(10));
     // Visitors were told of a longer wait, so the first ones come late.
     crowd.run_ms(60_000);
     let before = crowd.came_ms.len();
@@ -75,7 +75,7 @@ fn with_nine_of_ten_gone_nearly_all_of_the_rate_is_used() {
 #[test]
 fn with_nine_of_ten_gone_slots_do_not_stay_empty() {
     let settings = RoomSettings { active_ttl_ms: 2_000, ..RoomSettings::with_slots(50) };
-    let mut crowd = Crowd::new(settings, 40_000, |ticket| ticket % 10 == 0);
+    let mut crowd = Crowd::new(&settings, 40_000, |ticket| ticket.is_multiple_of(10));
     let mut in_use = 0;
     for _ in 0..20 * 60 {
         crowd.run_ms(50);
@@ -87,7 +87,7 @@ fn with_nine_of_ten_gone_slots_do_not_stay_empty() {
 
 #[test]
 fn a_released_slot_is_offered_again_at_the_next_tick() {
-    let mut crowd = Crowd::new(RoomSettings::with_slots(5), 500, |ticket| ticket % 10 == 0);
+    let mut crowd = Crowd::new(&RoomSettings::with_slots(5), 500, |ticket| ticket.is_multiple_of(10));
     crowd.run_ms(10_000);
     let inside: Vec<(u32, u64)> = crowd.play.room.inside().collect();
     assert_eq!(inside.len(), 5);

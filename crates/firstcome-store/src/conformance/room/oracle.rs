@@ -121,16 +121,16 @@ fn any_request(rng: &mut Rng) -> Option<RequestId> {
 
 fn any_step(rng: &mut Rng, drawn: u32, now: Now) -> Step {
     let number = 1 + rng.below(u64::from(drawn.max(1))) as u32;
-    match rng.below(60) {
+    match rng.below(62) {
         0..=19 => {
             Step::Join { user: rng.once_in(2).then(|| format!("user{}", rng.below(6))), request: any_request(rng) }
         }
         20..=39 if drawn != 0 => Step::Poll(number),
         40..=44 if drawn != 0 => Step::Leave(number),
         45..=47 => Step::Release(number, 1 + rng.below(12)),
-        53 | 54 => Step::Report(pick(rng, &[OriginReport::Fine, OriginReport::Slow, OriginReport::Failing])),
         48..=52 => Step::Check(number, 1 + rng.below(12)),
         53..=54 => Step::Admissions,
+        60 | 61 => Step::Report(pick(rng, &[OriginReport::Fine, OriginReport::Slow, OriginReport::Failing])),
         56..=58 => Step::Put(any_settings(rng, now)),
         59 if rng.once_in(3) => Step::Close,
         _ => Step::View,
