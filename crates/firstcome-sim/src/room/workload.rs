@@ -116,7 +116,7 @@ impl Workload for Rooms {
                 self.joins.push((room.clone(), join.clone()));
                 (room, Command::Join(join))
             }
-            30..45 => self.pass(rng),
+            30..50 => self.pass(rng),
             _ => self.ask_about_ticket(rng),
         }
     }
