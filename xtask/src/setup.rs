@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 17] = [
+const NEEDED: [(&str, &str); 18] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
@@ -24,6 +24,7 @@ const NEEDED: [(&str, &str); 17] = [
     ("caddy", "caddy"),
     // A browser for the pages of rooms.
     ("chromium", "chromium"),
+    ("chromedriver", "chromium-driver"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
 ];

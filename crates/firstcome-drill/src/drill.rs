@@ -5,6 +5,7 @@
 mod asking;
 mod auction;
 mod audit;
+mod browsers;
 mod chaos;
 mod client;
 mod clock;
@@ -110,6 +111,10 @@ pub struct EventArgs {
     /// Admissions in a second [default: sells the stock in two fifths of the time]; only for a concert
     #[arg(long, value_name = "PER_SECOND", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rate: Option<u32>,
+    /// So many of the people are real Chromium browsers with the page of the coupon [default with the flag: 10]; only for a
+    /// concert, and with Chromium and chromedriver on this machine
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10", value_parser = clap::value_parser!(u32).range(1..=50))]
+    browser: Option<u32>,
     /// Print JSON also on a terminal
     #[arg(long, conflicts_with = "table")]
     json: bool,
@@ -145,7 +150,11 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(parent: &Path) -> anyhow::Result<Self> {
-        let path = parent.join(format!("firstcome-drill-{}", std::process::id()));
+        Self::named(parent, "drill")
+    }
+
+    fn named(parent: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = parent.join(format!("firstcome-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))
     }
@@ -203,6 +212,10 @@ fn enough_descriptors(connections: usize) -> anyhow::Result<()> {
     }
 }
 
+fn no_browser() -> Failure {
+    Failure::Usage(anyhow!("--browser is for drill concert: only there people go through the page of a room"))
+}
+
 fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     if args.sql.is_some() && args.nodes.is_none() {
         let says = "--sql is for drill auction, or with --nodes: coupons and rooms are not kept in a database alone";
@@ -210,6 +223,13 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     }
     if event == "coupon" && args.rate.is_some() {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: a rush without a room admits all")));
+    }
+    if event == "coupon" && args.browser.is_some() {
+        return Err(no_browser());
+    }
+    let browsers = args.browser.unwrap_or(0);
+    if args.people <= browsers {
+        return Err(Failure::Usage(anyhow!("--people counts the browsers too: give more than {browsers}")));
     }
     if args.bids.is_some() {
         return Err(Failure::Usage(anyhow!("--bids is for drill auction: tickets have no bids")));
@@ -226,6 +246,8 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     Ok(Setting {
         event,
         people: args.people,
+        browsers,
+        profiles: args.data.clone(),
         stock: args.stock(),
         seconds: args.seconds(),
         seed: args.seed,

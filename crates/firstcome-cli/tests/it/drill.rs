@@ -60,6 +60,25 @@ fn a_concert_holds_every_promise_through_kills() {
 }
 
 #[test]
+fn real_browsers_among_the_people_of_a_concert_show_what_is_true() {
+    if !machine_has("chromedriver", Path::new("/usr/bin/chromedriver").exists()) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let size = ["concert", "--people", "300", "--stock", "120", "--seconds", "20", "--kill", "1"];
+    let said = drill(directory.path(), &[&size[..], &["--browser", "3", "--report", "report"]].concat(), None).well();
+    assert!(said.contains("\"violations\": []"), "{said}");
+    let report = promises_held(directory.path(), 1);
+    let outcomes = report["outcomes"].as_array().expect("outcomes");
+    let ends: u64 = outcomes
+        .iter()
+        .filter(|outcome| outcome["outcome"].as_str().is_some_and(|what| what.starts_with("a browser")))
+        .filter_map(|outcome| outcome["people"].as_u64())
+        .sum();
+    assert_eq!(ends, 3, "each got one or shows that all is gone: {outcomes:?}");
+}
+
+#[test]
 fn a_rush_for_coupons_holds_every_promise_through_kills() {
     let directory = tempfile::tempdir().expect("a directory");
     let arguments =

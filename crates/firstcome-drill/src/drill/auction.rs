@@ -12,7 +12,7 @@ use super::chaos::DrillTarget;
 use super::cluster::{Backing, auctions_are_sound};
 use super::facts::Facts;
 use super::server::{KeyPair, Server, Stores};
-use super::{Scratch, draw_key};
+use super::{Scratch, draw_key, no_browser};
 use crate::database::{Named, OwnDatabase};
 use crate::failure::Failure;
 use crate::stop::{unless_stopped, when_ended};
@@ -61,6 +61,9 @@ fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
 pub(crate) fn run(args: &EventArgs) -> Result<Facts, Failure> {
     if args.rate.is_some() {
         return Err(Failure::Usage(anyhow!("--rate is for drill concert: auctions have no admissions")));
+    }
+    if args.browser.is_some() {
+        return Err(no_browser());
     }
     let mut setting = settle(args)?;
     let named = args.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)?;

@@ -9,6 +9,7 @@ mod fenwick;
 pub(crate) mod in_sql;
 mod numbers;
 mod order;
+mod pages;
 mod positions;
 mod slots;
 #[cfg(test)]
@@ -83,6 +84,9 @@ pub(crate) fn all(history: &History, room: bool) -> Vec<AuditCheck> {
             slots::pass_dies_with_slot(&tickets),
             slots::slot_returns(history),
         ]);
+    }
+    if !history.pages.is_empty() {
+        checks.extend([pages::own_number(history), pages::place_falls(history), pages::end_is_true(history)]);
     }
     checks
 }

@@ -1,5 +1,6 @@
 //! Plays one event of a concert or a sale, and makes the calls of its operator.
 
+use super::browsers::{Browser, Visit};
 use super::chaos::{DrillTarget, kill_at, moments_us};
 use super::client::{connection, dispatch};
 use super::clock::RunClock;
@@ -7,12 +8,14 @@ use super::crowd::{Agenda, Crowd};
 use super::messages::{Body, ClaimPage, Request, hash, holder};
 use super::people::{People, Stage};
 use super::plan::arrivals_us;
-use super::record::{History, ListedClaim, Rules, SlotReturn};
+use super::record::{History, ListedClaim, PageStory, Rules, SlotReturn};
 use super::sampler::Sampler;
 use super::server::{KeyPair, call};
 use super::spread::Spread;
+use crate::failure::Failure;
 use anyhow::{Context, bail};
 use std::cell::Cell;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -29,7 +32,11 @@ const STALE_US: u64 = 250_000;
 #[derive(Clone)]
 pub(crate) struct Setting {
     pub(crate) event: &'static str,
+    /// All people, with those who are real browsers.
     pub(crate) people: u32,
+    pub(crate) browsers: u32,
+    /// Where the browsers keep their memories while they run.
+    pub(crate) profiles: PathBuf,
     pub(crate) stock: u32,
     pub(crate) seconds: u64,
     pub(crate) seed: u64,
@@ -160,8 +167,9 @@ impl Admin<'_> {
 }
 
 /// Plays the event to its end.
-pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::Result<Played> {
+pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> Result<Played, Failure> {
     let admin = Admin { place: &place, setting };
+    let browsers = Browser::start_all(setting.browsers, &setting.profiles).await?;
     let mut foreign = Vec::new();
     if let Some(room) = &setting.room {
         foreign = admin.foreign(room).await?;
@@ -178,8 +186,11 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::R
     admin.must("PUT", &["/v1/coupons/", &setting.coupon], &coupon).await?;
     let (crowd, arrivals_us) = gather(setting, &place, clock, foreign);
     let rss_max = Rc::new(Cell::new(0));
+    let pages = open_pages(setting, &place, clock, browsers);
     event(setting, &place, &crowd, &rss_max).await?;
     let took_us = clock.now_us();
+    let pages = pages.join_all().await;
+    crowd.history().pages = pages;
     if let Some(room) = &setting.room {
         let returned = admin.slots_return(room, &opens_at, clock).await?;
         crowd.history().returned = Some(returned);
@@ -191,6 +202,25 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> anyhow::R
     let people = crowd.into_people();
     let started_at = clock.text_of(0);
     Ok(Played { people, arrivals_us, took_us, latest_us, rss_max: rss_max.get(), started_at })
+}
+
+/// Plans when each browser opens the page, and at which node. The tasks end with the sale, or when they are dropped.
+fn open_pages(
+    setting: &Setting,
+    place: &DrillTarget,
+    clock: RunClock,
+    browsers: Vec<Browser>,
+) -> JoinSet<PageStory> {
+    let opens_s = setting.opens_us as f64 / 1e6;
+    // Other people than those of the crowd.
+    let arrivals = arrivals_us(setting.seed ^ 0x7061_6765, setting.browsers, setting.seconds as f64, opens_s);
+    let mut pages = JoinSet::new();
+    for ((browser, arrives_us), node) in browsers.into_iter().zip(arrivals).zip(place.addresses.iter().cycle()) {
+        let address = format!("http://{node}/coupons/{}", setting.coupon);
+        let plan = Visit { address, arrives_us, ends_us: setting.seconds * 1_000_000 };
+        pages.spawn_local(browser.play(plan, clock));
+    }
+    pages
 }
 
 /// Creates the people, and plans when each arrives.
@@ -226,9 +256,10 @@ fn gather(
         is_shared: place.is_shared,
         stale_us,
     };
-    let people = People::new(stage, setting.people, History { rules, ..History::default() });
+    let by_hand = setting.people - setting.browsers;
+    let people = People::new(stage, by_hand, History { rules, ..History::default() });
     let seconds = setting.seconds as f64;
-    let arrivals = arrivals_us(setting.seed, setting.people, seconds, setting.opens_us as f64 / 1e6);
+    let arrivals = arrivals_us(setting.seed, by_hand, seconds, setting.opens_us as f64 / 1e6);
     let mut agenda = Agenda::default();
     for (person, &at_us) in arrivals.iter().enumerate() {
         people.arrive(person as u32, at_us, &mut agenda);

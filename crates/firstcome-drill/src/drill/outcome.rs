@@ -63,6 +63,9 @@ fn conditions(setting: &Setting) -> Vec<(String, String)> {
         ("processors", std::thread::available_parallelism().map_or(1, usize::from).to_string()),
         ("version", env!("CARGO_PKG_VERSION").to_owned()),
     ];
+    if 0 < setting.browsers {
+        rows.push(("browsers", setting.browsers.to_string()));
+    }
     if setting.room.is_some() {
         rows.push(("admit", format!("{} per 1 s", setting.admit)));
         rows.push(("slots at once", setting.active_max.to_string()));
@@ -118,6 +121,9 @@ fn figures(played: &Played, seconds: f64) -> Vec<(String, String)> {
 fn outcomes(people: &People) -> Vec<(String, u64)> {
     let count = |fate| people.all.iter().filter(|person| person.fate == fate).count() as u64;
     let all = Fate::ALL.iter().map(|(fate, name)| ((*name).to_owned(), count(*fate)));
+    let shows = |phase| people.history.pages.iter().filter(|page| page.phase() == phase).count() as u64;
+    let ends = [("claimed", "a browser got one"), ("soldout", "a browser shows sold out")];
+    let all = all.chain(ends.map(|(phase, name)| (name.to_owned(), shows(phase))));
     all.filter(|(_, count)| 0 < *count).collect()
 }
 

@@ -228,6 +228,49 @@ pub(crate) struct Rules {
     pub(crate) stale_us: u64,
 }
 
+/// What a page showed, and between which instants it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct PageObservation {
+    pub(crate) asked_us: u64,
+    pub(crate) read_us: u64,
+    /// The phase by the page's own name; empty while it shows nothing of ours.
+    pub(crate) phase: String,
+    pub(crate) number: Option<u32>,
+    /// How many people it says are ahead.
+    pub(crate) ahead: Option<u32>,
+    pub(crate) serial: Option<u32>,
+    pub(crate) code_hash: Option<u64>,
+}
+
+/// What a real browser showed of the event.
+#[derive(Default)]
+pub(crate) struct PageStory {
+    /// When it first asked for the page; absent if it never did.
+    pub(crate) opened_us: Option<u64>,
+    /// In order of time, each different from the one before.
+    pub(crate) observations: Vec<PageObservation>,
+}
+
+impl PageStory {
+    /// Adds what the page shows now, unless it shows what it has shown.
+    pub(crate) fn add(&mut self, now: PageObservation) {
+        let shows = |it: &PageObservation| (it.phase.clone(), it.number, it.ahead, it.serial, it.code_hash);
+        if self.observations.last().is_none_or(|last| shows(last) != shows(&now)) {
+            self.observations.push(now);
+        }
+    }
+
+    /// Returns the last phase that the page showed.
+    pub(crate) fn phase(&self) -> &str {
+        self.observations.last().map_or("", |last| &last.phase)
+    }
+
+    /// Whether the page shows an end: nothing follows it.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.phase(), "claimed" | "soldout" | "ended" | "over")
+    }
+}
+
 /// All answers.
 #[derive(Default)]
 pub(crate) struct History {
@@ -240,6 +283,8 @@ pub(crate) struct History {
     pub(crate) told: Vec<ClaimReceipt>,
     pub(crate) listed: Vec<ListedClaim>,
     pub(crate) returned: Option<SlotReturn>,
+    /// What real browsers showed.
+    pub(crate) pages: Vec<PageStory>,
     /// The text of answers that the API does not allow.
     pub(crate) strange: Vec<String>,
 }

@@ -142,11 +142,20 @@ impl Launch {
 
 /// Makes one call outside the crowd. Returns status and body.
 pub(crate) async fn call(address: SocketAddr, request: &Request<'_>) -> anyhow::Result<(u16, Vec<u8>)> {
+    call_within(address, request, CALL).await
+}
+
+/// The same with another patience.
+pub(crate) async fn call_within(
+    address: SocketAddr,
+    request: &Request<'_>,
+    patience: Duration,
+) -> anyhow::Result<(u16, Vec<u8>)> {
     let work = async {
         let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
         call_on(&mut stream, request).await
     };
-    tokio::time::timeout(CALL, work).await.context("no answer in time")?
+    tokio::time::timeout(patience, work).await.context("no answer in time")?
 }
 
 /// Makes one call over an open connection.

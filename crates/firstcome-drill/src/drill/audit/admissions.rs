@@ -7,7 +7,7 @@ use super::{CheckCounter, PRESENT_US, seconds};
 
 /// With more slots in use than this share of the limit, slots may limit admissions instead of the rate.
 const CAP_SHARE: f64 = 0.95;
-/// No visitor counts as missing sooner after an admission.
+/// A visitor who comes so soon after an admission, and within the claim window, was not missed.
 const LATE_US: u64 = 7_400_000;
 /// How much of a measured time may be due to reading two clocks.
 const CLOCKS_S: f64 = 0.01;
@@ -23,37 +23,50 @@ fn once(history: &History) -> Vec<Admission> {
 /// The visitors whom the line had reached at some time, and for whom the room may have admitted others because they did not
 /// come. An upper bound: it counts those who were passed over.
 struct Missing {
-    /// What the line had reached, and since when.
-    reached: Vec<(u64, u64)>,
+    /// The reads of the room, each with the highest number that the line had reached by then.
+    reached: Vec<RoomObservation>,
+    /// How long after an admission its visitor is missed.
+    late_us: u64,
     /// The numbers of those who came in time, and of those who had left before the line reached them.
     accounted: Vec<u32>,
+    /// The numbers of the others who left, and since when they may be missed.
+    left: Vec<(u32, u64)>,
 }
 
 impl Missing {
     fn of(tickets: &Tickets<'_>) -> Self {
-        let mut reached: Vec<(u64, u64)> = Vec::new();
-        for seen in &tickets.history.rooms {
-            let before = reached.last().map_or(0, |(_, serving)| *serving);
-            if before < seen.serving {
-                reached.push((seen.received_us, seen.serving));
+        let mut highest = 0;
+        let mut up_to = |seen: &RoomObservation| {
+            highest = seen.serving.max(highest);
+            RoomObservation { serving: highest, ..*seen }
+        };
+        let reached: Vec<_> = tickets.history.rooms.iter().map(&mut up_to).collect();
+        let late_us = LATE_US.min(tickets.history.rules.claim_window_us);
+        let (mut accounted, mut left) = (Vec::new(), Vec::new());
+        for (number, life) in tickets.lives() {
+            let at = reached.partition_point(|seen| seen.serving < u64::from(number));
+            let before_us = at.checked_sub(1).map_or(0, |at| reached[at].about_us);
+            // A visitor who comes after a slot was lost unnoticed has been missed once.
+            let in_time = life.surely_first && life.pass_us <= life.admitted_us.saturating_add(late_us);
+            let leaves = life.over_sent_us != NEVER;
+            if in_time || (leaves && life.over_us < before_us) {
+                accounted.push(number);
+            } else if leaves {
+                left.push((number, life.over_sent_us));
             }
         }
-        let accounted = tickets.lives().filter(|(number, life)| {
-            let at = reached.partition_point(|(_, serving)| *serving < u64::from(*number));
-            let last_us = at.checked_sub(1).map_or(0, |at| reached[at].0);
-            let in_time = life.admitted_us != NEVER && life.pass_us <= life.admitted_us.saturating_add(LATE_US);
-            in_time || (life.over_sent_us != NEVER && life.over_us < last_us)
-        });
-        let accounted = accounted.map(|(number, _)| number).collect();
-        Self { reached, accounted }
+        Self { reached, late_us, accounted, left }
     }
 
     /// Returns how many others may have been admitted up to this time.
     fn by(&self, at_us: u64) -> f64 {
-        let at = self.reached.partition_point(|(since, _)| since.saturating_add(LATE_US) <= at_us);
-        let reached = at.checked_sub(1).map_or(0, |at| self.reached[at].1);
+        let at = self.reached.partition_point(|seen| seen.received_us.saturating_add(self.late_us) <= at_us);
+        let reached = at.checked_sub(1).map_or(0, |at| self.reached[at].serving);
         let accounted = self.accounted.partition_point(|number| u64::from(*number) <= reached);
-        reached.saturating_sub(accounted as u64) as f64
+        // A visitor who leaves with a slot that was not taken is missed at once.
+        let later = self.left.partition_point(|(number, _)| u64::from(*number) <= reached);
+        let left = self.left[later..].iter().filter(|(_, since_us)| *since_us <= at_us).count();
+        (reached.saturating_sub(accounted as u64) + left as u64) as f64
     }
 }
 

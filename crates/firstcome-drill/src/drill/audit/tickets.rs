@@ -95,6 +95,10 @@ impl<'a> Tickets<'a> {
                 *first = record.sent_us.min(*first);
             }
         }
+        // The people who are browsers come last.
+        for (first, page) in first_join_us.iter_mut().rev().zip(&history.pages) {
+            *first = page.opened_us.unwrap_or(NEVER);
+        }
         let mut tickets = Self { history, starts, order, lives: Vec::new(), first_join_us };
         tickets.lives = (0..=highest).map(|number| tickets.life_of(number)).collect();
         tickets
