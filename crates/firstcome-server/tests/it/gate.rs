@@ -9,7 +9,7 @@ use firstcome_server::rate::RateLimit;
 use firstcome_server::{Config, Limits, api};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -53,6 +53,11 @@ impl Site {
             self.requests.fetch_add(1, Ordering::Relaxed);
             match head.split(' ').nth(1)? {
                 "/silent" => return None,
+                "/endless" => {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n").await.ok()?;
+                    while stream.write_all(&[0; 65_536]).await.is_ok() {}
+                    return None;
+                }
                 "/held" => self.let_go.acquire().await.ok()?.forget(),
                 "/socket" => {
                     stream
@@ -368,9 +373,79 @@ pub(crate) async fn the_gate_limits_those_whom_it_does_not_let_in() {
         peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
         let answer = peer.answer().await;
         let is_full = answer.status == 503;
+        // The begin of a head: an idle connection would make room after a second.
+        peer.send("GET /").await;
         held.push(peer);
         is_full
     })
     .await;
     assert!((3..=4).contains(&held.len()), "{}", held.len());
+}
+
+/// A gate whose limits are these.
+async fn limited(limits: Limits) -> Entrance {
+    let site = Site::start().await;
+    let address = site.address;
+    Entrance::with(site, address, Config { limits, ..config() }).await
+}
+
+pub(crate) async fn an_address_holds_no_more_connections_than_it_may() {
+    let door = limited(Limits { connections_per_address: NonZeroUsize::new(2), ..patient() }).await;
+    let pass = door.service.pass("sale").await;
+    let mut asks = door.connect().await;
+    asks.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n").await;
+    let mut streams = door.connect().await;
+    let headers = format!("host: x\r\ncookie: firstcome_pass={pass}\r\ntransfer-encoding: chunked");
+    streams.send(format!("POST /stream HTTP/1.1\r\n{headers}\r\n\r\n2\r\nab\r\n")).await;
+    until(async || door.site.requests() == 1).await;
+    // Neither is idle, however long the server looks: a head has begun, and an answer is not whole.
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..16 {
+        ticks.tick().await;
+        door.ask("GET /robots.txt", "accept: application/json\r\n").await.refused(429, "rate_limited");
+    }
+    asks.send("\r\n").await;
+    received(&asks.answer().await);
+    streams.send("0\r\n\r\n").await;
+    streams.answer().await.is(200);
+    drop((asks, streams));
+    until(async || door.ask("GET /robots.txt", "").await.status == 200).await;
+}
+
+pub(crate) async fn a_visitor_who_takes_nothing_of_an_answer_loses_the_connection() {
+    let write = Duration::from_millis(200);
+    let door = limited(Limits { write, ..patient() }).await;
+    let pass = door.service.pass("sale").await;
+    let headers = format!("host: x\r\ncookie: firstcome_pass={pass}\r\n\r\n");
+    let mut peer = door.connect().await;
+    peer.send(format!("GET /endless HTTP/1.1\r\n{headers}")).await;
+    // A site that says nothing for long is no visitor who takes nothing.
+    let mut other = door.connect().await;
+    other.send(format!("GET /held HTTP/1.1\r\n{headers}")).await;
+    let overdue = "firstcome_connections_overdue_total 1\n";
+    until(async || door.service.metrics().await.contains(overdue)).await;
+    door.site.let_go.add_permits(1);
+    received(&other.answer().await);
+    drop(peer);
+}
+
+pub(crate) async fn an_upload_that_the_gate_refuses_is_told_whether_the_connection_goes_on() {
+    let door = Entrance::open().await;
+    let head = |length: u64| format!("POST /cart HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    // The body does not come, or it is too long to be read in vain.
+    for length in [1_000, 1_000_000_000] {
+        let mut peer = door.connect().await;
+        peer.send(head(length)).await;
+        let answer = peer.answer().await.is(503);
+        assert_eq!(answer.header("connection"), Some("close"), "{length}");
+        // What is still sent is taken: no reset throws the answer away.
+        peer.send(&[0; 500]).await;
+        assert!(peer.closed().await.is_empty());
+    }
+    let mut peer = door.connect().await;
+    peer.send([head(1_000).as_bytes(), &[0; 1_000]].concat()).await;
+    peer.answer().await.is(503);
+    peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    received(&peer.answer().await);
+    assert_eq!(door.site.requests(), 1);
 }
