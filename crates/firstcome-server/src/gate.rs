@@ -30,11 +30,12 @@ use crate::accept::{
     TooMany, pause_after,
 };
 use crate::address::{self, FORWARDED_URI};
-use crate::api::room as calls;
 use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
 use crate::error::{Code, Problem};
+use crate::grace::{self, Ruling, Stay};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
+use crate::pass::Grant;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
@@ -44,7 +45,7 @@ use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use axum::response::IntoResponse;
 use firstcome::RoomStore;
-use firstcome::core::id::RoomName;
+use firstcome::core::id::{RoomName, UserId};
 use firstcome::edge::{Stopwatch, draw_hasher};
 use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
@@ -182,6 +183,7 @@ pub async fn serve_gate(
     let limits = app.config.limits;
     // Weak, since connections share the gate: threads that are waited for must not be held by their own tasks.
     let gate = Arc::new(Gate::new(threads.as_ref().map(Arc::downgrade), app, router, config));
+    grace::look_after(&gate.app, &gate.config.room, Stay::Always);
     let watching = Arc::clone(&gate);
     // Ends with this call, also if the caller drops it.
     let _watch = AbortOnDrop(tokio::spawn(async move {
@@ -321,24 +323,42 @@ impl Gate {
             return Ok((Passage::Open, self.forward(peer, request, place, None).await?));
         }
         let pass = room_gate::pass_of(request.headers()).ok();
-        let judged = match pass {
-            Some(pass) => calls::judge_pass(app, &self.config.room, pass).await?.ok(),
-            None => None,
-        };
-        let Some((grant, check)) = judged else {
-            let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
-            request.headers_mut().remove(FORWARDED_URI);
-            if let Some(Ok(wanted)) = wanted {
-                request.headers_mut().insert(FORWARDED_URI, wanted);
+        if let Some(pass) = pass.filter(|_| !app.is_dev())
+            && app.passes().is_none_or(|passes| passes.read(pass).is_err())
+        {
+            // A cluster is asked for the key of such a pass: it costs more than a request for the page.
+            app.may_call(client)?;
+        }
+        let (passage, visitor) = match grace::rule(&self.app, &self.config.room, pass).await? {
+            Ruling::Judged(Ok((grant, _))) => (Passage::Passed, Some(Visitor::of(grant))),
+            Ruling::Unjudged(grant) => (Passage::Unjudged, grant.map(Visitor::of)),
+            Ruling::Judged(Err(_)) | Ruling::NoPass => {
+                return Ok((Passage::Shown, self.waiting_page(peer, client, request).await?));
             }
-            let address = format!("/rooms/{}", self.config.room.as_str());
-            let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
-            return Ok((Passage::Shown, self.page(peer, client, request, address).await?));
         };
-        let visitor = Visitor { number: grant.number, admission: grant.slot, user: check.user };
-        let answer = self.forward(peer, request, place, Some(visitor)).await;
+        let answer = self.forward(peer, request, place, visitor).await;
         drop(guest);
-        Ok((Passage::Passed, answer?))
+        Ok((passage, answer?))
+    }
+
+    /// Shows the page of the room in place of the wanted one.
+    async fn waiting_page(
+        &self,
+        peer: IpAddr,
+        client: IpAddr,
+        mut request: Request<LentBody>,
+    ) -> Result<Outgoing, Problem> {
+        if let Some(problem) = grace::hides_page(&self.app, &self.config.room) {
+            return Err(problem);
+        }
+        let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
+        request.headers_mut().remove(FORWARDED_URI);
+        if let Some(Ok(wanted)) = wanted {
+            request.headers_mut().insert(FORWARDED_URI, wanted);
+        }
+        let address = format!("/rooms/{}", self.config.room.as_str());
+        let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
+        self.page(peer, client, request, address).await
     }
 
     /// Notes an answer of the site, and reports to the room what its answers say, if `slow_after` is set.
@@ -390,6 +410,8 @@ impl Gate {
         place: Arc<ConnectionSlot>,
         visitor: Option<Visitor>,
     ) -> Result<Outgoing, Problem> {
+        let target = request.uri().authority().cloned();
+        forward::keep_one_host(request.headers_mut(), target.as_ref());
         let address = request.uri().path_and_query().cloned().filter(|address| address.path().starts_with('/'));
         let uri = Uri::builder()
             .scheme(Scheme::HTTP)
@@ -452,14 +474,18 @@ async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade
 struct Visitor {
     number: u32,
     admission: u64,
-    user: Option<Box<str>>,
+    user: Option<UserId>,
 }
 
 impl Visitor {
+    fn of(grant: Grant) -> Self {
+        Self { number: grant.number, admission: grant.slot, user: grant.user }
+    }
+
     fn name_to(self, headers: &mut axum::http::HeaderMap) {
         headers.insert(NUMBER_HEADER, HeaderValue::from(self.number));
         headers.insert(ADMISSION_HEADER, HeaderValue::from(self.admission));
-        if let Some(user) = self.user.and_then(|user| HeaderValue::try_from(String::from(user)).ok()) {
+        if let Some(user) = self.user.and_then(|user| HeaderValue::try_from(user.as_str()).ok()) {
             headers.insert(USER_HEADER, user);
         }
     }

@@ -222,9 +222,7 @@ impl Watch {
             if limit < TICK * ticks.load(Ordering::Relaxed) { Tick::Overdue } else { Tick::InTime }
         };
         let write = limits.write.saturating_mul(self.write_times.load(Ordering::Relaxed).max(1));
-        if over(&self.write_ticks, write) == Tick::Overdue
-            || over(&self.send_ticks, limits.send) == Tick::Overdue
-        {
+        if over(&self.write_ticks, write) == Tick::Overdue || over(&self.send_ticks, limits.send) == Tick::Overdue {
             return Tick::Overdue;
         }
         match self.phase.load(Ordering::Relaxed) {

@@ -1,12 +1,15 @@
 //! A site behind the gate: over real connections, with a site that shows what it received.
 
+mod grace;
+mod hostile;
+
 use crate::room::release;
 use crate::running::{Peer, patient, soon, until};
 use crate::service::{ADMIN, Answer, Ask, Service, config};
 use firstcome::core::id::RoomName;
 use firstcome_server::gate::{GateConfig, PathRules, serve_gate};
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{Config, Limits, api};
+use firstcome_server::{App, Config, Limits, api};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -100,39 +103,34 @@ impl Site {
     }
 }
 
-/// A gate before a site.
-struct Entrance {
-    service: Service,
-    site: Arc<Site>,
+/// A gate that listens.
+struct Gate {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
 
-impl Entrance {
-    async fn open() -> Self {
-        let site = Site::start().await;
-        let address = site.address;
-        Self::with(site, address, Config { limits: patient(), ..config() }).await
+impl Gate {
+    /// Opens a gate of this service before all paths but two. `upstream` is where it looks for the site.
+    async fn open(app: &Arc<App>, upstream: SocketAddr) -> Self {
+        Self::before(app, upstream, &[], &["/robots.txt", "/about/*"]).await
     }
 
-    /// `upstream` is where the gate looks for the site.
-    async fn with(site: Arc<Site>, upstream: SocketAddr, config: Config) -> Self {
-        let service = Service::memory_with(config);
-        service.make_room("sale", json!({"max_active": 9})).await;
+    /// Opens a gate before these paths, with these exceptions.
+    async fn before(app: &Arc<App>, upstream: SocketAddr, gated: &[&str], open: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let rule = |text: &str| text.parse().expect("a rule");
+        let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a rule")).collect();
         let gate = GateConfig {
             room: RoomName::parse("sale").expect("a name"),
             upstream: format!("http://{upstream}").parse().expect("an address"),
-            paths: PathRules { gated: Vec::new(), open: vec![rule("/robots.txt"), rule("/about/*")] },
+            paths: PathRules { gated: rules(gated), open: rules(open) },
             slow_after: Some(Duration::from_secs(60)),
         };
         let (stop, stopped) = oneshot::channel();
-        let (app, router) = (Arc::clone(&service.app), api::router(Arc::clone(&service.app)));
+        let (app, router) = (Arc::clone(app), api::router(Arc::clone(app)));
         let served = tokio::spawn(serve_gate(None, listener, app, router, gate, async { drop(stopped.await) }));
-        Self { service, site, address, stop: Some(stop), served }
+        Self { address, stop: Some(stop), served }
     }
 
     async fn connect(&self) -> Peer {
@@ -144,6 +142,41 @@ impl Entrance {
         let mut peer = self.connect().await;
         peer.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{headers}\r\n")).await;
         peer.answer().await
+    }
+}
+
+/// A gate before a site.
+struct Entrance {
+    service: Service,
+    site: Arc<Site>,
+    gate: Gate,
+}
+
+impl Entrance {
+    async fn open() -> Self {
+        let site = Site::start().await;
+        let address = site.address;
+        Self::with(site, address, Config { limits: patient(), ..config() }).await
+    }
+
+    /// `upstream` is where the gate looks for the site.
+    async fn with(site: Arc<Site>, upstream: SocketAddr, config: Config) -> Self {
+        Self::over(site, upstream, Service::memory_with(config)).await
+    }
+
+    async fn over(site: Arc<Site>, upstream: SocketAddr, service: Service) -> Self {
+        service.make_room("sale", json!({"max_active": 9})).await;
+        let gate = Gate::open(&service.app, upstream).await;
+        Self { service, site, gate }
+    }
+
+    async fn connect(&self) -> Peer {
+        self.gate.connect().await
+    }
+
+    /// One request, with these headers.
+    async fn ask(&self, line: &str, headers: &str) -> Answer {
+        self.gate.ask(line, headers).await
     }
 }
 
@@ -261,7 +294,7 @@ pub(crate) async fn bodies_stream_both_ways() {
 }
 
 async fn stream_both_ways(door: &Entrance, method: &str, pass: &str) {
-    let mut stream = soon(TcpStream::connect(door.address)).await.expect("it listens");
+    let mut stream = soon(TcpStream::connect(door.gate.address)).await.expect("it listens");
     let head = format!(
         "{method} /stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncookie: firstcome_pass={pass}\r\n\r\n"
     );
@@ -345,12 +378,12 @@ pub(crate) async fn what_is_under_way_ends_before_the_gate_stops() {
     peer.send(format!("GET /held HTTP/1.1\r\nhost: x\r\ncookie: firstcome_pass={pass}\r\n\r\n")).await;
     until(async || door.site.requests() == 1).await;
     let mut idle = door.connect().await;
-    drop(door.stop.take());
+    drop(door.gate.stop.take());
     assert!(idle.closed().await.is_empty());
-    assert!(!door.served.is_finished());
+    assert!(!door.gate.served.is_finished());
     door.site.let_go.add_permits(1);
     received(&peer.answer().await);
-    soon(&mut door.served).await.expect("the gate does not panic");
+    soon(&mut door.gate.served).await.expect("the gate does not panic");
 }
 
 pub(crate) async fn the_gate_limits_those_whom_it_does_not_let_in() {
