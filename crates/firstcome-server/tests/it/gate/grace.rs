@@ -9,6 +9,7 @@ use crate::running::{patient, soon, until};
 use crate::service::{ADMIN, Answer, Ask, Service, config, send};
 use crate::stores::{Verdict, scripted};
 use firstcome::core::id::RoomName;
+use firstcome::edge::Stopwatch;
 use firstcome::embedded::journal::Outcome;
 use firstcome_server::{App, Config, GracePolicy, Limits, OnLoss, api};
 use firstcome_test_servers::{Kind, Server};
@@ -17,6 +18,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+const SHORT: Duration = Duration::from_millis(100);
+const CLOSING: Duration = Duration::from_secs(5);
+const PATIENT: Duration = Duration::from_secs(600);
 const JSON: &str = "accept: application/json\r\n";
 
 fn with(grace: Duration, on_loss: OnLoss) -> Config {
@@ -39,13 +43,13 @@ fn is_refused(answer: Answer) {
 }
 
 /// A gate whose disk fails once a visitor is inside. Returns the pass.
-async fn failed(on_loss: OnLoss) -> (Entrance, String) {
+async fn failed(grace: Duration, on_loss: OnLoss) -> (Entrance, String) {
     let (store, clock, script) = scripted();
     let site = Site::start().await;
     let address = site.address;
     // More than the room, the visitor and the pass need.
     (0..20).for_each(|_| script.say(Verdict::Commit));
-    let service = Service::new(store, clock, with(Duration::from_millis(100), on_loss));
+    let service = Service::new(store, clock, with(grace, on_loss));
     let door = Entrance::over(site, address, service).await;
     let pass = door.service.pass("sale").await;
     received(&door.ask("GET /cart", &cookie(&pass)).await);
@@ -64,7 +68,7 @@ async fn until_mode(app: &Arc<App>, mode: &str) {
 #[tokio::test]
 async fn after_the_grace_a_gate_over_a_failed_disk_lets_in_whom_the_store_still_judges_and_no_other() {
     in_time(async {
-        let (door, pass) = failed(OnLoss::Close).await;
+        let (door, pass) = failed(SHORT, OnLoss::Close).await;
         until_mode(&door.service.app, "closed").await;
         is_refused(door.ask("GET /cart", JSON).await);
         is_refused(door.ask("GET /cart", &cookie(&pass[..pass.len() - 1])).await);
@@ -86,7 +90,7 @@ async fn after_the_grace_a_gate_over_a_failed_disk_lets_in_whom_the_store_still_
 #[tokio::test]
 async fn after_the_grace_an_open_gate_over_a_failed_disk_lets_all_visitors_in() {
     in_time(async {
-        let (door, pass) = failed(OnLoss::Open).await;
+        let (door, pass) = failed(SHORT, OnLoss::Open).await;
         until_mode(&door.service.app, "open").await;
         for headers in [JSON.to_owned(), cookie(&pass[..pass.len() - 1]), "x-firstcome-number: 1\r\n".to_owned()] {
             let head = received(&door.ask("GET /cart", &headers).await);
@@ -96,6 +100,20 @@ async fn after_the_grace_an_open_gate_over_a_failed_disk_lets_all_visitors_in() 
         let told = door.service.send(Ask::get("/v1/rooms/sale/gate")).await.is(204);
         assert_eq!(told.header("x-firstcome-number"), None);
         assert!(door.service.metrics().await.contains("firstcome_gate_requests_total{outcome=\"unjudged\"} 3\n"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn in_the_grace_a_pass_counts_no_longer_than_its_own_time() {
+    in_time(async {
+        let (door, pass) = failed(PATIENT, OnLoss::Close).await;
+        until_mode(&door.service.app, "grace").await;
+        received(&door.ask("GET /cart", &cookie(&pass)).await);
+        // The slot is over, which the store cannot write any more: it gives no answer about this pass.
+        door.service.clock.pass_ms(1_800_001);
+        is_refused(door.ask("GET /cart", &cookie(&pass)).await);
+        is_refused(door.service.send(asked(&pass)).await);
     })
     .await;
 }
@@ -139,8 +157,10 @@ impl Node {
     async fn start(world: &World, site: &Site, grace: Duration, on_loss: OnLoss) -> Self {
         let app = world.app(with(grace, on_loss)).await;
         if app.room_settings(&RoomName::parse("sale").expect("a name")).await.expect("it answers").is_none() {
-            let room = Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 9}));
-            send(api::router(Arc::clone(&app)), room).await.is(201);
+            for room in ["sale", "other"] {
+                let room = Ask::put(&format!("/v1/rooms/{room}")).by(ADMIN).json(&json!({"max_active": 9}));
+                send(api::router(Arc::clone(&app)), room).await.is(201);
+            }
         }
         let gate = Gate::open(&app, site.address).await;
         Self { app, gate }
@@ -151,11 +171,11 @@ impl Node {
     }
 
     /// The pass of a new visitor.
-    async fn pass(&self) -> String {
-        let ticket = self.send(join("sale")).await.is(201).text("ticket");
+    async fn pass(&self, room: &str) -> String {
+        let ticket = self.send(join(room)).await.is(201).text("ticket");
         let mut pass = None;
         until(async || {
-            pass = self.send(Ask::get(&place("sale", &ticket))).await.json()["pass"].as_str().map(str::to_owned);
+            pass = self.send(Ask::get(&place(room, &ticket))).await.json()["pass"].as_str().map(str::to_owned);
             pass.is_some()
         })
         .await;
@@ -167,9 +187,6 @@ impl Node {
     }
 }
 
-const CLOSING: Duration = Duration::from_secs(5);
-const PATIENT: Duration = Duration::from_secs(600);
-
 /// Three gates before one room: one whose grace does not end here, one that closes, and one that opens.
 struct Gates {
     patient: Node,
@@ -177,6 +194,8 @@ struct Gates {
     opening: Node,
     inside: String,
     left: String,
+    /// A pass of another room, with the number of the visitor inside.
+    elsewhere: String,
 }
 
 impl Gates {
@@ -184,7 +203,8 @@ impl Gates {
         let patient = Node::start(world, site, PATIENT, OnLoss::Close).await;
         let closing = Node::start(world, site, CLOSING, OnLoss::Close).await;
         let opening = Node::start(world, site, CLOSING, OnLoss::Open).await;
-        let (inside, left) = (patient.pass().await, patient.pass().await);
+        let (inside, left) = (patient.pass("sale").await, patient.pass("sale").await);
+        let elsewhere = patient.pass("other").await;
         for node in [&patient, &closing, &opening] {
             until(async || node.status(&inside).await == 200).await;
         }
@@ -199,12 +219,12 @@ impl Gates {
             ticks.tick().await;
             patient.gate.ask("GET /cart", &cookie(&left)).await.refused(401, "no_pass");
         }
-        Self { patient, closing, opening, inside, left }
+        Self { patient, closing, opening, inside, left, elsewhere }
     }
 
     /// From the loss to the end of the grace, and beyond.
     async fn without_store(&self) {
-        let Self { patient, closing, opening, inside, left } = self;
+        let Self { patient, closing, opening, inside, left, elsewhere } = self;
         // At once, before any gate knows: no visitor inside notices the loss.
         for node in [closing, opening, patient] {
             let head = received(&soon(node.gate.ask("GET /cart", &cookie(inside))).await);
@@ -226,10 +246,13 @@ impl Gates {
         opening.send(Ask::get("/v1/rooms/sale/gate")).await.is(204);
 
         until_mode(&patient.app, "grace").await;
+        let watch = Stopwatch::start();
         received(&patient.gate.ask("GET /cart", &cookie(inside)).await);
+        assert!(watch.elapsed() < Duration::from_secs(1), "it waits for no store: {:?}", watch.elapsed());
         assert_eq!(patient.send(asked(inside)).await.is(204).header("x-firstcome-number"), Some("1"));
         // A slot that was given back before is known to be over, and a text is no pass.
         is_refused(patient.gate.ask("GET /cart", &cookie(left)).await);
+        is_refused(patient.gate.ask("GET /cart", &cookie(elsewhere)).await);
         is_refused(patient.send(asked(left)).await);
         is_refused(patient.gate.ask("GET /cart", &cookie(&inside[..inside.len() - 1])).await);
         is_refused(patient.gate.ask("GET /cart", JSON).await);
@@ -238,7 +261,7 @@ impl Gates {
 
     /// The store is back.
     async fn with_store(&self) {
-        let Self { patient, closing, opening, inside, left } = self;
+        let Self { patient, closing, opening, inside, left, .. } = self;
         for node in [patient, closing, opening] {
             until_mode(&node.app, "judging").await;
             until(async || node.status(inside).await == 200).await;

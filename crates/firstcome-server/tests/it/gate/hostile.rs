@@ -5,11 +5,12 @@ use super::{Entrance, Gate, Site, limited, received};
 use crate::running::{Peer, patient, soon, until};
 use crate::service::{Service, config};
 use firstcome::edge::Stopwatch;
+use firstcome_server::rate::RateLimit;
 use firstcome_server::{Config, Limits};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -301,6 +302,18 @@ async fn a_head_is_forwarded_whole_or_not_at_all() {
         assert!(told.is_empty() || told == [431], "{told:?}");
     }
     assert_eq!(door.site.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_text_in_place_of_a_pass_counts_before_the_store_is_asked() {
+    let (site, calls) = (Site::start().await, Some(RateLimit::per_minute(NonZeroU32::MIN)));
+    let address = site.address;
+    let door = Entrance::with(site, address, Config { calls, limits: patient(), ..config() }).await;
+    let pass = door.service.pass("sale").await;
+    let headers = |pass: &str| format!("accept: application/json\r\ncookie: firstcome_pass={pass}\r\n");
+    // The text counts, and so does the page that would be shown.
+    door.ask("GET /cart", &headers(&pass[1..])).await.refused(429, "rate_limited");
+    received(&door.ask("GET /cart", &headers(&pass)).await);
 }
 
 const LIMIT: Duration = Duration::from_secs(1);
