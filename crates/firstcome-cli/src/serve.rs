@@ -100,7 +100,7 @@ pub(crate) struct ServiceArgs {
     /// Gates: how long visitors whose admission had not ended go on while the store gives no answer [default: 30s]
     #[arg(long, env = "FIRSTCOME_GRACE", value_name = "DURATION")]
     grace: Option<String>,
-    /// Gates: whom they let in after that, no visitor or all of them [default: close]
+    /// Gates: whom they let in after that, no visitor (close) or all of them (open) [default: close]
     #[arg(long, env = "FIRSTCOME_ON_LOSS", value_name = "RULE", value_enum)]
     on_loss: Option<AfterGrace>,
     /// Lock requests that wait at once, each on a connection; a further request gets a free lock or `overloaded`
