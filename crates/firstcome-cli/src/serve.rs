@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::gate::GatePlan;
 use crate::keys;
 use crate::output::write_out;
-use crate::settings::{self, File, check_parent};
+use crate::settings::{self, AfterGrace, File, check_parent};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::cluster::DeploymentSecret;
@@ -23,7 +23,7 @@ use firstcome_server::auth::{KeyDigest, Keys};
 use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{App, Config, ConnectionThreads, Limits, LockLimits, api};
+use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, Limits, LockLimits, OnLoss, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -97,6 +97,12 @@ pub(crate) struct ServiceArgs {
     /// [default: 4096]
     #[arg(long, env = "FIRSTCOME_STREAMS_MAX", value_name = "N")]
     streams_max: Option<usize>,
+    /// Gates: how long visitors whose admission had not ended go on while the store gives no answer [default: 30s]
+    #[arg(long, env = "FIRSTCOME_GRACE", value_name = "DURATION")]
+    grace: Option<String>,
+    /// Gates: whom they let in after that, no visitor (close) or all of them (open) [default: close]
+    #[arg(long, env = "FIRSTCOME_ON_LOSS", value_name = "RULE", value_enum)]
+    on_loss: Option<AfterGrace>,
     /// Lock requests that wait at once, each on a connection; a further request gets a free lock or `overloaded`
     /// [default: 10000]
     #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
@@ -145,6 +151,7 @@ pub(crate) struct Plan {
     joins: Option<RateLimit>,
     calls: Option<RateLimit>,
     streams_max: usize,
+    grace: GracePolicy,
     limits: Limits,
     stop_grace: Duration,
     locks: LockLimits,
@@ -185,6 +192,16 @@ fn limits(args: &ServiceArgs, file: &File) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
+/// Returns what gates do while the store gives no answer.
+fn grace(args: &ServiceArgs, file: &File) -> Result<GracePolicy, Failure> {
+    let mut policy = GracePolicy::default();
+    if let Some(text) = args.grace.as_ref().or(file.grace.as_ref()) {
+        policy.grace = duration(text).map_err(Failure::Usage)?;
+    }
+    policy.on_loss = args.on_loss.or(file.on_loss).map_or(policy.on_loss, OnLoss::from);
+    Ok(policy)
+}
+
 fn stores(
     redis: Option<String>,
     sql: Option<String>,
@@ -214,7 +231,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
             "--dev listens on loopback only: without keys no limit of an address counts"
         )));
     }
-    let (limits, mut locks) = (limits(&args, &file)?, LockLimits::default());
+    let (limits, grace, mut locks) = (limits(&args, &file)?, grace(&args, &file)?, LockLimits::default());
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
@@ -259,6 +276,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         joins: per_minute(args.joins_per_minute.or(file.joins_per_minute), RateLimit::JOINS),
         calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
         streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
+        grace,
         limits,
         stop_grace: stop_grace.map_err(Failure::Usage)?,
         locks,
@@ -364,6 +382,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         calls: plan.calls,
         public_coupons: plan.public_coupons.clone(),
         streams_max: plan.streams_max,
+        grace: plan.grace,
         locks: plan.locks,
     };
     let of_directory = || match &plan.keys {

@@ -6,8 +6,10 @@ pub use reference::configuration_markdown;
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow, ensure};
+use clap::ValueEnum;
 use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
+use firstcome_server::OnLoss;
 use firstcome_server::address::Block;
 use serde::Deserialize;
 use serde::de::Error;
@@ -37,6 +39,8 @@ pub(crate) struct File {
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_address: Option<usize>,
     pub(crate) streams_max: Option<usize>,
+    pub(crate) grace: Option<String>,
+    pub(crate) on_loss: Option<AfterGrace>,
     pub(crate) lock_waits_max: Option<usize>,
     pub(crate) stop_grace: Option<String>,
     pub(crate) drain: Option<String>,
@@ -46,6 +50,25 @@ pub(crate) struct File {
     pub(crate) lease: Option<String>,
     pub(crate) min_hold: Option<String>,
     pub(crate) owner: Option<String>,
+}
+
+/// Whom a gate lets in when the store has given no answer for the grace.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AfterGrace {
+    /// No visitor
+    Close,
+    /// All visitors, also those without a pass
+    Open,
+}
+
+impl From<AfterGrace> for OnLoss {
+    fn from(after: AfterGrace) -> Self {
+        match after {
+            AfterGrace::Close => Self::Close,
+            AfterGrace::Open => Self::Open,
+        }
+    }
 }
 
 fn coupon_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CouponName>>, D::Error> {

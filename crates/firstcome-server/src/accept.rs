@@ -7,6 +7,7 @@
 
 mod connection;
 mod ending;
+mod entry;
 mod guests;
 mod leftover;
 mod slots;
@@ -20,11 +21,13 @@ use crate::lock::Offer;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
+pub(crate) use entry::Entry;
 use firstcome::edge::draw_hasher;
 pub(crate) use guests::{Guests, TooMany};
+pub(crate) use leftover::{LentBody, Rest, Slot};
 use serde_json::{Map, json};
-use slots::{ConnectionSlots, Limit, SlotRefusal};
-use std::io::Write;
+pub(crate) use slots::ConnectionSlot;
+use slots::{Limit, SlotRefusal};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::pin::{Pin, pin};
@@ -116,18 +119,10 @@ struct PortContext {
     port: Port,
     /// The threads that serve the connections; absent if the runtime of the caller serves them.
     threads: Option<Weak<ConnectionThreads>>,
-    places: Arc<ConnectionSlots>,
+    entry: Entry,
     guests: Guests,
-    warnings: Warnings,
-}
-
-/// Rate limits for the log lines that a flood of connections would repeat.
-#[derive(Default)]
-struct Warnings {
+    /// Limits the log lines about connections that could not be accepted.
     failed: Throttle,
-    full: Throttle,
-    address: Throttle,
-    made_room: Throttle,
 }
 
 /// Serves until `shutdown` resolves, then drains. Returns when all connections have ended, or after [`Limits::drain`].
@@ -172,7 +167,7 @@ pub async fn serve_stream(
 ) {
     let context = PortContext::new(Port::Service, app, router);
     // A new `PortContext` has a free slot.
-    let Ok(place) = context.places.take(peer, Limit::None) else { return };
+    let Ok(place) = context.entry.places.take(peer, Limit::None) else { return };
     // A plain type: the caller's compiler would otherwise look through all layers of hyper for `Send`.
     let served: Pin<Box<dyn Future<Output = ()> + Send + '_>> =
         Box::pin(connection::serve(InProcess(stream), peer, &place, &context));
@@ -200,18 +195,18 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
             Ok((stream, peer)) => context.admit(stream, peer.ip()),
             Err(error) => {
                 // The usual cause is a lack of file descriptors: close an idle connection to free one.
-                if context.places.make_room() {
+                if context.entry.places.make_room() {
                     context.app.metrics.connection_made_room();
                 }
-                pause_after(&error, &context.warnings.failed).await;
+                pause_after(&error, &context.failed).await;
             }
         }
     }
     // Before the listener closes, so that each remaining connection ends after its next answer.
-    context.places.begin_stop();
+    context.entry.places.begin_stop();
     context.app.begin_drain();
     ending::accept_the_last(listener, |stream, peer| context.admit(stream, peer)).await;
-    if tokio::time::timeout(limits.drain, context.places.emptied()).await.is_err() {
+    if tokio::time::timeout(limits.drain, context.entry.places.emptied()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
 }
@@ -225,7 +220,7 @@ pub(crate) async fn pause_after(error: &std::io::Error, warnings: &Throttle) {
 }
 
 /// Ends a task when it is dropped.
-struct AbortOnDrop(JoinHandle<()>);
+pub(crate) struct AbortOnDrop(pub(crate) JoinHandle<()>);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -245,15 +240,15 @@ impl PortContext {
             router,
             port,
             threads: None,
-            places: Arc::new(ConnectionSlots::new(max, per_address)),
+            entry: Entry::new(max, per_address),
             guests: Guests::new(per_address, draw_hasher()),
-            warnings: Warnings::default(),
+            failed: Throttle::default(),
         }
     }
 
     /// Ends each connection that has used up its time. Never returns.
     async fn watch_over(&self) {
-        let places = self.places.watch_over(&self.app.config.limits, || self.app.metrics.connection_overdue());
+        let places = self.entry.watch_over(&self.app, &self.app.config.limits);
         tokio::join!(places, self.app.keep_history());
     }
 
@@ -261,19 +256,7 @@ impl PortContext {
     /// connection has ended.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr) {
         let peer = peer.to_canonical();
-        // An answer is small and written whole: Nagle's algorithm would only delay it.
-        let _ = stream.set_nodelay(true);
-        let limit = if self.app.config.proxies.trusts(peer) { Limit::None } else { Limit::PerAddress };
-        let place = match self.places.take(peer, limit) {
-            Ok(place) => place,
-            Err(why) => return self.refuse(stream, peer, why),
-        };
-        if place.made_room {
-            self.app.metrics.connection_made_room();
-            if let Some(left_out) = self.warnings.made_room.pass() {
-                tracing::warn!(left_out, %peer, "closing the longest idle connection: the limit of connections is reached");
-            }
-        }
+        let Some((stream, place)) = self.entry.admit(&self.app, stream, peer) else { return };
         let context = Arc::clone(self);
         let served = move |stream| async move {
             context.app.metrics.connection_opened();
@@ -287,41 +270,6 @@ impl PortContext {
             // The port has ended.
             Some(None) => {}
         }
-    }
-
-    fn refuse(&self, stream: TcpStream, peer: IpAddr, why: SlotRefusal) {
-        match why {
-            SlotRefusal::Full => {
-                self.app.metrics.connections_refused();
-                if let Some(left_out) = self.warnings.full.pass() {
-                    tracing::warn!(
-                        left_out,
-                        "refusing connections: the limit of connections is reached, and none is idle"
-                    );
-                }
-            }
-            SlotRefusal::Address => {
-                self.app.metrics.address_refused();
-                if let Some(left_out) = self.warnings.address.pass() {
-                    tracing::warn!(left_out, %peer, "refusing connections of an address that has too many");
-                }
-            }
-        }
-        tell(stream, &refusal(peer, why));
-    }
-}
-
-/// Refuses a connection over the limit of all.
-pub(crate) fn refuse_connection(stream: TcpStream, peer: IpAddr) {
-    tell(stream, &refusal(peer, SlotRefusal::Full));
-}
-
-/// Sends the refusal without waiting, as far as the socket takes it.
-fn tell(stream: TcpStream, answer: &[u8]) {
-    // Best effort: a peer that cannot be told sees the connection close. Writes to the socket directly, since the
-    // runtime may not know yet that so new a socket is writable.
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(answer);
     }
 }
 

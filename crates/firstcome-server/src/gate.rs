@@ -7,29 +7,35 @@
 //!   the site can release it; no visitor can write them.
 //! - Bodies stream both ways, and a connection may become a WebSocket. It may change to no other protocol.
 //! - A request that may have reached the site is not sent again.
+//! - An address has no more connections, and a client no more requests whose answer has not begun, than
+//!   [`Limits::connections_per_address`](crate::Limits). A visitor who takes no byte of an answer of the site for a minute
+//!   (six times [`Limits::write`](crate::Limits)), or of the gate for ten seconds, loses the connection.
+//! - A visitor who still sends the body of a request that the gate answers itself sees the answer: the gate reads the
+//!   rest if it is short, and otherwise says that the connection ends.
 //!
 //! # What it does not promise
 //! - TLS: it speaks HTTP/1.1 to visitors and to the site. Put it behind what ends TLS, and name that a trusted proxy.
 //! - That a visitor leaves when the slot ends: an answer, or a WebSocket, that has begun goes on.
-//! - A limit on connections per address: what is limited is connections in all, and requests per client whose answer has
-//!   not begun.
-//! - A limit on the time in which a visitor takes an answer.
-//! - That the body of a request is read which the gate answers itself: a visitor who still sends may see a reset.
 
 mod forward;
 mod origin;
 mod path;
+mod whole;
 
 use origin::{Answered, OriginWatch};
 pub use path::{PathRule, PathRuleError, PathRules};
 
-use crate::accept::{ConnectionThreads, Guests, HEAD_BYTES_MAX, Peer, TooMany, pause_after, refuse_connection};
+use crate::accept::{
+    AbortOnDrop, ConnectionSlot, ConnectionThreads, Entry, Guests, HEAD_BYTES_MAX, LentBody, Limits, Peer, Rest, Slot,
+    TooMany, pause_after,
+};
 use crate::address::{self, FORWARDED_URI};
-use crate::api::room as calls;
 use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
 use crate::error::{Code, Problem};
+use crate::grace::{self, Ruling, Stay};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
+use crate::pass::Grant;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
@@ -39,7 +45,7 @@ use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use axum::response::IntoResponse;
 use firstcome::RoomStore;
-use firstcome::core::id::RoomName;
+use firstcome::core::id::{RoomName, UserId};
 use firstcome::edge::{Stopwatch, draw_hasher};
 use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
@@ -57,8 +63,9 @@ use std::str::FromStr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tower::ServiceExt;
+use whole::{AnswerBody, Whole};
 
 /// Where the gate has its own addresses within the site.
 const BASE: &str = "/.firstcome";
@@ -76,8 +83,12 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(30);
 const ADMISSION_HEADER: HeaderName = HeaderName::from_static("x-firstcome-admission");
 
+/// A visitor may take so many times longer to take the next bytes of an answer of the site than of the gate. Answers of
+/// sites are large: a socket that a slow visitor empties is writable again only after megabytes.
+const WRITE_TIMES: u32 = 6;
+
 /// An answer of the site, or of the gate itself.
-type Outgoing = Response<Either<Incoming, Body>>;
+type Outgoing = Response<AnswerBody>;
 
 /// The address of a site, as `http://127.0.0.1:3000`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,7 +144,7 @@ struct Gate {
     /// The threads that serve the connections; absent if the runtime of the caller serves them.
     threads: Option<Weak<ConnectionThreads>>,
     guests: Guests,
-    places: Arc<Semaphore>,
+    entry: Entry,
     watch: Option<OriginWatch>,
     /// The time since the gate started.
     clock: Stopwatch,
@@ -142,10 +153,10 @@ struct Gate {
 thread_local! {
     /// The connections to sites that this thread has opened. A connection stays on its thread, as those of visitors do: a
     /// task that wakes another one of its thread makes no system call.
-    static CLIENT: Client<HttpConnector, Incoming> = client();
+    static CLIENT: Client<HttpConnector, LentBody> = client();
 }
 
-fn client() -> Client<HttpConnector, Incoming> {
+fn client() -> Client<HttpConnector, LentBody> {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     connector.set_connect_timeout(Some(CONNECT_WITHIN));
@@ -172,6 +183,14 @@ pub async fn serve_gate(
     let limits = app.config.limits;
     // Weak, since connections share the gate: threads that are waited for must not be held by their own tasks.
     let gate = Arc::new(Gate::new(threads.as_ref().map(Arc::downgrade), app, router, config));
+    grace::look_after(&gate.app, &gate.config.room, Stay::Always);
+    let watching = Arc::clone(&gate);
+    // Ends with this call, also if the caller drops it.
+    let _watch = AbortOnDrop(tokio::spawn(async move {
+        // A large answer may take its time, and a connection has a shorter one between two requests than a program.
+        let limits = Limits { idle: IDLE, send: Duration::MAX, ..limits };
+        watching.entry.watch_over(&watching.app, &limits).await;
+    }));
     // Each connection has a receiver: all have ended when there is none.
     let (stop, stopping) = watch::channel(());
     let failed = Throttle::default();
@@ -199,39 +218,38 @@ impl Gate {
     fn new(threads: Option<Weak<ConnectionThreads>>, app: Arc<App>, router: Router, config: GateConfig) -> Self {
         let limits = app.config.limits;
         let guests = Guests::new(limits.connections_per_address, draw_hasher());
-        let places = Arc::new(Semaphore::new(limits.connections_max.min(Semaphore::MAX_PERMITS)));
+        let entry = Entry::new(limits.connections_max, limits.connections_per_address);
         let watch = config.slow_after.map(OriginWatch::new);
-        Self { app, config, router, threads, guests, places, watch, clock: Stopwatch::start() }
+        Self { app, config, router, threads, guests, entry, watch, clock: Stopwatch::start() }
     }
 
     /// Serves a connection in a new task, or refuses it if there are too many.
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<()>) {
-        // An answer is small and written whole, or the site decides when to write: Nagle's algorithm would only delay it.
-        let _ = stream.set_nodelay(true);
+        let Some((stream, place)) = self.entry.admit(&self.app, stream, peer) else { return };
         let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            self.app.metrics.connections_refused();
-            return refuse_connection(stream, peer);
-        };
-        let (gate, place) = (Arc::clone(self), Arc::new(place));
-        let service = service_fn(move |request| {
-            let (gate, place) = (Arc::clone(&gate), Arc::clone(&place));
-            async move { Ok::<_, Infallible>(gate.answer(peer, request, place).await) }
+        let (gate, place, rest) = (Arc::clone(self), Arc::new(place), Slot::default());
+        let of_requests = Arc::clone(&place);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (gate, place, rest) = (Arc::clone(&gate), Arc::clone(&of_requests), rest.clone());
+            place.begin_request();
+            async move { Ok::<_, Infallible>(gate.answer(peer, request, place, rest).await) }
         });
         let served = move |stream| async move {
             let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(IDLE)
+                .header_read_timeout(None)
                 .max_buf_size(HEAD_BYTES_MAX)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(place.watched(stream)), service)
                 .with_upgrades();
-            let mut connection = pin!(connection);
-            // An error is a peer that left, was too slow, or broke the protocol.
-            tokio::select! {
-                _ = connection.as_mut() => return,
-                _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
-            }
-            let _ = connection.await;
+            let served = async {
+                let mut connection = pin!(connection);
+                // An error is a peer that left, was too slow, or broke the protocol.
+                tokio::select! {
+                    _ = connection.as_mut() => return,
+                    _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+                }
+                let _ = connection.await;
+            };
+            place.until_end(pin!(served)).await;
         };
         match self.threads.as_ref().map(Weak::upgrade) {
             None => drop(tokio::spawn(served(stream))),
@@ -241,9 +259,17 @@ impl Gate {
         }
     }
 
-    async fn answer(&self, peer: IpAddr, request: Request<Incoming>, place: Arc<OwnedSemaphorePermit>) -> Outgoing {
+    async fn answer(
+        &self,
+        peer: IpAddr,
+        request: Request<Incoming>,
+        place: Arc<ConnectionSlot>,
+        rest: Slot,
+    ) -> Response<Whole> {
         let format = Format::of(request.headers());
-        let (passage, answer) = match Box::pin(self.decide(peer, request, place)).await {
+        let client_waits = request.headers().contains_key(header::EXPECT);
+        let request = request.map(|body| rest.lend(body));
+        let (passage, mut answer) = match Box::pin(self.decide(peer, request, Arc::clone(&place))).await {
             Ok((passage, response)) => (passage, response),
             Err(problem) => {
                 self.app.metrics.refused(problem.code());
@@ -255,14 +281,21 @@ impl Gate {
             }
         };
         self.app.metrics.passed(passage);
-        answer
+        place.allow_write(if matches!(answer.body(), Either::Left(_)) { WRITE_TIMES } else { 1 });
+        if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+            return answer.map(|body| Whole::new(body, None));
+        }
+        if rest.read_rest(client_waits).await == Rest::Left || place.is_leaving() {
+            answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        answer.map(|body| Whole::new(body, Some(place)))
     }
 
     async fn decide(
         &self,
         peer: IpAddr,
-        mut request: Request<Incoming>,
-        place: Arc<OwnedSemaphorePermit>,
+        mut request: Request<LentBody>,
+        place: Arc<ConnectionSlot>,
     ) -> Result<(Passage, Outgoing), Problem> {
         let app = &*self.app;
         let client = address::client(peer, request.headers(), &app.config.proxies);
@@ -290,24 +323,42 @@ impl Gate {
             return Ok((Passage::Open, self.forward(peer, request, place, None).await?));
         }
         let pass = room_gate::pass_of(request.headers()).ok();
-        let judged = match pass {
-            Some(pass) => calls::judge_pass(app, &self.config.room, pass).await?.ok(),
-            None => None,
-        };
-        let Some((grant, check)) = judged else {
-            let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
-            request.headers_mut().remove(FORWARDED_URI);
-            if let Some(Ok(wanted)) = wanted {
-                request.headers_mut().insert(FORWARDED_URI, wanted);
+        if let Some(pass) = pass.filter(|_| !app.is_dev())
+            && app.passes().is_none_or(|passes| passes.read(pass).is_err())
+        {
+            // A cluster is asked for the key of such a pass: it costs more than a request for the page.
+            app.may_call(client)?;
+        }
+        let (passage, visitor) = match grace::rule(&self.app, &self.config.room, pass).await? {
+            Ruling::Judged(Ok((grant, _))) => (Passage::Passed, Some(Visitor::of(grant))),
+            Ruling::Unjudged(grant) => (Passage::Unjudged, grant.map(Visitor::of)),
+            Ruling::Judged(Err(_)) | Ruling::NoPass => {
+                return Ok((Passage::Shown, self.waiting_page(peer, client, request).await?));
             }
-            let address = format!("/rooms/{}", self.config.room.as_str());
-            let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
-            return Ok((Passage::Shown, self.page(peer, client, request, address).await?));
         };
-        let visitor = Visitor { number: grant.number, admission: grant.slot, user: check.user };
-        let answer = self.forward(peer, request, place, Some(visitor)).await;
+        let answer = self.forward(peer, request, place, visitor).await;
         drop(guest);
-        Ok((Passage::Passed, answer?))
+        Ok((passage, answer?))
+    }
+
+    /// Shows the page of the room in place of the wanted one.
+    async fn waiting_page(
+        &self,
+        peer: IpAddr,
+        client: IpAddr,
+        mut request: Request<LentBody>,
+    ) -> Result<Outgoing, Problem> {
+        if let Some(problem) = grace::hides_page(&self.app, &self.config.room) {
+            return Err(problem);
+        }
+        let wanted = request.uri().path_and_query().map(|wanted| HeaderValue::try_from(wanted.as_str()));
+        request.headers_mut().remove(FORWARDED_URI);
+        if let Some(Ok(wanted)) = wanted {
+            request.headers_mut().insert(FORWARDED_URI, wanted);
+        }
+        let address = format!("/rooms/{}", self.config.room.as_str());
+        let address = address.parse().map_err(|_| Problem::new(Code::NotFound))?;
+        self.page(peer, client, request, address).await
     }
 
     /// Notes an answer of the site, and reports to the room what its answers say, if `slow_after` is set.
@@ -336,7 +387,7 @@ impl Gate {
         &self,
         peer: IpAddr,
         client: IpAddr,
-        mut request: Request<Incoming>,
+        mut request: Request<LentBody>,
         address: PathAndQuery,
     ) -> Result<Outgoing, Problem> {
         if !self.app.is_dev() {
@@ -355,10 +406,12 @@ impl Gate {
     async fn forward(
         &self,
         peer: IpAddr,
-        mut request: Request<Incoming>,
-        place: Arc<OwnedSemaphorePermit>,
+        mut request: Request<LentBody>,
+        place: Arc<ConnectionSlot>,
         visitor: Option<Visitor>,
     ) -> Result<Outgoing, Problem> {
+        let target = request.uri().authority().cloned();
+        forward::keep_one_host(request.headers_mut(), target.as_ref());
         let address = request.uri().path_and_query().cloned().filter(|address| address.path().starts_with('/'));
         let uri = Uri::builder()
             .scheme(Scheme::HTTP)
@@ -381,7 +434,8 @@ impl Gate {
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
         let asked = Stopwatch::start();
-        let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
+        let answer =
+            tokio::time::timeout(within, CLIENT.with(|client| client.request(request.map(LentBody::keep)))).await;
         let is_well = matches!(&answer, Ok(Ok(response)) if !response.status().is_server_error());
         self.report(if is_well { Answered::Well } else { Answered::Failed }, asked.elapsed());
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
@@ -402,8 +456,9 @@ impl Gate {
 }
 
 /// Carries bytes between a visitor and the site, once both have changed the protocol. Ends when either side ends.
-async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade, place: Arc<OwnedSemaphorePermit>) {
-    if let Ok((theirs, ours)) = tokio::try_join!(theirs, ours) {
+async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade, place: Arc<ConnectionSlot>) {
+    let carried = async {
+        let Ok((theirs, ours)) = tokio::try_join!(theirs, ours) else { return };
         let (mut from_visitor, mut to_visitor) = tokio::io::split(TokioIo::new(theirs));
         let (mut from_site, mut to_site) = tokio::io::split(TokioIo::new(ours));
         // An end, or an error, of one direction ends both: a side that is gone must not hold the other.
@@ -411,22 +466,26 @@ async fn join(theirs: hyper::upgrade::OnUpgrade, ours: hyper::upgrade::OnUpgrade
             _ = tokio::io::copy(&mut from_visitor, &mut to_site) => {}
             _ = tokio::io::copy(&mut from_site, &mut to_visitor) => {}
         }
-    }
-    drop(place);
+    };
+    place.until_end(pin!(carried)).await;
 }
 
 /// The slot of a visitor who passes.
 struct Visitor {
     number: u32,
     admission: u64,
-    user: Option<Box<str>>,
+    user: Option<UserId>,
 }
 
 impl Visitor {
+    fn of(grant: Grant) -> Self {
+        Self { number: grant.number, admission: grant.slot, user: grant.user }
+    }
+
     fn name_to(self, headers: &mut axum::http::HeaderMap) {
         headers.insert(NUMBER_HEADER, HeaderValue::from(self.number));
         headers.insert(ADMISSION_HEADER, HeaderValue::from(self.admission));
-        if let Some(user) = self.user.and_then(|user| HeaderValue::try_from(String::from(user)).ok()) {
+        if let Some(user) = self.user.and_then(|user| HeaderValue::try_from(user.as_str()).ok()) {
             headers.insert(USER_HEADER, user);
         }
     }

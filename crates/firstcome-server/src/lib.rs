@@ -22,6 +22,7 @@ mod cookie;
 mod dashboard;
 pub mod error;
 pub mod gate;
+mod grace;
 pub mod live;
 mod lock;
 mod metrics;
@@ -37,5 +38,6 @@ pub use accept::{
 };
 pub use api::appearance::appearance_of_json;
 pub use auth::{Keys, Scope};
+pub use grace::{GracePolicy, OnLoss};
 pub use lock::LockLimits;
 pub use state::{App, Config};

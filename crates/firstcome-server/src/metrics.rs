@@ -2,11 +2,13 @@
 
 mod auction;
 mod cluster;
+mod gate;
 mod live;
 mod lock;
 mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
+use gate::GateFigures;
 pub(crate) use live::{LiveFigures, StreamEnd};
 pub(crate) use lock::{Ending, LockFigures};
 
@@ -157,13 +159,20 @@ pub(crate) enum Passage {
     Open,
     /// The service answered it: with the page of the room, or with what belongs to it.
     Shown,
+    /// It reached the site although the store gave no answer about it.
+    Unjudged,
     /// It reached no answer of the site, or was refused.
     Failed,
 }
 
 impl Passage {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Passed, "passed"), (Self::Open, "open"), (Self::Shown, "shown"), (Self::Failed, "failed")];
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Passed, "passed"),
+        (Self::Open, "open"),
+        (Self::Shown, "shown"),
+        (Self::Unjudged, "unjudged"),
+        (Self::Failed, "failed"),
+    ];
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -231,6 +240,7 @@ pub(crate) struct Metrics {
     forwarded_untrusted: Counter,
     made_room: Counter,
     overdue: Counter,
+    pub(crate) gate: GateFigures,
     pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
     pub(crate) auctions: AuctionFigures,
@@ -264,6 +274,7 @@ impl Metrics {
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
+        let gate = GateFigures::register(&mut registry);
         let live = LiveFigures::register(&mut registry);
         let locks = LockFigures::register(&mut registry);
         let auction_figures = AuctionFigures::register(&mut registry);
@@ -301,6 +312,7 @@ impl Metrics {
             forwarded_untrusted,
             made_room,
             overdue,
+            gate,
             live,
             locks,
             auctions: auction_figures,

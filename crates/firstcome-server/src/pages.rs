@@ -108,13 +108,15 @@ impl Format {
 #[template(path = "refusal.html")]
 struct RefusalPage<'a> {
     code: Code,
+    says: &'a str,
     base: &'a str,
     version: &'static str,
 }
 
 /// Shows a problem to a visitor, as a page with the headers of the problem.
 pub(crate) fn refusal(problem: Problem, base: &str) -> Response {
-    let page = RefusalPage { code: problem.code(), base, version: env!("CARGO_PKG_VERSION") };
+    let says = problem.says();
+    let page = RefusalPage { code: problem.code(), says: &says, base, version: env!("CARGO_PKG_VERSION") };
     let mut response = problem.into_response();
     let (page, body) = rendered(response.status(), &page).into_parts();
     response.headers_mut().extend(page.headers);

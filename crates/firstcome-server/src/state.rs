@@ -8,6 +8,7 @@ use crate::backend::{Backend, Coupons, Rooms};
 use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
+use crate::grace::{GateWatches, GracePolicy};
 use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
@@ -47,6 +48,8 @@ pub struct Config {
     pub public_coupons: Vec<CouponName>,
     /// The most streams of visitors at once. A visitor who gets none polls.
     pub streams_max: usize,
+    /// What gates do while the store gives no answer.
+    pub grace: GracePolicy,
     /// The limits on waiting acquires and remembered holds.
     pub locks: LockLimits,
     /// On the dashboard a second operator must confirm within this time that a room is closed or a coupon ended; `None` if one
@@ -60,7 +63,7 @@ impl Config {
         let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
         let (allow_origins, public_coupons, second_person_within) = (Vec::new(), Vec::new(), None);
-        let streams_max = STREAMS_MAX;
+        let (streams_max, grace) = (STREAMS_MAX, GracePolicy::default());
         Self {
             keys,
             allow_origins,
@@ -70,6 +73,7 @@ impl Config {
             calls,
             public_coupons,
             streams_max,
+            grace,
             locks,
             second_person_within,
         }
@@ -87,6 +91,7 @@ pub struct App {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
     pub(crate) live: Live,
+    pub(crate) gates: GateWatches,
     pub(crate) service: Arc<LockService>,
     joins: Limiter,
     calls: Limiter,
@@ -186,6 +191,7 @@ impl App {
             config,
             metrics,
             live,
+            gates: GateWatches::default(),
             service,
             joins,
             calls,

@@ -20,36 +20,45 @@ const READ_WITHIN: Duration = Duration::from_millis(250);
 
 /// Receives a body that a handler dropped before its end. One per connection, which has one request at a time.
 #[derive(Clone, Default)]
-pub(super) struct Slot(Arc<Mutex<Option<Incoming>>>);
+pub(crate) struct Slot(Arc<Mutex<Option<Incoming>>>);
 
 /// A body on its way to a handler.
-pub(super) struct LentBody {
+pub(crate) struct LentBody {
     /// `None` after its end.
     body: Option<Incoming>,
-    slot: Slot,
+    /// `None` if its reader keeps it.
+    slot: Option<Slot>,
 }
 
 /// Whether the whole body was read, so that the connection can be used again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rest {
+pub(crate) enum Rest {
     Read,
     Left,
 }
 
 impl Slot {
-    pub(super) fn lend(&self, body: Incoming) -> LentBody {
-        LentBody { body: Some(body), slot: self.clone() }
+    pub(crate) fn lend(&self, body: Incoming) -> LentBody {
+        LentBody { body: Some(body), slot: Some(self.clone()) }
     }
 
     /// Reads the part of the body that the handler has left. Reads nothing if the client sent `Expect: 100-continue`:
     /// such a client need not send the body.
-    pub(super) async fn read_rest(&self, client_waits: bool) -> Rest {
+    pub(crate) async fn read_rest(&self, client_waits: bool) -> Rest {
         let body = self.0.lock().take();
         match body {
             None => Rest::Read,
             Some(body) if client_waits || (BODY_BYTES_MAX as u64) < body.size_hint().lower() => Rest::Left,
             Some(body) => timeout(READ_WITHIN, read(body)).await.unwrap_or(Rest::Left),
         }
+    }
+}
+
+impl LentBody {
+    /// Lends it for good: what its reader leaves does not come back, and ends the connection.
+    pub(crate) fn keep(mut self) -> Self {
+        self.slot = None;
+        self
     }
 }
 
@@ -89,6 +98,8 @@ impl Body for LentBody {
 
 impl Drop for LentBody {
     fn drop(&mut self) {
-        *self.slot.0.lock() = self.body.take().filter(|body| !body.is_end_stream());
+        if let Some(slot) = &self.slot {
+            *slot.0.lock() = self.body.take().filter(|body| !body.is_end_stream());
+        }
     }
 }

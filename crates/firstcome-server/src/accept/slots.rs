@@ -4,16 +4,18 @@
 //! One lock, taken when a connection opens, when it ends, and twice a second, never for a request. An idle connection
 //! has no timer of its own, so it wakes no thread.
 
-use super::watch::{Leaving, Tick, Watch};
+use super::watch::{Leaving, Phase, Tick, Watch, Watched};
 use super::{Limits, TICK};
 use crate::address::network;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -74,7 +76,7 @@ pub(super) enum Limit {
 }
 
 /// The slot of one connection. Dropping it frees the slot.
-pub(super) struct ConnectionSlot {
+pub(crate) struct ConnectionSlot {
     places: Arc<ConnectionSlots>,
     address: IpAddr,
     id: u64,
@@ -158,6 +160,38 @@ impl ConnectionSlots {
     /// Closes the longest idle connection, for example to free its file descriptor. Returns false if none is idle.
     pub(super) fn make_room(&self) -> bool {
         self.state.lock().let_go()
+    }
+}
+
+impl ConnectionSlot {
+    /// Wraps the stream of this connection, so that the time of each phase is counted.
+    pub(crate) fn watched(&self, stream: TcpStream) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<> {
+        Watched::new(stream, Arc::clone(&self.watch))
+    }
+
+    /// Says that a request is under way, or that its connection has become something else: it is not idle.
+    pub(crate) fn begin_request(&self) {
+        self.watch.enter(Phase::Busy);
+    }
+
+    /// Says that the answer is whole, and that the connection waits for its next request.
+    pub(crate) fn end_request(&self) {
+        self.watch.enter(Phase::Idle);
+    }
+
+    /// Lets the peer take so many times longer than [`Limits::write`] to take the next bytes, from this answer on.
+    pub(crate) fn allow_write(&self, times: u32) {
+        self.watch.allow_write(times);
+    }
+
+    /// Whether the connection ends after its next answer.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.watch.is_leaving()
+    }
+
+    /// Runs what serves this connection, until it ends or has used up its time. Wakes it when it has to leave.
+    pub(crate) async fn until_end<T>(&self, served: Pin<&mut impl Future<Output = T>>) {
+        self.watch.until_end(served).await;
     }
 }
 

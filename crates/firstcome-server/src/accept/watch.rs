@@ -70,6 +70,8 @@ pub(super) struct Watch {
     /// Ticks since the peer last had no unsent bytes of any answer.
     send_ticks: AtomicU32,
     write_stalled: AtomicBool,
+    /// How many times longer than others the peer may take to take the next bytes of this answer; 0 counts as 1.
+    write_times: AtomicU32,
     leaving: AtomicU8,
     /// The task of the connection, as it polled last.
     task: Mutex<Option<Waker>>,
@@ -99,6 +101,11 @@ impl Watch {
             self.write_ticks.store(0, Ordering::Relaxed);
         }
         self.write_stalled.store(waits, Ordering::Relaxed);
+    }
+
+    /// Lets the peer take so many times longer than others to take the next bytes, from this answer on.
+    pub(super) fn allow_write(&self, times: u32) {
+        self.write_times.store(times, Ordering::Relaxed);
     }
 
     fn is_at(&self, phase: Phase) -> bool {
@@ -214,9 +221,8 @@ impl Watch {
         let over = |ticks: &AtomicU32, limit: Duration| {
             if limit < TICK * ticks.load(Ordering::Relaxed) { Tick::Overdue } else { Tick::InTime }
         };
-        if over(&self.write_ticks, limits.write) == Tick::Overdue
-            || over(&self.send_ticks, limits.send) == Tick::Overdue
-        {
+        let write = limits.write.saturating_mul(self.write_times.load(Ordering::Relaxed).max(1));
+        if over(&self.write_ticks, write) == Tick::Overdue || over(&self.send_ticks, limits.send) == Tick::Overdue {
             return Tick::Overdue;
         }
         match self.phase.load(Ordering::Relaxed) {

@@ -1,23 +1,20 @@
 //! The gate of a room: a proxy asks it for each visitor, and reads the verdict from the status alone.
 
 use super::body::{self, PathName};
-use super::room::judge_pass;
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, PASS_HEADER, answered, measured};
 use crate::accept::Peer;
 use crate::address;
 use crate::cookie;
 use crate::error::{Code, Problem};
+use crate::grace::{self, Ruling};
 use crate::metrics::Route;
-use crate::pass::Grant;
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
-use firstcome::PassCheck;
-use firstcome::core::id::RoomName;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -46,12 +43,10 @@ fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
     app.may_call(address::client(*peer, &parts.headers, &app.config.proxies))
 }
 
-/// Judges the pass of a call.
-async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant, PassCheck), Problem> {
-    judge_pass(app, room, pass_of(headers)?).await?.map_err(|reason| {
-        let code = if reason == "malformed" { Code::NoPass } else { Code::InvalidPass };
-        Problem::new(code).with("reason", reason)
-    })
+/// Says why a pass is not valid.
+fn invalid(reason: &'static str) -> Problem {
+    let code = if reason == "malformed" { Code::NoPass } else { Code::InvalidPass };
+    Problem::new(code).with("reason", reason)
 }
 
 /// Whether a visitor may pass, by the status
@@ -59,14 +54,16 @@ async fn judge(app: &App, room: &RoomName, headers: &HeaderMap) -> Result<(Grant
 /// For nginx (auth_request), Caddy (forward_auth), Traefik (forwardAuth) and similar proxies. `passes/verify` answers
 /// 200 with a verdict; this call refuses by the status. **204**: the pass is valid now. **401**: no pass came, or it
 /// is malformed. **403**: a pass came that is not valid here. A check counts as a contact for the idle time-out. An
-/// `Authorization` that is not a key of this service is ignored: it belongs to the visitor.
+/// `Authorization` that is not a key of this service is ignored: it belongs to the visitor. While the store gives no
+/// answer, passes whose admission had not ended count for `--grace`; then this answers 503 to all, or 204 with
+/// `--on-loss open`.
 #[utoipa::path(get, path = "/v1/rooms/{room}/gate", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("X-Firstcome-Pass" = Option<String>, Header, description = "The pass"),
         ("firstcome_pass" = Option<String>, Cookie, description = "The pass, where the header is missing")),
     responses(
-        (status = 204, description = "The pass is valid", headers(
-            ("X-Firstcome-Number" = u32, description = "The number in the line"),
+        (status = 204, description = "The pass is valid, or the store is lost and the gate open", headers(
+            ("X-Firstcome-Number" = u32, description = "The number in the line, if there is a pass"),
             ("X-Firstcome-User" = String, description = "Whose pass it is, if a service key joined for a user"),
             ("X-Firstcome-Pass-Expires-At" = String, description = "When its slot ends"))),
         (status = 400, description = "`invalid_name`", body = ProblemShape),
@@ -81,16 +78,25 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
         let (parts, _) = request.into_parts();
         count(&app, &parts)?;
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-        let judged = judge(&app, &room, &parts.headers).await;
-        if judged.is_err() {
+        let pass = pass_of(&parts.headers);
+        let ruled = grace::rule(&app, &room, pass.as_deref().ok()).await?;
+        if matches!(ruled, Ruling::Judged(Err(_)) | Ruling::NoPass) && !app.gates.is_silent(&room) {
             // A valid pass names a room that exists; any other may not.
             answered(&app, pin!(app.rooms.shown(&room))).await?.map_err(super::room::refused)?;
         }
-        let (grant, check) = judged?;
         let mut headers = HeaderMap::new();
+        let (grant, until) = match ruled {
+            Ruling::NoPass => return Err(pass.err().unwrap_or_else(|| Code::NoPass.into())),
+            Ruling::Judged(judged) => judged.map(|(grant, check)| (grant, check.until)).map_err(invalid)?,
+            Ruling::Unjudged(None) => return Ok((StatusCode::NO_CONTENT, NO_STORE, headers)),
+            Ruling::Unjudged(Some(grant)) => {
+                let until = grant.expires_at;
+                (grant, until)
+            }
+        };
         headers.insert(NUMBER_HEADER, HeaderValue::from(grant.number));
-        let texts = [(USER_HEADER, check.user.map(String::from)), (EXPIRES_HEADER, Some(instant(check.until)))];
-        for (name, text) in texts {
+        let user = grant.user.as_ref().map(|user| user.as_str().to_owned());
+        for (name, text) in [(USER_HEADER, user), (EXPIRES_HEADER, Some(instant(until)))] {
             if let Some(value) = text.and_then(|text| HeaderValue::try_from(text).ok()) {
                 headers.insert(name, value);
             }

@@ -2,6 +2,7 @@
 
 use crate::address::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, Proxies};
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use axum::http::uri::Authority;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
@@ -38,10 +39,23 @@ pub(super) fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
-/// A name as sites read it that know headers by names of variables: `X_Firstcome_User` is `X-Firstcome-User` there.
+/// A name as sites read it that know headers by names of variables: `X_Firstcome_User` and `X.Firstcome.User` are
+/// `X-Firstcome-User` there.
 fn spelt(name: &HeaderName) -> Cow<'_, str> {
-    let name = name.as_str();
-    if name.contains('_') { name.replace('_', "-").into() } else { name.into() }
+    let (name, is_other) = (name.as_str(), |letter: char| letter != '-' && !letter.is_ascii_alphanumeric());
+    if name.contains(is_other) { name.replace(is_other, "-").into() } else { name.into() }
+}
+
+/// Leaves one `Host`: that of the target if it names one (RFC 9112, section 3.2.2), else the first. Of several, a site may
+/// read another than the gate tells it in `X-Forwarded-Host`.
+pub(super) fn keep_one_host(headers: &mut HeaderMap, target: Option<&Authority>) {
+    let of_target = target.and_then(|target| {
+        let target = target.as_str();
+        HeaderValue::try_from(target.rsplit_once('@').map_or(target, |(_, host)| host)).ok()
+    });
+    if let Some(host) = of_target.or_else(|| headers.get(header::HOST).cloned()) {
+        headers.insert(header::HOST, host);
+    }
 }
 
 /// Whether a header says what a proxy knows of its client.
@@ -50,10 +64,15 @@ fn is_of_proxies(name: &HeaderName) -> bool {
     name.starts_with("x-forwarded-") || matches!(&*name, "forwarded" | "x-real-ip")
 }
 
-/// Whether no site may get a header from a visitor: the gate writes it, or it names another path than the judged one.
+/// Whether no site may get a header from a visitor: the gate writes it, it names another path than the judged one, or a site
+/// could read it as another length of the body, or another host, than the gate does (`Content_Length`).
 fn is_barred(name: &HeaderName) -> bool {
-    let name = spelt(name);
-    name.starts_with(OWN_HEADERS) || matches!(&*name, "x-original-url" | "x-rewrite-url" | "x-forwarded-uri")
+    let read = spelt(name);
+    let is_disguised = *read != *name.as_str()
+        && (matches!(&*read, "content-length" | "host") || HOP_BY_HOP.iter().any(|hop| *read == *hop.as_str()));
+    is_disguised
+        || read.starts_with(OWN_HEADERS)
+        || matches!(&*read, "x-original-url" | "x-rewrite-url" | "x-forwarded-uri")
 }
 
 /// Says again that the connection changes its protocol.
@@ -161,10 +180,24 @@ mod tests {
             ("x-real-ip", "10.0.0.1"),
             ("x-rewrite-url", "/checkout"),
             ("x-original-url", "/checkout"),
+            ("x.firstcome.user", "admin"),
+            ("x~firstcome_admission", "1"),
+            ("content_length", "50"),
+            ("transfer_encoding", "chunked"),
         ]);
         to_site(&mut headers, peer(), &Proxies::default());
         assert_eq!(all(&headers, "cookie"), ["theme=dark; basket=7"]);
-        for name in ["x_firstcome_user", "x_forwarded_for", "x-real-ip", "x-rewrite-url", "x-original-url"] {
+        for name in [
+            "x_firstcome_user",
+            "x_forwarded_for",
+            "x-real-ip",
+            "x-rewrite-url",
+            "x-original-url",
+            "x.firstcome.user",
+            "x~firstcome_admission",
+            "content_length",
+            "transfer_encoding",
+        ] {
             assert!(!headers.contains_key(name), "{name}");
         }
         for name in ["x-firstcome-pass", "x-firstcome-number", "x-forwarded-uri", "expect"] {
@@ -173,6 +206,19 @@ mod tests {
         let mut untouched = map(&[("cookie", "a=\"b c\";d")]);
         to_site(&mut untouched, peer(), &Proxies::default());
         assert_eq!(all(&untouched, "cookie"), ["a=\"b c\";d"]);
+    }
+
+    #[test]
+    fn a_site_gets_one_host_that_of_the_target_first() {
+        let lines = [("host", "one.example"), ("host", "two.example")];
+        for (target, kept) in [(None, "one.example"), (Some("a:b@three.example:8000"), "three.example:8000")] {
+            let (mut headers, target) = (map(&lines), target.map(|text: &str| text.parse().unwrap()));
+            keep_one_host(&mut headers, target.as_ref());
+            assert_eq!(all(&headers, "host"), [kept]);
+        }
+        let mut none = HeaderMap::new();
+        keep_one_host(&mut none, None);
+        assert!(none.is_empty());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Which paths of a site are behind the gate. Pure.
 //!
 //! A gate and a site may read one path in two ways, and a visitor may write the path so that they do: `/%63heckout`,
-//! `//checkout`, `/x/../checkout`, `/CHECKOUT`, `/checkout;x`. So a path is behind the gate if any reading of it is.
+//! `//checkout`, `/x/../checkout`, `/CHECKOUT`, `/checkout;x`, and letters of other scripts that only differ from these by
+//! their case (the Kelvin sign from `k`). So a path is behind the gate if any reading of it is.
 //! Sites differ most in where `..` leads, and no browser sends it: a path with `.` or `..` cannot be read.
 //!
 //! # Invariants
@@ -61,9 +62,10 @@ impl PathRule {
         self.rest(path).is_some_and(|rest| rest.is_empty() || self.below == Below::Included && rest.starts_with('/'))
     }
 
-    /// Whether a site may take the path for one of these: many answer `/checkout.json` as `/checkout`.
+    /// Whether a site may take the path for one of these: many answer `/checkout.json` as `/checkout`, and some file systems
+    /// `/checkout::$DATA`.
     fn may_match(&self, path: &str) -> bool {
-        self.matches(path) || self.rest(path).is_some_and(|rest| rest.starts_with('.'))
+        self.matches(path) || self.rest(path).is_some_and(|rest| rest.starts_with(['.', ':']))
     }
 
     fn rest<'a>(&self, path: &'a str) -> Option<&'a str> {
@@ -106,7 +108,9 @@ fn reading(path: &str) -> Option<String> {
         }
         decoded = next;
     }
-    let text = String::from_utf8(decoded).ok().filter(|_| is_settled)?.to_ascii_lowercase();
+    let text = String::from_utf8(decoded).ok().filter(|_| is_settled)?;
+    // Comparisons without case differ between sites: some raise letters first, some lower them.
+    let text: String = text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect();
     if !text.starts_with(['/', '\\']) || text.chars().any(char::is_control) {
         return None;
     }
@@ -177,6 +181,16 @@ mod tests {
             "/PAY/",
             "/pay;x",
             "/checkout.json",
+            "/chec\u{212a}out",
+            "/chec%E2%84%AAout",
+            "/checKout%C2%85",
+            "/checkout::$DATA",
+            "/.;/checkout",
+            "/x;/../checkout",
+            "/x%3f/../checkout",
+            "/checkout%09",
+            "/%c0%afcheckout",
+            "/%u0063heckout",
             "/pay.html",
             "/a%2fb/../checkout",
             "/a%5cb/../x",

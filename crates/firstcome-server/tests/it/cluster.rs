@@ -10,7 +10,7 @@ use axum::http::Method;
 use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret};
 use firstcome::sql::SqlAuctions;
 use firstcome::{HandleKey, Locks};
-use firstcome_server::{App, api};
+use firstcome_server::{App, Config, api};
 use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -21,14 +21,14 @@ use tower::ServiceExt;
 const SECRET: &str = "canary: a secret that nobody needs to guess";
 
 /// A Redis and a database.
-struct World {
-    redis: Server,
-    sql: Server,
+pub(crate) struct World {
+    pub(crate) redis: Server,
+    pub(crate) sql: Server,
 }
 
 impl World {
     /// Starts both. `None`, and a word about it, where there is none; in CI they must be there.
-    async fn start(kind: Kind) -> Option<Self> {
+    pub(crate) async fn start(kind: Kind) -> Option<Self> {
         for kind in [Kind::Redis, kind] {
             if !machine_has(&kind.to_string(), Server::is_installed(kind)) {
                 return None;
@@ -40,6 +40,11 @@ impl World {
     }
 
     async fn node(&self) -> Node {
+        Node { router: api::router(self.app(config()).await) }
+    }
+
+    /// A node with these settings.
+    pub(crate) async fn app(&self, config: Config) -> Arc<App> {
         let mut options = ClusterOptions::default();
         options.database.allow_volatile = true;
         let (redis, sql) = (self.redis.url(), self.sql.url());
@@ -49,8 +54,7 @@ impl World {
         let auctions = SqlAuctions::open_with(sql, database).await.expect("auctions opens");
         let locks = Locks::redis(redis).await.expect("the locks open");
         let handle_key = HandleKey::new(cluster.secret("lock_handles").await.expect("it is drawn"));
-        let app = Arc::new(App::of_cluster(cluster, auctions, config(), locks, handle_key));
-        Node { router: api::router(app) }
+        Arc::new(App::of_cluster(cluster, auctions, config, locks, handle_key))
     }
 
     /// Says something to Redis, past all nodes.

@@ -1,15 +1,18 @@
 //! A site behind the gate: over real connections, with a site that shows what it received.
 
+mod grace;
+mod hostile;
+
 use crate::room::release;
 use crate::running::{Peer, patient, soon, until};
 use crate::service::{ADMIN, Answer, Ask, Service, config};
 use firstcome::core::id::RoomName;
 use firstcome_server::gate::{GateConfig, PathRules, serve_gate};
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{Config, Limits, api};
+use firstcome_server::{App, Config, Limits, api};
 use serde_json::json;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -53,6 +56,11 @@ impl Site {
             self.requests.fetch_add(1, Ordering::Relaxed);
             match head.split(' ').nth(1)? {
                 "/silent" => return None,
+                "/endless" => {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\n").await.ok()?;
+                    while stream.write_all(&[0; 65_536]).await.is_ok() {}
+                    return None;
+                }
                 "/held" => self.let_go.acquire().await.ok()?.forget(),
                 "/socket" => {
                     stream
@@ -95,39 +103,34 @@ impl Site {
     }
 }
 
-/// A gate before a site.
-struct Entrance {
-    service: Service,
-    site: Arc<Site>,
+/// A gate that listens.
+struct Gate {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     served: JoinHandle<()>,
 }
 
-impl Entrance {
-    async fn open() -> Self {
-        let site = Site::start().await;
-        let address = site.address;
-        Self::with(site, address, Config { limits: patient(), ..config() }).await
+impl Gate {
+    /// Opens a gate of this service before all paths but two. `upstream` is where it looks for the site.
+    async fn open(app: &Arc<App>, upstream: SocketAddr) -> Self {
+        Self::before(app, upstream, &[], &["/robots.txt", "/about/*"]).await
     }
 
-    /// `upstream` is where the gate looks for the site.
-    async fn with(site: Arc<Site>, upstream: SocketAddr, config: Config) -> Self {
-        let service = Service::memory_with(config);
-        service.make_room("sale", json!({"max_active": 9})).await;
+    /// Opens a gate before these paths, with these exceptions.
+    async fn before(app: &Arc<App>, upstream: SocketAddr, gated: &[&str], open: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let rule = |text: &str| text.parse().expect("a rule");
+        let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a rule")).collect();
         let gate = GateConfig {
             room: RoomName::parse("sale").expect("a name"),
             upstream: format!("http://{upstream}").parse().expect("an address"),
-            paths: PathRules { gated: Vec::new(), open: vec![rule("/robots.txt"), rule("/about/*")] },
+            paths: PathRules { gated: rules(gated), open: rules(open) },
             slow_after: Some(Duration::from_secs(60)),
         };
         let (stop, stopped) = oneshot::channel();
-        let (app, router) = (Arc::clone(&service.app), api::router(Arc::clone(&service.app)));
+        let (app, router) = (Arc::clone(app), api::router(Arc::clone(app)));
         let served = tokio::spawn(serve_gate(None, listener, app, router, gate, async { drop(stopped.await) }));
-        Self { service, site, address, stop: Some(stop), served }
+        Self { address, stop: Some(stop), served }
     }
 
     async fn connect(&self) -> Peer {
@@ -139,6 +142,41 @@ impl Entrance {
         let mut peer = self.connect().await;
         peer.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{headers}\r\n")).await;
         peer.answer().await
+    }
+}
+
+/// A gate before a site.
+struct Entrance {
+    service: Service,
+    site: Arc<Site>,
+    gate: Gate,
+}
+
+impl Entrance {
+    async fn open() -> Self {
+        let site = Site::start().await;
+        let address = site.address;
+        Self::with(site, address, Config { limits: patient(), ..config() }).await
+    }
+
+    /// `upstream` is where the gate looks for the site.
+    async fn with(site: Arc<Site>, upstream: SocketAddr, config: Config) -> Self {
+        Self::over(site, upstream, Service::memory_with(config)).await
+    }
+
+    async fn over(site: Arc<Site>, upstream: SocketAddr, service: Service) -> Self {
+        service.make_room("sale", json!({"max_active": 9})).await;
+        let gate = Gate::open(&service.app, upstream).await;
+        Self { service, site, gate }
+    }
+
+    async fn connect(&self) -> Peer {
+        self.gate.connect().await
+    }
+
+    /// One request, with these headers.
+    async fn ask(&self, line: &str, headers: &str) -> Answer {
+        self.gate.ask(line, headers).await
     }
 }
 
@@ -256,7 +294,7 @@ pub(crate) async fn bodies_stream_both_ways() {
 }
 
 async fn stream_both_ways(door: &Entrance, method: &str, pass: &str) {
-    let mut stream = soon(TcpStream::connect(door.address)).await.expect("it listens");
+    let mut stream = soon(TcpStream::connect(door.gate.address)).await.expect("it listens");
     let head = format!(
         "{method} /stream HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\ncookie: firstcome_pass={pass}\r\n\r\n"
     );
@@ -340,12 +378,12 @@ pub(crate) async fn what_is_under_way_ends_before_the_gate_stops() {
     peer.send(format!("GET /held HTTP/1.1\r\nhost: x\r\ncookie: firstcome_pass={pass}\r\n\r\n")).await;
     until(async || door.site.requests() == 1).await;
     let mut idle = door.connect().await;
-    drop(door.stop.take());
+    drop(door.gate.stop.take());
     assert!(idle.closed().await.is_empty());
-    assert!(!door.served.is_finished());
+    assert!(!door.gate.served.is_finished());
     door.site.let_go.add_permits(1);
     received(&peer.answer().await);
-    soon(&mut door.served).await.expect("the gate does not panic");
+    soon(&mut door.gate.served).await.expect("the gate does not panic");
 }
 
 pub(crate) async fn the_gate_limits_those_whom_it_does_not_let_in() {
@@ -368,9 +406,79 @@ pub(crate) async fn the_gate_limits_those_whom_it_does_not_let_in() {
         peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
         let answer = peer.answer().await;
         let is_full = answer.status == 503;
+        // The begin of a head: an idle connection would make room after a second.
+        peer.send("GET /").await;
         held.push(peer);
         is_full
     })
     .await;
     assert!((3..=4).contains(&held.len()), "{}", held.len());
+}
+
+/// A gate whose limits are these.
+async fn limited(limits: Limits) -> Entrance {
+    let site = Site::start().await;
+    let address = site.address;
+    Entrance::with(site, address, Config { limits, ..config() }).await
+}
+
+pub(crate) async fn an_address_holds_no_more_connections_than_it_may() {
+    let door = limited(Limits { connections_per_address: NonZeroUsize::new(2), ..patient() }).await;
+    let pass = door.service.pass("sale").await;
+    let mut asks = door.connect().await;
+    asks.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n").await;
+    let mut streams = door.connect().await;
+    let headers = format!("host: x\r\ncookie: firstcome_pass={pass}\r\ntransfer-encoding: chunked");
+    streams.send(format!("POST /stream HTTP/1.1\r\n{headers}\r\n\r\n2\r\nab\r\n")).await;
+    until(async || door.site.requests() == 1).await;
+    // Neither is idle, however long the server looks: a head has begun, and an answer is not whole.
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..16 {
+        ticks.tick().await;
+        door.ask("GET /robots.txt", "accept: application/json\r\n").await.refused(429, "rate_limited");
+    }
+    asks.send("\r\n").await;
+    received(&asks.answer().await);
+    streams.send("0\r\n\r\n").await;
+    streams.answer().await.is(200);
+    drop((asks, streams));
+    until(async || door.ask("GET /robots.txt", "").await.status == 200).await;
+}
+
+pub(crate) async fn a_visitor_who_takes_nothing_of_an_answer_loses_the_connection() {
+    let write = Duration::from_millis(200);
+    let door = limited(Limits { write, ..patient() }).await;
+    let pass = door.service.pass("sale").await;
+    let headers = format!("host: x\r\ncookie: firstcome_pass={pass}\r\n\r\n");
+    let mut peer = door.connect().await;
+    peer.send(format!("GET /endless HTTP/1.1\r\n{headers}")).await;
+    // A site that says nothing for long is no visitor who takes nothing.
+    let mut other = door.connect().await;
+    other.send(format!("GET /held HTTP/1.1\r\n{headers}")).await;
+    let overdue = "firstcome_connections_overdue_total 1\n";
+    until(async || door.service.metrics().await.contains(overdue)).await;
+    door.site.let_go.add_permits(1);
+    received(&other.answer().await);
+    drop(peer);
+}
+
+pub(crate) async fn an_upload_that_the_gate_refuses_is_told_whether_the_connection_goes_on() {
+    let door = Entrance::open().await;
+    let head = |length: u64| format!("POST /cart HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    // The body does not come, or it is too long to be read in vain.
+    for length in [1_000, 1_000_000_000] {
+        let mut peer = door.connect().await;
+        peer.send(head(length)).await;
+        let answer = peer.answer().await.is(503);
+        assert_eq!(answer.header("connection"), Some("close"), "{length}");
+        // What is still sent is taken: no reset throws the answer away.
+        peer.send(&[0; 500]).await;
+        assert!(peer.closed().await.is_empty());
+    }
+    let mut peer = door.connect().await;
+    peer.send([head(1_000).as_bytes(), &[0; 1_000]].concat()).await;
+    peer.answer().await.is(503);
+    peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    received(&peer.answer().await);
+    assert_eq!(door.site.requests(), 1);
 }

@@ -121,7 +121,10 @@ scenarios! {
     site_gate: only_a_visitor_with_a_pass_reaches_the_site a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_page
         paths_that_need_no_pass_reach_the_site bodies_stream_both_ways a_connection_changes_its_protocol
         a_site_that_is_away_is_told_apart_from_one_that_is_silent what_is_under_way_ends_before_the_gate_stops
-        the_gate_limits_those_whom_it_does_not_let_in a_site_that_fails_at_the_gate_gets_fewer_visitors;
+        the_gate_limits_those_whom_it_does_not_let_in an_address_holds_no_more_connections_than_it_may
+        a_visitor_who_takes_nothing_of_an_answer_loses_the_connection
+        an_upload_that_the_gate_refuses_is_told_whether_the_connection_goes_on
+        a_site_that_fails_at_the_gate_gets_fewer_visitors;
     streams: a_stream_tells_a_place_near_the_front_until_the_turn a_stream_is_for_a_ticket_in_line_near_the_front
         streams_are_counted_and_those_that_are_too_many_poll one_ticket_has_few_streams
         one_task_feeds_all_streams_of_a_room_and_wakes_none_without_news

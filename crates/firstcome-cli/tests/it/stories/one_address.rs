@@ -30,7 +30,7 @@ fn serve(directory: &Path, descriptors: &str, arguments: &[&str]) -> Server {
 }
 
 /// A connection from an address of this machine.
-fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+pub(super) fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let SocketAddr::V4(to) = to else { panic!("{to} is not IPv4") };
     // A server that another test starts meanwhile inherits none of them: it may have few descriptors.
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -39,10 +39,11 @@ fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// Raises the limit of this process, which holds the other ends of many connections.
-fn raise_own_limit() {
+/// Raises the limit of this process, which holds the other ends of many connections. Returns how many it may hold.
+pub(super) fn raise_own_limit() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("the soft limit can be raised");
+    maximum.unwrap_or(u64::MAX)
 }
 
 fn admin(server: &mut Server) -> Client {

@@ -2,6 +2,7 @@
 //! one visitor is inside and one waits. Both find their places again.
 
 use super::behind_proxies::{SHOP, cookies, shop};
+use super::one_address::{connect_from, raise_own_limit};
 use crate::support::http::{Answer, Client, read_answer};
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
@@ -131,6 +132,56 @@ fn gates_of_a_cluster_share_their_room() {
     assert_eq!(two.ask("POST /.firstcome/rooms/sale/leave", &ann).status, 303);
     two.lets_in(&cookies(&two.page(&bob, "admitted")));
     two.server.stop();
+}
+
+#[test]
+fn gates_whose_stores_die_go_on_for_their_grace_and_then_close_or_open() {
+    let Some(mut world) = World::start(Kind::Postgres) else { return };
+    world.migrate(world.sql.url());
+    let (shop, redis, sql) = (shop(), world.redis.url().to_owned(), world.sql.url().to_owned());
+    let limits = ["--max-active", "1", "--redis", &redis, "--sql", &sql, "--grace", "6s"];
+    let close = Gate::start(world.here(), shop, &limits);
+    let open = Gate::start(world.here(), shop, &[&limits[..], &["--on-loss", "open"]].concat());
+    let ann = cookies(&close.ask("POST /.firstcome/rooms/sale/join", ""));
+    let pass = cookies(&close.page(&ann, "admitted"));
+    close.lets_in(&pass);
+    wait_for("the other gate to know the slot", || (open.ask("GET /basket/1", &pass).status == 200).then_some(()));
+    world.redis.kill();
+    world.sql.kill();
+    close.lets_in(&pass);
+    open.lets_in(&pass);
+    close.server.wait_for_log("the gate lets no visitor in");
+    let page = close.ask("GET /basket/1", &pass);
+    assert!(page.status == 503 && page.text().contains("no visitor comes in"), "{}", page.text());
+    open.server.wait_for_log("the gate lets all visitors in");
+    open.lets_in("");
+    world.restart();
+    for gate in [&close, &open] {
+        gate.server.wait_for_log("the store answers again");
+        wait_for("the slot to be known again", || (gate.ask("GET /basket/1", &pass).status == 200).then_some(()));
+        assert_eq!(gate.ask("GET /basket/1", "").status, 503);
+    }
+}
+
+#[test]
+fn ten_thousand_idle_connections_of_one_address_keep_no_visitor_out_of_the_gate() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let count = raise_own_limit().saturating_sub(1_000).min(10_000);
+    let gate = Gate::start(directory.path(), shop(), &["--max-active", "9", "--admit", "100/s"]);
+    let idle: Vec<TcpStream> =
+        (0..count).map(|_| connect_from([127, 0, 0, 2], gate.address).expect("it listens")).collect();
+    assert_eq!(gate.ask("GET /about", "").text(), SHOP);
+    assert_eq!(gate.ask("GET /basket/1", "").status, 503);
+    gate.lets_in(&cookies(&gate.page(&gate.admitted(), "admitted")));
+    let figures = Client::with_key(gate.server.address(), KEY).get("/metrics").text();
+    let of = |name: &str| {
+        let line = figures.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("no {name}")).parse::<u64>().expect("a number")
+    };
+    let over = of("firstcome_connections_refused_address_total") + of("firstcome_connections_made_room_total");
+    assert!(count - 1_100 <= over + of("firstcome_connections_overdue_total"), "{over} of {count}");
+    assert_eq!(of("firstcome_connections_refused_total"), 0);
+    drop(idle);
 }
 
 /// For a browser that reads a page on a clock of its own: that clock stands still while a stream is open.

@@ -66,6 +66,12 @@ impl World {
         self.runtime.block_on(self.sql.restore(kept)).expect("it starts again");
     }
 
+    /// Starts both servers again, after each was killed.
+    pub(crate) fn restart(&mut self) {
+        self.runtime.block_on(self.sql.restart()).expect("it starts again");
+        self.runtime.block_on(self.redis.restart()).expect("it starts again");
+    }
+
     /// Makes the tables, and says what was done.
     pub(crate) fn migrate(&self, sql: &str) -> Value {
         let said = firstcome(self.here(), &["migrate", "--json", "--sql", sql]).well();

@@ -1,0 +1,91 @@
+//! Where connections of a port come in: each gets a slot, or is told why not.
+
+use super::slots::{ConnectionSlot, ConnectionSlots, Limit, SlotRefusal};
+use super::{Limits, refusal};
+use crate::state::App;
+use crate::throttle::Throttle;
+use std::io::Write;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// The slots of a port, and limits for the log lines that a flood of connections would repeat.
+pub(crate) struct Entry {
+    pub(super) places: Arc<ConnectionSlots>,
+    full: Throttle,
+    address: Throttle,
+    made_room: Throttle,
+}
+
+impl Entry {
+    pub(crate) fn new(max: usize, per_address: Option<NonZeroUsize>) -> Self {
+        Self {
+            places: Arc::new(ConnectionSlots::new(max, per_address)),
+            full: Throttle::default(),
+            address: Throttle::default(),
+            made_room: Throttle::default(),
+        }
+    }
+
+    /// Gives a connection a slot, or refuses it. A trusted proxy may open any number of connections.
+    pub(crate) fn admit(&self, app: &App, stream: TcpStream, peer: IpAddr) -> Option<(TcpStream, ConnectionSlot)> {
+        // An answer is small and written whole: Nagle's algorithm would only delay it.
+        let _ = stream.set_nodelay(true);
+        let limit = if app.config.proxies.trusts(peer) { Limit::None } else { Limit::PerAddress };
+        match self.places.take(peer, limit) {
+            Ok(place) => {
+                if place.made_room {
+                    self.note_room(app, peer);
+                }
+                Some((stream, place))
+            }
+            Err(why) => {
+                self.note_refusal(app, peer, why);
+                tell(stream, &refusal(peer, why));
+                None
+            }
+        }
+    }
+
+    fn note_room(&self, app: &App, peer: IpAddr) {
+        app.metrics.connection_made_room();
+        if let Some(left_out) = self.made_room.pass() {
+            tracing::warn!(left_out, %peer, "closing the longest idle connection: the limit of connections is reached");
+        }
+    }
+
+    fn note_refusal(&self, app: &App, peer: IpAddr, why: SlotRefusal) {
+        match why {
+            SlotRefusal::Full => {
+                app.metrics.connections_refused();
+                if let Some(left_out) = self.full.pass() {
+                    tracing::warn!(
+                        left_out,
+                        "refusing connections: the limit of connections is reached, and none is idle"
+                    );
+                }
+            }
+            SlotRefusal::Address => {
+                app.metrics.address_refused();
+                if let Some(left_out) = self.address.pass() {
+                    tracing::warn!(left_out, %peer, "refusing connections of an address that has too many");
+                }
+            }
+        }
+    }
+
+    /// Ends each connection that has used up its time by these limits. Never returns.
+    pub(crate) async fn watch_over(&self, app: &App, limits: &Limits) {
+        self.places.watch_over(limits, || app.metrics.connection_overdue()).await;
+    }
+}
+
+/// Sends the refusal without waiting, as far as the socket takes it.
+fn tell(stream: TcpStream, answer: &[u8]) {
+    // Best effort: a peer that cannot be told sees the connection close. Writes to the socket directly, since the
+    // runtime may not know yet that so new a socket is writable.
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write(answer);
+    }
+}
