@@ -32,11 +32,13 @@ mod link;
 mod lock;
 
 mod options;
+mod pass;
 mod problem;
 mod room;
 
 pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
+pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};
 
 use call::Service;
 use link::Link;

@@ -3,6 +3,7 @@
 mod conformance;
 mod faults;
 mod lock;
+mod pass;
 mod proxy;
 mod scripted;
 mod service;
