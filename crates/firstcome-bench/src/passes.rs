@@ -52,7 +52,8 @@ fn measure(args: &PassesArgs, report: &mut Report) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let (passes, pass) = runtime.block_on(async {
         let body = |_, _| r#"{"max_active": 10, "idle_ttl_ms": 0}"#.into();
-        let put = Shot { method: "PUT", aim: Aim::One("/v1/rooms/site".into()), key: Some(KEY.into()), pass: None, body };
+        let put =
+            Shot { method: "PUT", aim: Aim::One("/v1/rooms/site".into()), key: Some(KEY.into()), pass: None, body };
         let (status, says) = once(service.address, &put).await?;
         if status != 201 {
             bail!("no room: {status}: {says}");
@@ -69,9 +70,8 @@ fn measure(args: &PassesArgs, report: &mut Report) -> anyhow::Result<()> {
     let other = if after.starts_with('A') { "B" } else { "A" };
     let forged = format!("{before}{other}{}.{footer}", &after[1..]);
     let known = row("a pass after its first check", args.time, || passes.check(black_box(&pass)).is_ok())?;
-    let fresh = row("a forged pass: its signature is verified", args.time, || {
-        passes.check(black_box(&forged)).is_err()
-    })?;
+    let fresh =
+        row("a forged pass: its signature is verified", args.time, || passes.check(black_box(&forged)).is_err())?;
     report.targets.push(Target::at_most("check of a pass after the first, µs", 1e6 / known.per_second, 2.0));
     report.rows.extend([known, fresh]);
     Ok(())

@@ -8,8 +8,8 @@ use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::TicketNumber;
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::{LiveAdmissions, RoomAnswer, StoreError};
-use http::header::{ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
 use http::StatusCode;
+use http::header::{ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
 use serde::Deserialize;
 
 /// Says when the items of an answer were true, also where it has no body.
@@ -159,7 +159,8 @@ impl HttpStore {
 mod tests {
     use super::*;
 
-    const FULL: &str = r#"{"room":"sale","number":7,"slot":9,"user":"ann","iat":"2030-01-01T00:00:00Z","exp":"2030-01-01T00:15:00Z"}"#;
+    const FULL: &str =
+        r#"{"room":"sale","number":7,"slot":9,"user":"ann","iat":"2030-01-01T00:00:00Z","exp":"2030-01-01T00:15:00Z"}"#;
 
     #[test]
     fn claims_are_read_as_the_service_writes_them() {

@@ -209,7 +209,7 @@ impl RoomShown {
 
 /// A ticket as the service shows it. The secret itself comes with the join only.
 #[derive(Deserialize)]
-struct TicketShown {
+pub(crate) struct TicketShown {
     ticket: Option<Box<str>>,
     number: u32,
     state: String,
@@ -225,7 +225,7 @@ struct TicketShown {
 }
 
 impl TicketShown {
-    fn answer(&self, ticket: &str) -> Option<TicketAnswer> {
+    pub(crate) fn answer(&self, ticket: &str) -> Option<TicketAnswer> {
         let as_of = instant::parse(&self.as_of)?;
         let until = optional_instant(self.slot_ends_at.as_deref())?;
         let state = match self.state.as_str() {

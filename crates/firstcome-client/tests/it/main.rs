@@ -7,4 +7,5 @@ mod pass;
 mod proxy;
 mod scripted;
 mod service;
+mod watch;
 mod whole;

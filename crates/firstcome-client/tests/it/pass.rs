@@ -2,9 +2,9 @@
 
 use crate::proxy::until;
 use crate::service::{ADMIN, SERVICE, Service, soon};
+use axum::Router;
 use axum::body::Body;
 use axum::routing::any;
-use axum::Router;
 use firstcome::core::room::RoomSettings;
 use firstcome::http::{AdmissionsChange, HttpStore};
 use firstcome::pass::{Pass, PassError, PassLayer, PassOptions, PassRefusal, PassVerifier, WhenAway};
@@ -118,7 +118,11 @@ async fn a_site_lets_passes_through_and_sends_other_visitors_to_the_room() {
     assert_eq!(visit(&site, "/strict", &[("x-firstcome-pass", &ann.pass)]).await.0, 200);
     let page = "/rooms/sale?back=%2Fbasket%3Fsize%3D1".to_owned();
     for other in ["", "x", "v4.public.", &ann.pass[..40], &stranger.pass] {
-        assert_eq!(visit(&site, "/basket?size=1", &[("x-firstcome-pass", other)]).await, (303, page.clone()), "{other}");
+        assert_eq!(
+            visit(&site, "/basket?size=1", &[("x-firstcome-pass", other)]).await,
+            (303, page.clone()),
+            "{other}"
+        );
     }
     let json = ("accept", "application/json");
     assert_eq!(visit(&site, "/basket", &[json]).await, (401, "no_pass".to_owned()));
@@ -225,7 +229,10 @@ async fn a_list_of_admissions_comes_only_if_it_has_changed() {
     assert!(matches!(again, AdmissionsChange::Same { as_of } if admissions.as_of <= as_of), "{again:?}");
     admitted(&service, "sale").await;
     let told = soon(client.admissions_since(&sale, tag.as_ref())).await.expect("an answer").expect("a room");
-    assert!(matches!(told, AdmissionsChange::New { ref admissions, .. } if admissions.admissions.len() == 2), "{told:?}");
+    assert!(
+        matches!(told, AdmissionsChange::New { ref admissions, .. } if admissions.admissions.len() == 2),
+        "{told:?}"
+    );
     let absent = RoomName::parse("absent").expect("a name");
     let told = soon(client.admissions_since(&absent, None)).await.expect("an answer");
     assert_eq!(told.expect_err("no such room").code(), "unknown_room");

@@ -290,7 +290,12 @@ mod tests {
         ] {
             assert!(!prefers(pages), "{pages}");
         }
-        for json in ["application/json", "application/json, text/html", "text/html;q=0.5, application/*", "application/json, */*;q=0.1"] {
+        for json in [
+            "application/json",
+            "application/json, text/html",
+            "text/html;q=0.5, application/*",
+            "application/json, */*;q=0.1",
+        ] {
             assert!(prefers(json), "{json}");
         }
     }
