@@ -46,7 +46,7 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 24] = [
+const PARTS: [Part; 25] = [
     ("deny", "Dependencies: bans, licences, sources", deny),
     ("mutants", "Mutants of the rules", mutants),
     ("openapi", "The OpenAPI document against the service", openapi),
@@ -58,6 +58,7 @@ const PARTS: [Part; 24] = [
     ("bench", "Coupons on this machine", bench),
     ("rooms", "Rooms on this machine", rooms),
     ("gate", "The gate of a site beside nginx on this machine", gate),
+    ("passes", "Passes that a program verifies by itself on this machine", passes),
     ("locks", "Locks on this machine", locks),
     ("quorum", "Locks over five servers beside Redlocks on this machine", quorum),
     ("etcd", "Locks on etcd on this machine", etcd),
@@ -225,6 +226,12 @@ fn rooms() -> Result<String, String> {
 fn gate() -> Result<String, String> {
     release_bench()?;
     shell::output(BENCH, &["gate", "--data", "target", "--table"])
+}
+
+/// Needs a quiet machine.
+fn passes() -> Result<String, String> {
+    release_bench()?;
+    on_target(shell::output(BENCH, &["passes", "--data", "target", "--table"])?)
 }
 
 /// Needs a quiet machine: it starts four processes and its own Redis. Measures our locks and those of other libraries.

@@ -27,7 +27,7 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 24] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 25] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
@@ -39,6 +39,7 @@ pub(crate) const MEASURED: [(&str, &[&str]); 24] = [
     ("bench", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("rooms", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("gate", &[CORE, EMBEDDED, SERVER]),
+    ("passes", &["crates/firstcome/src/pass", "crates/firstcome/src/pass.rs"]),
     ("locks", &[LOCK_RULES, LOCKS, REDIS, SQLITE]),
     ("quorum", &[LOCK_RULES, LOCKS, REDIS]),
     ("etcd", &[LOCK_RULES, LOCKS, ETCD]),

@@ -6,7 +6,7 @@ use crate::{perf, setup, tidy};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const FEATURES: &str = "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/http,firstcome/sql,firstcome/sqlx";
+const FEATURES: &str = "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/http,firstcome/sql,firstcome/sqlx,firstcome/tower";
 /// Tests at the same time in one test binary. More than a small machine has processors, because most tests wait for servers,
 /// leases and disks: two at a time used a third of two processors, four take two thirds of the time.
 const TEST_THREADS: &str = "--test-threads=4";

@@ -96,8 +96,8 @@ impl Drop for Nginx {
     }
 }
 
-/// Joins the room of the gate, and returns the pass.
-async fn admitted(service: SocketAddr) -> anyhow::Result<String> {
+/// Joins the room `site`, and returns the pass.
+pub(super) async fn admitted(service: SocketAddr) -> anyhow::Result<String> {
     let shot =
         |method, path: String, body| Shot { method, aim: Aim::One(path), key: Some(KEY.into()), pass: None, body };
     let json = async |shot: Shot| {

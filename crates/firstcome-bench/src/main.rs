@@ -11,6 +11,7 @@ mod gate;
 mod http;
 mod load;
 mod locks;
+mod passes;
 mod plot;
 mod redis_set;
 mod report;
@@ -40,6 +41,8 @@ enum BenchCommand {
     Locks(locks::LocksArgs),
     /// The gate of a site, beside nginx as a plain proxy before the same site
     Gate(gate::GateArgs),
+    /// Passes that a program verifies by itself: what a check costs after the first one
+    Passes(passes::PassesArgs),
     /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
     Auctions(auctions::AuctionsArgs),
     /// Peers in one table: locks, coupons, rooms and auctions by every way, in turns, each beside its physical limit
@@ -73,6 +76,7 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Rooms(args) => rooms::run(&args),
         BenchCommand::Locks(args) => locks::run(&args),
         BenchCommand::Gate(args) => gate::run(&args),
+        BenchCommand::Passes(args) => passes::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
         BenchCommand::Field(args) => field::run(&args),
         BenchCommand::Curves(args) => curves::run(&args),

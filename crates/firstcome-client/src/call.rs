@@ -4,7 +4,7 @@
 //! - A write is repeated only if a second copy has no second effect, or if the service did not get the first copy.
 //! - Once a copy of a write may have had its effect, no later failure is told as "nothing was done".
 
-use crate::link::{Link, Lost, Reply, Sent};
+use crate::link::{EventLines, Link, Lost, Reply, Sent};
 use crate::options::HttpOptions;
 use crate::problem::Problem;
 use bytes::Bytes;
@@ -282,6 +282,12 @@ impl Service {
             }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Opens a stream of events. `None` if the service refuses it, or is not reached: then there are polls.
+    pub(crate) async fn listen(&self, path: String) -> Option<EventLines> {
+        let sent = Call::get(path).sent;
+        self.link.listen(&sent, self.options.answer_timeout).await
     }
 
     /// Waits until fewer than the allowed number of requests are under way.

@@ -6,6 +6,7 @@ use firstcome_store::{Fault, FaultKind};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -14,13 +15,17 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use std::error::Error;
 use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
+use tokio::time::{Sleep, sleep};
 
 /// How long an idle connection is kept. A service closes one after 75 s unless an operator sets less: a request that
 /// meets the close would have no answer.
 const IDLE: Duration = Duration::from_secs(20);
 /// The most bytes of an answer. A page of a thousand claims with the longest attributes has less than a third of it.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// The most bytes of an event. The longest texts of a room make a sixth of it.
+const EVENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The connections to one service. The key is in no text that this type shows.
 pub(crate) struct Link {
@@ -116,6 +121,17 @@ impl Link {
         tokio::time::timeout(within, answered).await.unwrap_or_else(|_| Err(late()))
     }
 
+    /// Opens a stream of events, on a connection of its own while it lasts. `None` if there is none.
+    ///
+    /// Dropping the stream ends the connection.
+    pub(crate) async fn listen(&self, sent: &Sent, within: Duration) -> Option<EventLines> {
+        let asked = self.client.request(self.request(sent).ok()?);
+        let answer = tokio::time::timeout(within, asked).await.ok()?.ok()?;
+        let kind = answer.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+        let is_stream = answer.status() == StatusCode::OK && kind.starts_with("text/event-stream");
+        is_stream.then(|| EventLines::new(answer.into_body()))
+    }
+
     fn request(&self, sent: &Sent) -> Result<Request<Full<Bytes>>, Lost> {
         let mut request = Request::new(Full::new(sent.body.clone().unwrap_or_default()));
         *request.method_mut() = sent.method.clone();
@@ -128,6 +144,47 @@ impl Link {
         }
         headers.extend(sent.headers.iter().cloned());
         Ok(request)
+    }
+}
+
+/// The events of a stream.
+pub(crate) struct EventLines {
+    body: Incoming,
+    read: Vec<u8>,
+    /// Fires once the stream has said nothing for too long. Made with the first read.
+    quiet: Option<Pin<Box<Sleep>>>,
+}
+
+impl EventLines {
+    const fn new(body: Incoming) -> Self {
+        Self { body, read: Vec::new(), quiet: None }
+    }
+
+    /// Waits for the next event, without comments, and returns its lines. `None` at the end of the stream, if it says
+    /// nothing for `quiet_max`, or if it is not one of a service.
+    ///
+    /// Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self, quiet_max: Duration) -> Option<String> {
+        loop {
+            if let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.read.drain(..end + 2).collect();
+                // A comment begins with a colon.
+                if event[0] == b':' {
+                    continue;
+                }
+                return String::from_utf8(event).ok();
+            }
+            if EVENT_BYTES_MAX < self.read.len() {
+                return None;
+            }
+            let quiet = self.quiet.get_or_insert_with(|| Box::pin(sleep(quiet_max)));
+            let frame = tokio::select! {
+                frame = self.body.frame() => frame?.ok()?,
+                () = quiet.as_mut() => return None,
+            };
+            self.quiet = None;
+            self.read.extend_from_slice(frame.data_ref()?);
+        }
     }
 }
 

@@ -209,7 +209,7 @@ impl RoomShown {
 
 /// A ticket as the service shows it. The secret itself comes with the join only.
 #[derive(Deserialize)]
-struct TicketShown {
+pub(crate) struct TicketShown {
     ticket: Option<Box<str>>,
     number: u32,
     state: String,
@@ -225,7 +225,7 @@ struct TicketShown {
 }
 
 impl TicketShown {
-    fn answer(&self, ticket: &str) -> Option<TicketAnswer> {
+    pub(crate) fn answer(&self, ticket: &str) -> Option<TicketAnswer> {
         let as_of = instant::parse(&self.as_of)?;
         let until = optional_instant(self.slot_ends_at.as_deref())?;
         let state = match self.state.as_str() {
@@ -268,9 +268,17 @@ struct SlotBody {
 }
 
 #[derive(Deserialize)]
-struct PassesShown {
+pub(crate) struct PassesShown {
     items: Vec<(u32, u64)>,
     as_of: String,
+}
+
+impl PassesShown {
+    pub(crate) fn admissions(self) -> Option<LiveAdmissions> {
+        let number = |(number, admission)| Some((TicketNumber::new(number)?, admission));
+        let admissions = self.items.into_iter().map(number).collect::<Option<_>>()?;
+        Some(LiveAdmissions { admissions, as_of: instant::parse(&self.as_of)? })
+    }
 }
 
 #[derive(Deserialize)]
@@ -298,14 +306,14 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
 }
 
 /// Hands on a refusal by a rule, and tells any other as an error.
-fn refused<T>(told: &CallReply) -> RoomAnswer<T> {
+pub(crate) fn refused<T>(told: &CallReply) -> RoomAnswer<T> {
     match told.problem().and_then(|problem| rejection(&problem)) {
         Some(rejection) => Ok(Err(rejection)),
         None => Err(told.refused()),
     }
 }
 
-fn path(room: &RoomName) -> String {
+pub(crate) fn path(room: &RoomName) -> String {
     format!("/v1/rooms/{}", segment(room.as_str()))
 }
 
@@ -474,11 +482,8 @@ impl RoomStore for HttpStore {
         if !told.is_yes() {
             return refused(&told);
         }
-        let PassesShown { items, as_of } = told.read()?;
-        let number = |(number, admission)| Some((TicketNumber::new(number)?, admission));
-        let admissions = items.into_iter().map(number).collect::<Option<_>>().ok_or_else(|| told.strange())?;
-        let as_of = instant::parse(&as_of).ok_or_else(|| told.strange())?;
-        Ok(Ok(LiveAdmissions { admissions, as_of }))
+        let admissions = told.read::<PassesShown>()?.admissions();
+        Ok(Ok(admissions.ok_or_else(|| told.strange())?))
     }
 
     /// Needs a service key. Rates and shares are rounded to thousandths.

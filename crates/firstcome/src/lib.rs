@@ -73,6 +73,8 @@ mod coupon;
 mod error;
 pub mod fence;
 pub mod lock;
+#[cfg(feature = "pass")]
+pub mod pass;
 mod points;
 pub mod request;
 mod room;

@@ -3,7 +3,9 @@
 mod conformance;
 mod faults;
 mod lock;
+mod pass;
 mod proxy;
 mod scripted;
 mod service;
+mod watch;
 mod whole;

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Answers each request with the next of these; the last one again and again.
-async fn server(answers: Vec<String>) -> (SocketAddr, Arc<AtomicUsize>) {
+pub(crate) async fn server(answers: Vec<String>) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("an address");
     let asked = Arc::new(AtomicUsize::new(0));
@@ -47,12 +47,12 @@ async fn answer_once(mut stream: TcpStream, answer: String) {
     let _ = stream.write_all(answer.as_bytes()).await;
 }
 
-fn answer(status: &str, kind: &str, body: &str) -> String {
+pub(crate) fn answer(status: &str, kind: &str, body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
 }
 
-fn problem(status: &str, code: &str, detail: &str, more: &str) -> String {
+pub(crate) fn problem(status: &str, code: &str, detail: &str, more: &str) -> String {
     let body = format!("{{\"code\":\"{code}\",\"detail\":\"{detail}\"{more}}}");
     answer(status, "application/problem+json", &body)
 }

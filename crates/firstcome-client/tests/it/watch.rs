@@ -1,0 +1,159 @@
+//! A watch of one ticket: by streams of a real service, and by polls where a stream is refused or breaks off.
+
+use crate::scripted::{answer, problem, server};
+use crate::service::{ADMIN, SERVICE, Service, hasty, soon};
+use firstcome::core::room::{Rejection, RoomSettings, TicketState};
+use firstcome::http::{HttpStore, TicketWatch};
+use firstcome::{Admission, RoomStore, Store};
+use firstcome_store::core::id::RoomName;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+fn sale() -> RoomName {
+    RoomName::parse("sale").expect("a name")
+}
+
+/// The next place: a position, or nothing once the visitor is admitted.
+async fn place(watch: &mut TicketWatch) -> Option<u32> {
+    let answer = soon(watch.next()).await.expect("an answer").expect("no refusal").expect("a place");
+    match answer.state {
+        TicketState::Waiting { position, .. } => Some(position),
+        TicketState::Admitted { .. } => None,
+        state => panic!("{state:?}"),
+    }
+}
+
+async fn is_over(watch: &mut TicketWatch) -> bool {
+    matches!(soon(watch.next()).await, Ok(Ok(None)))
+}
+
+/// A ticket as the service shows it, at this position or admitted.
+fn shown(position: Option<u32>) -> String {
+    let state = match position {
+        Some(position) => format!(r#""state":"waiting","position":{position},"eta_ms":null"#),
+        None => concat!(
+            r#""state":"admitted","position":null,"eta_ms":null,"admitted_at":"2030-01-01T00:00:00Z","#,
+            r#""admission":1,"slot_ends_at":"2030-01-01T00:15:00Z""#
+        )
+        .to_owned(),
+    };
+    format!(r#"{{"number":8,{state},"poll_after_ms":20,"as_of":"2030-01-01T00:00:00Z"}}"#)
+}
+
+fn poll(position: Option<u32>) -> String {
+    answer("200 OK", "application/json", &shown(position))
+}
+
+fn place_event(position: u32) -> String {
+    format!("event: place\ndata: {{\"ticket\":{},\"room\":{{}}}}\n\n", shown(Some(position)))
+}
+
+fn stream(events: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}")
+}
+
+/// What a watch tells of these answers, and how many it asked for.
+async fn told(answers: Vec<String>) -> (Vec<Option<u32>>, usize) {
+    let (address, asked) = server(answers).await;
+    let store = HttpStore::with(&format!("http://{address}"), SERVICE, hasty()).expect("it can be made");
+    let mut watch = store.watch(&sale(), "ticket");
+    let mut places = Vec::new();
+    while places.last() != Some(&None) {
+        places.push(place(&mut watch).await);
+    }
+    assert!(is_over(&mut watch).await);
+    (places, asked.load(Ordering::SeqCst))
+}
+
+#[tokio::test]
+async fn places_come_from_the_stream_and_the_turn_from_a_poll() {
+    let end =
+        "event: end\ndata: {\"reason\":\"turn\",\"poll_after_ms\":0,\"claim_until\":\"2030-01-01T00:01:00Z\"}\n\n";
+    let events = [":\n\n", &place_event(3), &place_event(2), "event: new\ndata: {}\n\n", &place_event(0), end].concat();
+    let (places, asked) = told(vec![poll(Some(3)), stream(&events), poll(None)]).await;
+    assert_eq!((places, asked), (vec![Some(3), Some(2), Some(0), None], 3));
+}
+
+#[tokio::test]
+async fn a_watch_polls_where_a_stream_is_refused_or_breaks_off() {
+    let refused = problem("409 Conflict", "not_near", "poll", "");
+    let page = answer("200 OK", "text/html", "event: place");
+    for no_stream in [refused, page, problem("503 Service Unavailable", "streams_full", "poll", "")] {
+        let (places, asked) = told(vec![poll(Some(3)), no_stream, poll(Some(2)), poll(Some(2)), poll(None)]).await;
+        assert_eq!((places, asked), (vec![Some(3), Some(2), None], 5), "the stream is asked for once");
+    }
+    for broken in
+        [String::new(), place_event(1)[..40].to_owned(), "event: place\ndata: {}\n\n".to_owned(), "x".repeat(70_000)]
+    {
+        let (places, _) = told(vec![poll(Some(3)), stream(&broken), poll(None)]).await;
+        assert_eq!(places, [Some(3), None], "{}", broken.len());
+    }
+}
+
+#[tokio::test]
+async fn far_from_the_front_a_watch_only_polls() {
+    let far = poll(Some(90_000));
+    let (places, asked) = told(vec![far.clone(), far.clone(), far, poll(None)]).await;
+    assert_eq!((places, asked), (vec![Some(90_000), None], 4));
+}
+
+#[tokio::test]
+async fn a_watch_of_a_service_hears_each_place_until_the_turn() {
+    let service = Service::start().await;
+    let store = Store::http(&service.url(), ADMIN).expect("it can be made");
+    let room = store.room("sale").expect("a name");
+    soon(room.put(RoomSettings::with_slots(1))).await.expect("it is put");
+    let mut tickets = Vec::new();
+    for _ in 0..3 {
+        tickets.push(soon(room.join().send()).await.expect("it joins").1);
+    }
+    let client = HttpStore::new(&service.url(), SERVICE).expect("it can be made");
+    let mut first = client.watch(&sale(), &tickets[0].ticket);
+    // Cancelled again and again: nothing is lost.
+    let ann = loop {
+        let Ok(told) = tokio::time::timeout(Duration::from_millis(1), first.next()).await else { continue };
+        let answer = told.expect("an answer").expect("no refusal").expect("a place");
+        if let Some(admission) = Admission::of(&answer) {
+            break admission;
+        }
+    };
+    assert!(is_over(&mut first).await);
+    let mut last = client.watch(&sale(), &tickets[2].ticket);
+    assert_eq!(place(&mut last).await, Some(1));
+    soon(client.release(&sale(), ann.number, ann.admission)).await.expect("an answer").expect("it is released");
+    // The visitor before takes the slot, and leaves.
+    let mut second = client.watch(&sale(), &tickets[1].ticket);
+    while place(&mut second).await.is_some() {}
+    while place(&mut last).await != Some(0) {}
+    soon(client.leave(&sale(), &tickets[1].ticket)).await.expect("an answer").expect("it leaves");
+    while place(&mut last).await.is_some() {}
+    assert!(is_over(&mut last).await);
+    assert!(!format!("{last:?}").contains(&*tickets[2].ticket));
+}
+
+#[tokio::test]
+async fn a_watch_tells_a_refusal_once_and_goes_on_after_an_error() {
+    let service = Service::start().await;
+    let (address, client) =
+        (service.address, HttpStore::with(&service.url(), SERVICE, hasty()).expect("it can be made"));
+    let store = Store::http(&service.url(), ADMIN).expect("it can be made");
+    let room = store.room("sale").expect("a name");
+    soon(room.put(RoomSettings::with_slots(1))).await.expect("it is put");
+    let mut unknown = client.watch(&sale(), "forged");
+    assert!(matches!(soon(unknown.next()).await, Ok(Err(Rejection::UnknownTicket))));
+    assert!(is_over(&mut unknown).await);
+    soon(room.join().send()).await.expect("it joins");
+    let (_, place_in_line) = soon(room.join().send()).await.expect("it joins");
+    let mut watch = client.watch(&sale(), &place_in_line.ticket);
+    assert!(soon(watch.next()).await.is_ok());
+    let kept = service.stop().await;
+    while soon(watch.next()).await.is_ok() {}
+    let service = Service::at(address, kept).await;
+    soon(room.close()).await.expect("it is closed");
+    let told = loop {
+        let Ok(told) = soon(watch.next()).await else { continue };
+        break told;
+    };
+    assert!(told.is_err() || told.is_ok_and(|answer| answer.is_none_or(|answer| !answer.state.is_near())));
+    drop(service.stop().await);
+}
