@@ -1,8 +1,8 @@
 //! A gate in front of a site: a visitor with a valid pass reaches the site, any other sees the page of the room.
 //!
 //! # What it promises
-//! - A request for a path behind the gate reaches the site only with a pass that is valid at that moment. If the service
-//!   cannot judge a pass, the request does not reach the site.
+//! - A request for a path behind the gate reaches the site only with a pass that is valid at that moment. While the store
+//!   gives no answer, [`GracePolicy`](crate::GracePolicy) decides.
 //! - The site gets neither tickets nor passes. `X-Firstcome-Number` and `X-Firstcome-Admission` name the slot, by which
 //!   the site can release it; no visitor can write them.
 //! - Bodies stream both ways, and a connection may become a WebSocket. It may change to no other protocol.

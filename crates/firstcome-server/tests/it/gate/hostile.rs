@@ -348,7 +348,8 @@ async fn a_visitor_who_takes_nothing_of_the_pages_of_the_gate_is_cut_off_sooner_
         watch.elapsed()
     };
     let (_, pages) = tokio::join!(asks, overdue(1));
-    assert!(pages < 4 * write, "{pages:?}");
+    // Before one of the site could be cut off, also on a busy machine.
+    assert!(pages < 6 * write, "{pages:?}");
     assert!(6 * write <= overdue(2).await);
     drop(of_site);
 }
