@@ -7,8 +7,8 @@
 //! # What it promises
 //! - A text is a pass only if a key that the service has now signed it for this room, before its end, and if its
 //!   admission has not ended as far as the last list says.
-//! - A release, an idle time-out and a new key have their effect [`REFRESH`] and one round trip later. On a cluster the
-//!   list of a node is up to 2 s old, which adds to that.
+//! - A release, an idle time-out and a new key have their effect at most [`REFRESH`] and the round trips of one refresh
+//!   after the asked node has heard of them.
 //! - A signature is verified once, as long as the pass is among the last 8 192 that were used, and at most 16 384 are
 //!   kept. Only valid passes are kept, so no client can fill the memory with other texts.
 //! - "No" and "unknown" are never mixed: a service that has not answered for the grace is [`PassError::Away`].
@@ -278,8 +278,8 @@ impl PassVerifier {
     /// Returns the pass of a text, or says why it lets no visitor in. Does no IO and does not wait.
     ///
     /// Order of checks: the age of what the service said, the form of the text, its key, its signature, its room, its
-    /// end, its admission. The first check of a pass costs one Ed25519 verification, some tens of microseconds; each
-    /// further one about a microsecond.
+    /// end, its admission. The first check of a pass costs one Ed25519 verification, each
+    /// further one a look-up in memory.
     pub fn check(&self, text: &str) -> Result<Pass, PassError> {
         let now = self.0.shared.clock.both();
         let heard = self.heard_in_time(now).ok_or(PassError::Away)?;
