@@ -30,6 +30,7 @@ use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
 use crate::error::{Code, Problem};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
+use crate::security_headers;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
@@ -247,10 +248,11 @@ impl Gate {
             Ok((passage, response)) => (passage, response),
             Err(problem) => {
                 self.app.metrics.refused(problem.code());
-                let response = match format {
+                let mut response = match format {
                     Format::Html => pages::refusal(problem, BASE),
                     Format::Json => problem.into_response(),
                 };
+                security_headers::complete(response.headers_mut());
                 (Passage::Failed, response.map(Either::Right))
             }
         };
