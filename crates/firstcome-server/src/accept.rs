@@ -18,6 +18,7 @@ mod watch;
 use crate::address;
 use crate::error::{self, Code, Problem};
 use crate::lock::Offer;
+use crate::security_headers::OF_REFUSED_CONNECTION;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
@@ -285,7 +286,7 @@ fn refusal(peer: IpAddr, why: SlotRefusal) -> Vec<u8> {
     };
     let body = error::body(code, detail, &members);
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\n{OF_REFUSED_CONNECTION}\
          retry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );

@@ -31,12 +31,13 @@ use crate::dashboard;
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::pages::{self, SecuritySchemes};
+use crate::security_headers;
 use crate::state::App;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, Request, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{AppendHeaders, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use firstcome::StoreError;
@@ -206,7 +207,8 @@ pub fn router(app: Arc<App>) -> Router {
         Some(cors) => router.layer(cors),
         None => router,
     };
-    router.with_state(app)
+    // Outermost, so that it also completes the answers to preflight requests.
+    router.layer(map_response(security_headers::completed)).with_state(app)
 }
 
 /// Answers a call of an address that is over its rate. A page of an allowed origin may read the answer, as it may read
@@ -239,6 +241,7 @@ pub fn admin_router(app: Arc<App>) -> Router {
         .route("/readyz", get(health::readyz))
         .fallback(async || Problem::new(Code::NotFound))
         .method_not_allowed_fallback(async || Problem::new(Code::MethodNotAllowed))
+        .layer(map_response(security_headers::completed))
         .with_state(app)
 }
 

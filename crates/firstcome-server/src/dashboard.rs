@@ -60,6 +60,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; scr
 const SESSION: &str = "firstcome_session";
 const PATH: &str = "/dashboard";
 const LOGIN: &str = "/dashboard/login";
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The name of a field, or of a parameter, is short.
 const PARAMETER_BYTES_MAX: usize = 1_024;
@@ -141,6 +142,8 @@ fn page(status: StatusCode, template: &impl askama::Template) -> Response {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
     // With `no-referrer` a browser names no origin in a POST.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    // A page of another site that opens the dashboard gets no handle on its window.
+    headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::VARY, HeaderValue::from_static("accept, cookie"));
     response

@@ -200,7 +200,6 @@ impl From<StoreError> for Problem {
 }
 
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Returns the body of a problem without a detail. Built once, since "sold out" answers a crowd.
 fn plain_body(code: Code) -> Bytes {
@@ -255,7 +254,6 @@ impl Problem {
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut response = api::whole(status, headers, body, PROBLEM_JSON);
         let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(wait_ms) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000).max(1)));
         }

@@ -36,6 +36,7 @@ use crate::grace::{self, Ruling, Stay};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
 use crate::pass::Grant;
+use crate::security_headers;
 use crate::state::App;
 use crate::throttle::Throttle;
 use axum::Router;
@@ -273,10 +274,11 @@ impl Gate {
             Ok((passage, response)) => (passage, response),
             Err(problem) => {
                 self.app.metrics.refused(problem.code());
-                let response = match format {
+                let mut response = match format {
                     Format::Html => pages::refusal(problem, BASE),
                     Format::Json => problem.into_response(),
                 };
+                security_headers::complete(response.headers_mut());
                 (Passage::Failed, response.map(Either::Right))
             }
         };

@@ -30,6 +30,7 @@ mod pages;
 pub mod pass;
 pub mod rate;
 pub mod rfc3339;
+mod security_headers;
 mod state;
 mod throttle;
 

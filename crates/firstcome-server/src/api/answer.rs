@@ -3,6 +3,7 @@
 use super::REPLAYED;
 use super::json::json_bytes;
 use crate::error::Problem;
+use crate::security_headers;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
@@ -15,7 +16,7 @@ use serde::Serialize;
 pub(crate) type Whole = Response<Full<Bytes>>;
 
 /// Room for the headers of an answer that has no request's map to use.
-pub(crate) const HEADERS_USUAL: usize = 4;
+pub(crate) const HEADERS_USUAL: usize = 6;
 
 /// A JSON answer that no cache may keep.
 pub(crate) struct Answer {
@@ -39,10 +40,8 @@ impl Answer {
     /// request, which has room for them.
     pub(crate) fn whole(self, headers: HeaderMap) -> Whole {
         let mut response = whole(self.status, headers, self.body, HeaderValue::from_static("application/json"));
-        let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if self.is_replayed {
-            headers.insert(REPLAYED, HeaderValue::from_static("true"));
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
         }
         response
     }
@@ -54,10 +53,11 @@ impl IntoResponse for Answer {
     }
 }
 
-/// Builds an answer of this content type, whose headers go into `headers`. The map is emptied before.
+/// Builds an answer of this content type, which no cache may keep. Its headers go into `headers`, which is emptied before.
 pub(crate) fn whole(status: StatusCode, mut headers: HeaderMap, body: Bytes, kind: HeaderValue) -> Whole {
     headers.clear();
     headers.insert(header::CONTENT_TYPE, kind);
+    security_headers::add(&mut headers);
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     *response.headers_mut() = headers;

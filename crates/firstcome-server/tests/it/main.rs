@@ -28,6 +28,7 @@ mod room;
 mod running;
 mod scopes;
 mod secrets;
+mod security_headers;
 mod service;
 mod settings;
 mod stores;

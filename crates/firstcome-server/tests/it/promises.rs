@@ -51,6 +51,10 @@ pub(crate) fn hold(method: &Method, path: &str, answer: &Answer) {
     for word in INTERNAL.iter().filter(|_| !page) {
         assert!(!words.contains(word), "{asked}: {word:?} in {words}");
     }
+    // An answer of the site behind a gate has the headers that the site gave it.
+    if answer.header("x-site").is_none() {
+        secured(&asked, answer);
+    }
     match code(answer) {
         Some(code) => {
             SEEN.with_borrow_mut(|seen| seen.insert(code));
@@ -64,6 +68,22 @@ pub(crate) fn hold(method: &Method, path: &str, answer: &Answer) {
         }
     }
     announced(&asked, method, path, answer);
+}
+
+/// The headers that tell a browser what it may do with an answer.
+fn secured(asked: &str, answer: &Answer) {
+    assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{asked}: x-content-type-options");
+    let referrer = answer.header("referrer-policy").unwrap_or_else(|| panic!("{asked} has no referrer policy"));
+    assert!(["no-referrer", "same-origin"].contains(&referrer), "{asked}: {referrer}");
+    assert!(answer.header("cache-control").is_some(), "{asked} may be kept by any cache");
+    if answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html")) {
+        let policy = answer.header("content-security-policy").unwrap_or_else(|| panic!("{asked} has no policy"));
+        for rule in ["default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"] {
+            assert!(policy.contains(rule), "{asked}: {rule}");
+        }
+        let permissions = answer.header("permissions-policy").unwrap_or_default();
+        assert!(permissions.contains("camera=()"), "{asked}: {permissions}");
+    }
 }
 
 /// The body without tickets, passes and keys: any word may stand in them by chance.

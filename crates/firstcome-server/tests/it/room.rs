@@ -1,5 +1,6 @@
 //! Waiting rooms over HTTP. Here is what their tests share.
 
+pub(crate) mod abuse;
 pub(crate) mod admissions;
 pub(crate) mod appearance;
 pub(crate) mod claims;

@@ -1,0 +1,50 @@
+//! The headers that tell a browser what it may do with an answer.
+//!
+//! # What it promises
+//! - Every answer of this service has `X-Content-Type-Options`, `Referrer-Policy` and `Cache-Control`. A handler may set
+//!   the last two; an answer without them gets the strictest value.
+//! - Every page also has a `Content-Security-Policy` and a `Permissions-Policy`.
+//! - An answer of the site behind a gate passes unchanged: the site sets its own headers.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+
+const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
+/// Pages of this service use none of these. A script that an attacker injects cannot ask a visitor for them either.
+const PERMISSIONS: HeaderValue =
+    HeaderValue::from_static("camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()");
+/// The policy of a page whose handler sets none. It loads nothing, and no other page frames it.
+const NOTHING: HeaderValue =
+    HeaderValue::from_static("default-src 'none'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
+const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
+
+/// The headers of a connection that is refused before its first request, as they are written.
+pub(crate) const OF_REFUSED_CONNECTION: &str =
+    "cache-control: no-store\r\nx-content-type-options: nosniff\r\nreferrer-policy: no-referrer\r\n";
+
+/// Adds the headers of an answer that is no page. Replaces what `headers` has. Costs three insertions.
+pub(crate) fn add(headers: &mut HeaderMap) {
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
+    headers.insert(header::REFERRER_POLICY, NO_REFERRER);
+}
+
+/// Completes each answer of a router.
+pub(crate) async fn completed(mut response: Response) -> Response {
+    complete(response.headers_mut());
+    response
+}
+
+/// Adds each header that an answer lacks. Replaces none.
+pub(crate) fn complete(headers: &mut HeaderMap) {
+    headers.entry(header::CACHE_CONTROL).or_insert(NO_STORE);
+    headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(NOSNIFF);
+    headers.entry(header::REFERRER_POLICY).or_insert(NO_REFERRER);
+    let is_page = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+    if is_page {
+        headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
+        headers.entry(PERMISSIONS_POLICY).or_insert(PERMISSIONS);
+    }
+}
