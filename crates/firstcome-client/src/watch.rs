@@ -65,7 +65,7 @@ struct EndShown {
 }
 
 /// One event of a stream.
-enum Heard {
+enum StreamEvent {
     Place(Box<TicketShown>),
     End(Duration),
     /// An event that this version does not know.
@@ -73,14 +73,16 @@ enum Heard {
 }
 
 /// Reads one event; `None` if it is not as the service writes it.
-fn heard(text: &str) -> Option<Heard> {
+fn read_event(text: &str) -> Option<StreamEvent> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     Some(match (field("event"), field("data")) {
-        (Some("place"), Some(data)) => Heard::Place(Box::new(serde_json::from_str::<PlaceShown>(data).ok()?.ticket)),
-        (Some("end"), Some(data)) => {
-            Heard::End(Duration::from_millis(serde_json::from_str::<EndShown>(data).ok()?.poll_after_ms))
+        (Some("place"), Some(data)) => {
+            StreamEvent::Place(Box::new(serde_json::from_str::<PlaceShown>(data).ok()?.ticket))
         }
-        _ => Heard::Other,
+        (Some("end"), Some(data)) => {
+            StreamEvent::End(Duration::from_millis(serde_json::from_str::<EndShown>(data).ok()?.poll_after_ms))
+        }
+        _ => StreamEvent::Other,
     })
 }
 
@@ -165,19 +167,19 @@ impl TicketWatch {
 
     /// Takes an event, or the end of the stream, and returns a place that is news.
     fn listen(&mut self, event: Option<&str>) -> Option<TicketAnswer> {
-        match event.and_then(heard) {
-            Some(Heard::Place(shown)) => {
+        match event.and_then(read_event) {
+            Some(StreamEvent::Place(shown)) => {
                 let answer = shown.answer(&self.ticket);
                 if answer.is_none() {
                     self.step = soon();
                 }
                 answer.filter(|answer| self.is_news(answer))
             }
-            Some(Heard::End(poll_after)) => {
+            Some(StreamEvent::End(poll_after)) => {
                 self.step = after(poll_after);
                 None
             }
-            Some(Heard::Other) => None,
+            Some(StreamEvent::Other) => None,
             None => {
                 self.step = soon();
                 None

@@ -59,7 +59,7 @@ const SPREAD_MS: u64 = 2_000;
 /// The graces that are allowed.
 const GRACE: RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(3_600);
 
-/// A pass that was verified. Cheap to clone.
+/// A pass that was verified. Cheap to clone. See [`PassVerifier`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pass(Arc<PassClaims>);
 
@@ -71,7 +71,7 @@ impl Deref for Pass {
     }
 }
 
-/// Why a text is not a pass that lets its visitor in.
+/// Why a text is not a pass that lets its visitor in: see [`PassVerifier`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassRefusal {
@@ -109,7 +109,7 @@ impl PassRefusal {
     }
 }
 
-/// Why a check did not say yes.
+/// Why a check of a [`PassVerifier`] did not say yes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassError {
@@ -121,7 +121,7 @@ pub enum PassError {
     Away,
 }
 
-/// Why a verifier could not be started. Nothing was sent.
+/// Why a [`PassVerifier`] could not be started. Nothing was sent.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartPassError {
@@ -139,7 +139,7 @@ pub enum StartPassError {
     NoRuntime,
 }
 
-/// How a verifier judges.
+/// How a [`PassVerifier`] judges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PassOptions {
     /// How long the last answer of the service counts: 2 s to 1 hour, 30 s by default. A release within a longer grace
@@ -153,7 +153,7 @@ impl Default for PassOptions {
     }
 }
 
-/// What a verifier knows, for metrics and logs.
+/// What a [`PassVerifier`] knows, for metrics and logs.
 #[derive(Clone, Debug)]
 pub struct PassStatus {
     /// The age of the last answer; `None` before the first one.
@@ -166,7 +166,7 @@ pub struct PassStatus {
 
 /// What the service said last.
 #[derive(Debug)]
-struct Heard {
+struct Snapshot {
     signers: Arc<Signers>,
     admissions: Arc<HashSet<(TicketNumber, u64)>>,
     tag: Option<AdmissionsTag>,
@@ -176,7 +176,7 @@ struct Heard {
     asked_at: Steady,
 }
 
-impl Heard {
+impl Snapshot {
     /// Judges a pass. Order of checks: form, key, signature, room, end, admission.
     fn judge(&self, room: &RoomName, text: &str, now: Timestamp) -> Result<Pass, PassRefusal> {
         let pass = self.signers.read(text)?;
@@ -233,7 +233,7 @@ struct Shared {
     room: RoomName,
     grace: Duration,
     clock: SystemClock,
-    heard: watch::Sender<Option<Arc<Heard>>>,
+    snapshot: watch::Sender<Option<Arc<Snapshot>>>,
     fault: Mutex<Option<StoreError>>,
 }
 
@@ -264,8 +264,8 @@ impl PassVerifier {
         let http = HttpOptions { connect_timeout, answer_timeout, retry_for: Duration::ZERO, requests_max: 1 };
         let client = HttpStore::with(url, key, http)?;
         let runtime = Handle::try_current().map_err(|_| StartPassError::NoRuntime)?;
-        let (clock, heard) = (SystemClock::default(), watch::Sender::new(None));
-        let shared = Arc::new(Shared { room, grace: options.grace, clock, heard, fault: Mutex::new(None) });
+        let (clock, snapshot) = (SystemClock::default(), watch::Sender::new(None));
+        let shared = Arc::new(Shared { room, grace: options.grace, clock, snapshot, fault: Mutex::new(None) });
         let refreshing = runtime.spawn(refresh_forever(Arc::clone(&shared), client)).abort_handle();
         Ok(Self(Arc::new(Running { shared, refreshing })))
     }
@@ -282,37 +282,37 @@ impl PassVerifier {
     /// further one a look-up in memory.
     pub fn check(&self, text: &str) -> Result<Pass, PassError> {
         let now = self.0.shared.clock.both();
-        let heard = self.heard_in_time(now).ok_or(PassError::Away)?;
-        Ok(heard.judge(&self.0.shared.room, text, now.wall)?)
+        let snapshot = self.snapshot_in_time(now).ok_or(PassError::Away)?;
+        Ok(snapshot.judge(&self.0.shared.room, text, now.wall)?)
     }
 
     /// Waits until the service has answered for the first time. Dropping the future has no effect.
     pub async fn ready(&self) {
-        let mut heard = self.0.shared.heard.subscribe();
+        let mut snapshot = self.0.shared.snapshot.subscribe();
         // An error would mean that the sender is gone, which this verifier holds.
-        let _ = heard.wait_for(Option::is_some).await;
+        let _ = snapshot.wait_for(Option::is_some).await;
     }
 
     /// Returns how fresh the list is and what went wrong last. Does no IO.
     pub fn status(&self) -> PassStatus {
         let shared = &self.0.shared;
-        let heard = shared.heard.borrow().clone();
-        let age = heard.as_ref().map(|heard| heard.age(shared.clock.steady()));
-        let admissions = heard.map_or(0, |heard| heard.admissions.len());
+        let snapshot = shared.snapshot.borrow().clone();
+        let age = snapshot.as_ref().map(|snapshot| snapshot.age(shared.clock.steady()));
+        let admissions = snapshot.map_or(0, |snapshot| snapshot.admissions.len());
         PassStatus { age, admissions, fault: shared.fault.lock().clone() }
     }
 
     /// Returns what the service said, unless that is older than the grace.
-    fn heard_in_time(&self, now: Now) -> Option<Arc<Heard>> {
-        let heard = self.0.shared.heard.borrow().clone()?;
-        (heard.age(now.steady) <= self.0.shared.grace).then_some(heard)
+    fn snapshot_in_time(&self, now: Now) -> Option<Arc<Snapshot>> {
+        let snapshot = self.0.shared.snapshot.borrow().clone()?;
+        (snapshot.age(now.steady) <= self.0.shared.grace).then_some(snapshot)
     }
 
     /// Judges a pass by what the service said last, however long ago.
     #[cfg(feature = "tower")]
     fn check_by_last_list(&self, text: &str) -> Option<Pass> {
-        let heard = self.0.shared.heard.borrow().clone()?;
-        heard.judge(&self.0.shared.room, text, self.0.shared.clock.now()).ok()
+        let snapshot = self.0.shared.snapshot.borrow().clone()?;
+        snapshot.judge(&self.0.shared.room, text, self.0.shared.clock.now()).ok()
     }
 }
 
@@ -329,7 +329,7 @@ async fn refresh_forever(shared: Arc<Shared>, client: HttpStore) {
 
 impl Shared {
     async fn refresh(&self, client: &HttpStore) -> Result<(), StoreError> {
-        let (asked_at, last) = (self.clock.steady(), self.heard.borrow().clone());
+        let (asked_at, last) = (self.clock.steady(), self.snapshot.borrow().clone());
         let keys = client.pass_keys().await?;
         let signers = match &last {
             Some(last) if *last.signers.keys() == keys => Arc::clone(&last.signers),
@@ -346,7 +346,7 @@ impl Shared {
                 (Arc::new(admissions.admissions.into_iter().collect()), tag, admissions.as_of)
             }
         };
-        self.heard.send_replace(Some(Arc::new(Heard { signers, admissions, tag, as_of, asked_at })));
+        self.snapshot.send_replace(Some(Arc::new(Snapshot { signers, admissions, tag, as_of, asked_at })));
         Ok(())
     }
 }

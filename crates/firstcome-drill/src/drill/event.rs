@@ -205,12 +205,7 @@ pub(crate) async fn play(setting: &Setting, place: Rc<DrillTarget>) -> Result<Pl
 }
 
 /// Plans when each browser opens the page, and at which node. The tasks end with the sale, or when they are dropped.
-fn open_pages(
-    setting: &Setting,
-    place: &DrillTarget,
-    clock: RunClock,
-    browsers: Vec<Browser>,
-) -> JoinSet<PageStory> {
+fn open_pages(setting: &Setting, place: &DrillTarget, clock: RunClock, browsers: Vec<Browser>) -> JoinSet<PageStory> {
     let opens_s = setting.opens_us as f64 / 1e6;
     // Other people than those of the crowd.
     let arrivals = arrivals_us(setting.seed ^ 0x7061_6765, setting.browsers, setting.seconds as f64, opens_s);

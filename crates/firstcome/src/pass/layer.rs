@@ -18,7 +18,7 @@ const AWAY: &str = "{\"type\":\"/errors/store_unavailable\",\"title\":\"The wait
 /// The seconds after which a client tries again while the service is away.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// What a layer does once the service was away for the grace.
+/// What a [`PassLayer`] does once the service was away for the grace.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WhenAway {
     /// Answers 503 to every request.

@@ -38,22 +38,22 @@ fn after_s(seconds: i64) -> Timestamp {
 }
 
 /// What the service said `as_of`: that number 7 is admitted.
-fn heard(as_of: Timestamp) -> Heard {
+fn snapshot(as_of: Timestamp) -> Snapshot {
     let admissions = Arc::new(HashSet::from([(TicketNumber::new(7).unwrap(), 9)]));
-    Heard { signers: Arc::new(signers(1)), admissions, tag: None, as_of, asked_at: Steady::from_us(0) }
+    Snapshot { signers: Arc::new(signers(1)), admissions, tag: None, as_of, asked_at: Steady::from_us(0) }
 }
 
 #[test]
 fn a_pass_is_judged_by_key_signature_room_end_and_admission() {
-    let heard = heard(after_s(60));
+    let snapshot = snapshot(after_s(60));
     let sale = RoomName::parse("sale").unwrap();
-    let judged = |text: &str, at_s| heard.judge(&sale, text, after_s(at_s)).map(|pass| pass.number.get());
+    let judged = |text: &str, at_s| snapshot.judge(&sale, text, after_s(at_s)).map(|pass| pass.number.get());
     let fine = signed("sale", 7, FOOTER);
     let flipped = format!("{}{}", &fine[..30], fine[30..].replacen(|byte: char| byte.is_ascii_lowercase(), "A", 1));
     for _ in 0..2 {
         assert_eq!(judged(&fine, 60), Ok(7));
         // The last microsecond, and the end itself.
-        assert_eq!(heard.judge(&sale, &fine, Timestamp::clamped_us(after_s(900).as_us() - 1)).map(|_| ()), Ok(()));
+        assert_eq!(snapshot.judge(&sale, &fine, Timestamp::clamped_us(after_s(900).as_us() - 1)).map(|_| ()), Ok(()));
         assert_eq!(judged(&fine, 900), Err(PassRefusal::Expired));
     }
     for (text, refusal) in [
@@ -69,7 +69,7 @@ fn a_pass_is_judged_by_key_signature_room_end_and_admission() {
     ] {
         assert_eq!(judged(&text, 60), Err(refusal), "{text}");
     }
-    assert_eq!(heard.signers.verified_count(), 3, "only what a key signed is kept");
+    assert_eq!(snapshot.signers.verified_count(), 3, "only what a key signed is kept");
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn an_admission_that_may_have_come_after_the_list_is_not_over() {
     let sale = RoomName::parse("sale").unwrap();
     let unlisted = signed("sale", 8, FOOTER);
     for (as_of_ms, wanted) in [(-5_000, Ok(())), (1_999, Ok(())), (2_000, Err(PassRefusal::Ended))] {
-        let heard = heard(Timestamp::clamped_us(NOON_US + as_of_ms * 1_000));
-        assert_eq!(heard.judge(&sale, &unlisted, after_s(60)).map(drop), wanted, "the list is of {as_of_ms} ms");
+        let snapshot = snapshot(Timestamp::clamped_us(NOON_US + as_of_ms * 1_000));
+        assert_eq!(snapshot.judge(&sale, &unlisted, after_s(60)).map(drop), wanted, "the list is of {as_of_ms} ms");
     }
 }
 

@@ -68,7 +68,8 @@ pub(crate) fn place_falls(history: &History) -> AuditCheck {
 
 /// Checks that a page shows how the sale ended for it, and that this is true.
 pub(crate) fn end_is_true(history: &History) -> AuditCheck {
-    let says = "a page ends with its claim, which is in the list, or with sold out, which is true, or in line before that";
+    let says =
+        "a page ends with its claim, which is in the list, or with sold out, which is true, or in line before that";
     let mut counter = CheckCounter::new("pages_end_is_true", says);
     let sold_out = history.listed.len() == history.rules.stock as usize;
     for page in &history.pages {
