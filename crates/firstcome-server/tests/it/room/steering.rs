@@ -34,7 +34,11 @@ pub(crate) async fn a_site_in_trouble_gets_fewer_visitors_and_more_again() {
             assert_eq!((&told["report"], &told["pace"]["origin_share"]), (&json!(report), &json!(share)), "{body}");
             service.pass_ms(5_000).await;
         }
-        service.ticket("sale").await;
+        // More than one slice: a tick in between leaves some of them waiting.
+        for _ in 0..30 {
+            service.ticket("sale").await;
+        }
+        service.tick().await;
         let room = shown(service).await;
         assert_eq!((&room["rate_reason"], &room["pace"]["reason"]), (&json!("origin_errors"), &json!("origin_errors")));
         assert_eq!(room["pace"]["set_per_s"], json!(40.0));
