@@ -19,8 +19,8 @@ use std::task::{Context, Poll, Waker};
 pub(crate) const START_US: i64 = 1_893_456_000_000_000;
 /// Commands that the writer may take at once: more than ever wait here.
 const BATCH_COMMANDS: usize = 64;
-/// Between two ticks of a room.
-const TICK_MS: u64 = 10;
+/// Between two ticks of a room. All of them take less time than the room waits for a visitor before it admits another instead.
+const TICK_MS: u64 = 4;
 /// The price of the first bid.
 const PRICE: u64 = 100_000;
 
