@@ -8,7 +8,8 @@
 //! - A text is a pass only if a key that the service has now signed it for this room, before its end, and if its
 //!   admission has not ended as far as the last list says.
 //! - A release, an idle time-out and a new key have their effect at most [`REFRESH`] and the round trips of one refresh
-//!   after the asked node has heard of them.
+//!   after the asked node has heard of them. A release within the first 2 s of an admission has it 2 s after the admission
+//!   at the earliest: until then the admission may be younger than the list.
 //! - A signature is verified once, as long as the pass is among the last 8 192 that were used, and at most 16 384 are
 //!   kept. Only valid passes are kept, so no client can fill the memory with other texts.
 //! - "No" and "unknown" are never mixed: a service that has not answered for the grace is [`PassError::Away`].
@@ -306,6 +307,14 @@ impl PassVerifier {
     fn snapshot_in_time(&self, now: Now) -> Option<Arc<Snapshot>> {
         let snapshot = self.0.shared.snapshot.borrow().clone()?;
         (snapshot.age(now.steady) <= self.0.shared.grace).then_some(snapshot)
+    }
+
+    /// Whether the service has answered once, and gives no answer now. A refusal of the key or the room is an answer.
+    #[cfg(feature = "tower")]
+    fn is_lost(&self) -> bool {
+        let refuses =
+            |fault: &StoreError| matches!(fault, StoreError::Faulted(fault) if fault.kind == FaultKind::Unfit);
+        self.0.shared.snapshot.borrow().is_some() && !self.0.shared.fault.lock().as_ref().is_some_and(refuses)
     }
 
     /// Judges a pass by what the service said last, however long ago.

@@ -11,7 +11,6 @@ use firstcome::pass::{Pass, PassError, PassLayer, PassOptions, PassRefusal, Pass
 use firstcome::{Admission, Store};
 use firstcome_store::Embedded;
 use firstcome_store::core::id::RoomName;
-use firstcome_store::edge::Stopwatch;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -21,9 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tower::ServiceExt as _;
 
-/// How long a change may take on a busy machine. A quiet one needs less than a second.
-const BUSY: Duration = Duration::from_secs(10);
-const GRACE: PassOptions = PassOptions { grace: Duration::from_secs(3) };
+const GRACE: PassOptions = PassOptions { grace: Duration::from_secs(6) };
 
 /// Sends one request with the admin key, as another client than the one under test.
 async fn call(service: SocketAddr, request: &str) -> Value {
@@ -138,19 +135,15 @@ async fn a_release_and_a_new_key_have_their_effect_about_a_second_later() {
     assert!(passes.check(&ann.pass).is_ok() && passes.check(&bob.pass).is_ok());
     let shop = Store::http(&service.url(), SERVICE).expect("it can be made");
     soon(shop.room("sale").expect("a name").release(ann.admission)).await.expect("it is released");
-    let watch = Stopwatch::start();
     // For 2 s after an admission it may have come after the list.
     until(async || passes.check(&ann.pass) == Err(PassError::Refused(PassRefusal::Ended))).await;
-    assert!(watch.elapsed() < BUSY, "{:?}", watch.elapsed());
     assert!(passes.check(&bob.pass).is_ok());
     let keys = call(service.address, "POST /v1/pass-keys").await;
     assert_eq!(keys["items"].as_array().map(Vec::len), Some(2));
     let cid = admitted(&service, "sale").await;
-    let watch = Stopwatch::start();
     until(async || passes.check(&cid.pass).is_ok()).await;
-    assert!(watch.elapsed() < BUSY, "{:?}", watch.elapsed());
     assert!(passes.check(&bob.pass).is_ok());
-    assert_eq!(passes.status().admissions, 2);
+    until(async || passes.status().admissions == 2).await;
 }
 
 #[tokio::test]
@@ -184,6 +177,19 @@ async fn a_site_fails_closed_or_open_once_the_service_was_away_for_the_grace() {
 }
 
 #[tokio::test]
+async fn a_site_that_may_open_stays_closed_before_the_first_answer_and_after_a_refusal() {
+    let service = with_rooms().await;
+    for (url, room) in [("http://127.0.0.1:1", "sale"), (service.url().as_str(), "absent")] {
+        let passes = PassVerifier::start_with(url, SERVICE, room, GRACE).expect("it starts");
+        let open = site(&passes, WhenAway::FailOpen);
+        assert_eq!(visit(&open, "/basket", &[]).await, (503, "store_unavailable".to_owned()));
+        until(async || passes.status().fault.is_some()).await;
+        assert_eq!(visit(&open, "/basket", &[]).await.0, 503, "{room}");
+    }
+    drop(service.stop().await);
+}
+
+#[tokio::test]
 async fn a_pass_of_a_key_that_is_gone_is_void_though_it_was_verified() {
     let service = with_rooms().await;
     let ann = admitted(&service, "sale").await;
@@ -204,16 +210,14 @@ async fn a_pass_of_a_key_that_is_gone_is_void_though_it_was_verified() {
 
 #[tokio::test]
 async fn the_task_ends_with_the_last_verifier() {
-    let service = with_rooms().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let passes = PassVerifier::start("http://127.0.0.1:1", SERVICE, "sale").expect("it starts");
-    let before = tasks();
+    assert_eq!(tasks(), 1);
     let layer = PassLayer::new(passes.clone());
     drop(passes);
-    assert_eq!(tasks(), before, "the layer has the verifier still");
+    assert_eq!(tasks(), 1, "the layer has the verifier still");
     drop(layer);
-    until(async || tasks() < before).await;
-    drop(service.stop().await);
+    until(async || tasks() == 0).await;
 }
 
 #[tokio::test]

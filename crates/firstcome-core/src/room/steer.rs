@@ -278,9 +278,11 @@ impl Steering {
         missed
     }
 
-    /// Bounds what is made up for, where the rate admits at most `burst` visitors at once.
+    /// Bounds what is made up for and what is saved, where the rate admits at most `burst` visitors at once. What is not made
+    /// up for is not to be saved either when its visitors come late.
     pub(super) fn bound(&mut self, burst: u32) {
-        self.expected.owed = self.expected.owed.min(burst.clamp(OWED_MIN, i32::MAX as u32).cast_signed());
+        let most = burst.clamp(OWED_MIN, i32::MAX as u32).cast_signed();
+        self.expected.owed = self.expected.owed.clamp(-most, most);
         self.expected.allowed = self.expected.allowed.min(burst);
     }
 

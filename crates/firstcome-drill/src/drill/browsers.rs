@@ -28,6 +28,8 @@ const START: Duration = Duration::from_secs(120);
 const ANSWER: Duration = Duration::from_secs(30);
 /// How often the drill reads what a page shows.
 const READ: Duration = Duration::from_millis(500);
+/// How long a person waits before the next press.
+const AGAIN_US: u64 = 5_000_000;
 /// How long a page may take to show the end of the sale: the longest poll interval, with its spread.
 const LAST_POLL_US: u64 = 75_000_000;
 
@@ -156,7 +158,7 @@ impl Browser {
 
     /// Plays one person, from the planned arrival to the end of the sale or of all patience.
     pub(crate) async fn play(self, plan: Visit, clock: RunClock) -> PageStory {
-        let mut story = PageStory::default();
+        let (mut story, mut acted_us) = (PageStory::default(), 0);
         let mut ticks = interval(READ);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while clock.now_us() < plan.ends_us + LAST_POLL_US {
@@ -165,19 +167,28 @@ impl Browser {
                 continue;
             }
             if story.opened_us.is_none() {
-                story.opened_us = Some(clock.now_us());
+                acted_us = clock.now_us();
+                story.opened_us = Some(acted_us);
                 self.visit(&plan.address).await;
                 continue;
             }
             let asked_us = clock.now_us();
             // A page that is under way cannot be read.
             let Ok(shown) = self.shown().await else { continue };
+            // What is under way would be broken off by a second press.
+            let may_act = acted_us + AGAIN_US <= asked_us;
             match shown.phase.as_deref() {
                 // The browser says that no server answers, or shows nothing yet.
-                None => self.visit(&plan.address).await,
+                None if may_act => {
+                    acted_us = asked_us;
+                    self.visit(&plan.address).await;
+                }
                 // A press that does not arrive is made again: the page still shows the button.
-                Some(phase @ "claim") => drop(self.press(phase).await),
-                Some(_) => {}
+                Some(phase @ "claim") if may_act => {
+                    acted_us = asked_us;
+                    let _ = self.press(phase).await;
+                }
+                _ => {}
             }
             story.add(observed(&shown, asked_us, clock.now_us()));
             if story.is_over() {

@@ -18,7 +18,11 @@ const AWAY: &str = "{\"type\":\"/errors/store_unavailable\",\"title\":\"The wait
 /// The seconds after which a client tries again while the service is away.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
-/// What a [`PassLayer`] does once the service was away for the grace.
+/// The most bytes that the page of a room takes as `back`.
+const BACK_BYTES_MAX: usize = 2_048;
+
+/// What a [`PassLayer`] does once the service was away for the grace. A service that has not answered yet, or that
+/// refuses the key or the room, is not away: then the layer answers 503 in both cases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum WhenAway {
     /// Answers 503 to every request.
@@ -47,7 +51,7 @@ pub enum WhenAway {
 /// |---|---|---|
 /// | 303 | no valid pass; the client takes pages | to the page of the room, with the path of the request in `back` |
 /// | 401 | no valid pass; the client prefers JSON | a problem document with the code `no_pass` |
-/// | 503 | the service was away for the grace, with [`WhenAway::FailClosed`] | a problem document with the code `store_unavailable` |
+/// | 503 | the service has not answered yet, or was away for the grace, with [`WhenAway::FailClosed`] | a problem document with the code `store_unavailable` |
 ///
 /// Put the layer around the whole router: within a nested router of axum `back` lacks the beginning of the path. With
 /// the feature `axum`, [`Pass`] is an extractor.
@@ -65,7 +69,8 @@ impl PassLayer {
         Self { passes, page, when_away: WhenAway::default() }
     }
 
-    /// Sends visitors without a pass to another page: an absolute address, or a path of this site.
+    /// Sends visitors without a pass to another page: a path of this site, or the address of a page of yours. The page of
+    /// a room leads back to the path in `back` on the host of the page itself, so that must be this site's host.
     pub fn page(self, page: &Uri) -> Self {
         Self { page: page.to_string().into(), ..self }
     }
@@ -80,8 +85,10 @@ impl PassLayer {
         let shown = shown_pass(headers).unwrap_or_default();
         match (self.passes.check(shown), self.when_away) {
             (Ok(pass), _) => Ok(Some(pass)),
-            (Err(PassError::Away), WhenAway::FailOpen) => Ok(self.passes.check_by_last_list(shown)),
-            (Err(PassError::Away), WhenAway::FailClosed) => Err(Refusal::Away),
+            (Err(PassError::Away), WhenAway::FailOpen) if self.passes.is_lost() => {
+                Ok(self.passes.check_by_last_list(shown))
+            }
+            (Err(PassError::Away), _) => Err(Refusal::Away),
             (Err(PassError::Refused(_)), _) if prefers_json(headers) => Err(Refusal::NoPass),
             (Err(PassError::Refused(_)), _) => Err(Refusal::ToPage),
         }
@@ -198,7 +205,13 @@ fn weight(range: &str) -> f32 {
 /// Returns the page of the room with the path of a request, to which the page leads back.
 fn place(page: &str, uri: &Uri) -> String {
     let mut place = format!("{page}{}back=", if page.contains('?') { '&' } else { '?' });
-    for byte in uri.path_and_query().map_or("/", |path| path.as_str()).bytes() {
+    let wanted = uri.path_and_query().map_or("/", |path| path.as_str());
+    // What the page of a room refuses would leave the visitor without a place.
+    let leads_back = wanted.starts_with('/')
+        && !wanted.starts_with("//")
+        && !wanted.contains('\\')
+        && wanted.len() <= BACK_BYTES_MAX;
+    for byte in if leads_back { wanted } else { "/" }.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
             place.push(char::from(byte));
         } else {
@@ -304,6 +317,9 @@ mod tests {
     fn the_page_learns_where_the_visitor_came_from() {
         let uri: Uri = "http://shop/basket?size=1&a=%20b".parse().unwrap();
         assert_eq!(place("/rooms/sale", &uri), "/rooms/sale?back=%2Fbasket%3Fsize%3D1%26a%3D%2520b");
-        assert_eq!(place("/wait?lang=de", &Uri::from_static("*")), "/wait?lang=de&back=%2A");
+        let long: Uri = format!("/?{}", "a".repeat(2_047)).parse().unwrap();
+        for refused in [Uri::from_static("*"), Uri::from_static("//evil.example/x"), long] {
+            assert_eq!(place("/wait?lang=de", &refused), "/wait?lang=de&back=%2F", "{refused}");
+        }
     }
 }

@@ -346,7 +346,7 @@ impl Model {
             let holds = (every_ms as i64).max(250 * i64::from(count));
             self.credit = (self.credit + (now - self.earned_at) * i64::from(count)).min(holds);
             let burst = holds / every_ms as i64;
-            (self.owed, self.allowed) = (self.owed.min(burst.max(4)), self.allowed.min(burst));
+            (self.owed, self.allowed) = (self.owed.clamp(-burst.max(4), burst.max(4)), self.allowed.min(burst));
         }
         self.earned_at = now;
         if self.state() != RoomState::Open || now < self.grace_until {
