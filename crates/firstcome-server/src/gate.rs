@@ -381,6 +381,7 @@ impl Gate {
         let of_room = path.strip_prefix("/rooms/").and_then(|rest| rest.strip_prefix(self.config.room.as_str()));
         of_room.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             || path.starts_with("/assets/room.")
+            || path == "/assets/draw.js"
             || matches!(path, "/healthz" | "/readyz")
     }
 

@@ -142,9 +142,9 @@ async fn judge(app: &App, room: &RoomName, pass: &str) -> Result<Judgement, Prob
     judged.unwrap_or_else(|_| Err(Code::OutcomeUnknown.into()))
 }
 
-/// Whether a problem says that the store gave no answer.
+/// Whether a problem says that the store gave no answer. A store with too much to do is not away: what it refuses stays refused.
 const fn is_silence(code: Code) -> bool {
-    matches!(code, Code::StoreUnavailable | Code::OutcomeUnknown | Code::Overloaded)
+    matches!(code, Code::StoreUnavailable | Code::OutcomeUnknown)
 }
 
 /// Decides without the store. `pass` is absent if the visitor has none, or one that is void.
@@ -152,7 +152,10 @@ fn unjudged(app: &App, room: &RoomName, watch: &RoomWatch, pass: Option<&str>) -
     let now = app.backend.now();
     let granted = pass.and_then(|pass| app.passes()?.read(pass).ok());
     let granted = granted.filter(|grant| grant.room == *room && !grant.expired(now));
-    match app.config.grace.mode(watch.silent_for()) {
+    // One judgement that failed is no loss: only a look ends the grace.
+    let mode =
+        if watch.mode() == GateMode::Judging { GateMode::Grace } else { app.config.grace.mode(watch.silent_for()) };
+    match mode {
         GateMode::Open => Ok(Ruling::Unjudged(granted)),
         GateMode::Grace if pass.is_none() => Ok(Ruling::NoPass),
         GateMode::Grace if granted.as_ref().is_some_and(|grant| watch.had(grant)) => Ok(Ruling::Unjudged(granted)),

@@ -193,6 +193,10 @@ impl Watch {
     pub(super) fn tick(&self) {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         if self.write_stalled.load(Ordering::Relaxed) {
+            // The rest of an answer is on its way: the connection is not idle yet, though hyper has the whole answer.
+            if self.is_at(Phase::Idle) {
+                self.ticks.store(0, Ordering::Relaxed);
+            }
             self.write_ticks.fetch_add(1, Ordering::Relaxed);
             self.send_ticks.fetch_add(1, Ordering::Relaxed);
         } else {

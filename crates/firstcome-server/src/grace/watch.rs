@@ -6,17 +6,19 @@ use crate::state::App;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketNumber;
 use firstcome::core::time::Timestamp;
-use firstcome::{LiveAdmissions, RoomStore};
+use firstcome::{LiveAdmissions, RoomStore, StoreError};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// How often the store is asked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two looks, however many judgements fail.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// How long the store may take.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
 /// How many rooms are looked after. A gate of a further room lets no visitor in without a judgement.
@@ -119,17 +121,22 @@ impl RoomWatch {
         }
     }
 
-    /// Notes what a look has brought; `None` is silence. Returns the mode before and the mode now if it has changed.
-    fn note(&self, heard: Option<LiveAdmissions>, policy: GracePolicy, now: Instant) -> Option<(GateMode, GateMode)> {
+    /// Notes what a look has brought. Returns the mode before and the mode now if it has changed.
+    fn note(&self, heard: Answer, policy: GracePolicy, now: Instant) -> Option<(GateMode, GateMode)> {
         let mut state = self.state.lock();
         let before = state.mode;
         state.mode = match heard {
-            Some(live) => {
+            Answer::Live(live) => {
                 state.live = live;
                 state.heard_at = now;
                 GateMode::Judging
             }
-            None => policy.mode(now.saturating_duration_since(state.heard_at)),
+            // The list of before stands. A store that was silent must say more before it judges again.
+            Answer::Busy => {
+                state.heard_at = now;
+                if before == GateMode::Judging { GateMode::Judging } else { GateMode::Grace }
+            }
+            Answer::Silence => policy.mode(now.saturating_duration_since(state.heard_at)),
         };
         (before != state.mode).then_some((before, state.mode))
     }
@@ -161,14 +168,24 @@ pub(crate) fn look_after(app: &Arc<App>, room: &RoomName, stay: Stay) {
     tokio::spawn(run(Arc::downgrade(app), watch));
 }
 
-/// Asks the store for the admissions that have not ended. `None` is silence.
-async fn look(app: &App, room: &RoomName, within: Duration) -> Option<LiveAdmissions> {
+/// What the store says to a look.
+enum Answer {
+    /// The admissions that have not ended.
+    Live(LiveAdmissions),
+    /// It has too much to do, and is not away.
+    Busy,
+    Silence,
+}
+
+/// Asks the store for the admissions that have not ended.
+async fn look(app: &App, room: &RoomName, within: Duration) -> Answer {
     match timeout(within, app.rooms.admissions(room)).await {
         // An embedded store whose disk has failed answers from memory, but admits no visitor any more.
-        Ok(Ok(Ok(live))) => app.backend.fault().is_none().then_some(live),
+        Ok(Ok(Ok(live))) if app.backend.fault().is_none() => Answer::Live(live),
         // A room that is gone has no admissions.
-        Ok(Ok(Err(_))) => Some(LiveAdmissions { admissions: Vec::new(), as_of: Timestamp::MAX }),
-        Ok(Err(_)) | Err(_) => None,
+        Ok(Ok(Err(_))) => Answer::Live(LiveAdmissions { admissions: Vec::new(), as_of: Timestamp::MAX }),
+        Ok(Err(StoreError::Busy { .. })) => Answer::Busy,
+        Ok(_) | Err(_) => Answer::Silence,
     }
 }
 
@@ -191,8 +208,9 @@ async fn run(app: Weak<App>, watch: Arc<RoomWatch>) {
             }
             LOOK_EVERY.min(watch.grace_left(policy, now))
         };
+        sleep(LOOK_PAUSE.min(wait)).await;
         // A visitor whose pass was not judged cuts the wait short.
-        let _ = timeout(wait, watch.look.notified()).await;
+        let _ = timeout(wait.saturating_sub(LOOK_PAUSE), watch.look.notified()).await;
     }
 }
 
@@ -265,14 +283,20 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let (judging, grace, closed) = (GateMode::Judging, GateMode::Grace, GateMode::Closed);
-        assert_eq!(watch.note(Some(live(&[])), policy, start), None);
-        assert_eq!(watch.note(None, policy, at(3)), Some((judging, grace)));
+        assert_eq!(watch.note(Answer::Live(live(&[])), policy, start), None);
+        assert_eq!(watch.note(Answer::Silence, policy, at(3)), Some((judging, grace)));
         assert_eq!(watch.grace_left(policy, at(3)), Duration::from_secs(27));
-        assert_eq!(watch.note(None, policy, at(29)), None);
-        assert_eq!(watch.note(None, policy, at(30)), Some((grace, closed)));
-        assert_eq!(watch.note(None, policy, at(31)), None, "a change is told once");
-        assert_eq!(watch.note(Some(live(&[])), policy, at(32)), Some((closed, judging)));
-        assert_eq!(watch.note(None, policy, at(61)), Some((judging, grace)), "the grace runs from the last answer on");
+        assert_eq!(watch.note(Answer::Silence, policy, at(29)), None);
+        assert_eq!(watch.note(Answer::Silence, policy, at(30)), Some((grace, closed)));
+        assert_eq!(watch.note(Answer::Silence, policy, at(31)), None, "a change is told once");
+        assert_eq!(watch.note(Answer::Live(live(&[])), policy, at(32)), Some((closed, judging)));
+        assert_eq!(watch.note(Answer::Busy, policy, at(40)), None, "a busy store is not away");
+        assert_eq!(
+            watch.note(Answer::Silence, policy, at(69)),
+            Some((judging, grace)),
+            "the grace runs from the last answer on"
+        );
+        assert_eq!(watch.note(Answer::Busy, policy, at(70)), None, "and stays in the grace while it is busy");
     }
 
     #[test]

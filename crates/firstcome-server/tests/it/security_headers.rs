@@ -87,6 +87,8 @@ async fn calls_that_go_past_the_router_and_refused_connections_say_so_too() {
         first.send(format!("{line} HTTP/1.1\r\n{head}\r\n{{}}")).await;
         first.answer().await;
     }
+    // A connection with a request under way makes no room.
+    first.send("GET /").await;
     let refused = running.connect().await.answer().await.refused(503, "overloaded");
     assert_eq!(refused.header("referrer-policy"), Some("no-referrer"));
 }
