@@ -302,7 +302,8 @@ fn describe_admissions(answer: Result<Vec<(TicketNumber, u64)>, Rejection>) -> R
 
 fn describe_pace(answer: Result<RatePace, Rejection>) -> RoomReply {
     match answer {
-        Ok(pace) => words(format!("{:.3} of the limit", pace.origin_share)),
+        // Rounded as the service rounds it: to round twice in two ways would differ at a half.
+        Ok(pace) => words(format!("{:.3} of the limit", (pace.origin_share * 1_000.0).round() / 1_000.0)),
         Err(rejection) => describe_refused(rejection),
     }
 }
