@@ -22,9 +22,9 @@ fn a_rate_too_high_admits_a_tenth_more() {
     let scene = || {
         let mut play = Play::new(RoomSettings::with_rate(100, 1_000));
         play.strangers(2_000);
-        play.run_ms(10_000).len().to_string()
+        play.run_ms(5_000).len().to_string()
     };
-    assert_eq!(told(Bug::RateTooHigh, scene), pair("1000", "1100"));
+    assert_eq!(told(Bug::RateTooHigh, scene), pair("500", "550"));
 }
 
 #[test]
