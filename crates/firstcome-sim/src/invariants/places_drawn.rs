@@ -4,7 +4,7 @@
 
 use super::{RoomEvidence, Violation};
 use crate::room::history::RoomStepReply;
-use crate::room::ledger::{DrawStory, Ledger, RoomStory};
+use crate::room::ledger::{DrawStory, Ledger, RoomStory, TicketStory};
 use firstcome_core::room::{RoomOrder, TicketState};
 use firstcome_store::RoomSummary;
 use std::collections::BTreeSet;
@@ -49,8 +49,10 @@ fn draw_is_fair(story: &DrawStory, room: &RoomStory) -> Result<(), String> {
     if let Some((number, _)) = late {
         return Err(format!("latecomer {number} took part in the draw"));
     }
-    // Who waits and did not take part came back from an earlier draw, of which the closing has ended all tickets.
-    let left_out = room.tickets.range(..draw.first).find(|(_, ticket)| ticket.waits_before(*at));
+    // Who waits and did not take part came back from an earlier draw, of which the closing has ended all tickets: perhaps in the
+    // same commit as the draw.
+    let waits = |ticket: &TicketStory| ticket.waits_before(*at) && !ticket.changes_at(*at);
+    let left_out = room.tickets.range(..draw.first).find(|(_, ticket)| waits(ticket));
     if let Some((number, _)) = left_out {
         return Err(format!("number {number} waited and took no part in the draw"));
     }
