@@ -244,7 +244,7 @@ fn slots_come_back(
 #[cfg(test)]
 mod tests {
     use super::super::room_story::Story;
-    use super::check;
+    use super::{Contact, check, last_known};
     use firstcome_core::room::RoomSettings;
 
     #[test]
