@@ -9,6 +9,7 @@
 
 mod auction_lines;
 mod csv_rows;
+mod head_lines;
 mod json_lines;
 mod room_lines;
 mod secrecy;
@@ -30,9 +31,11 @@ use firstcome::archive::{
 };
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
+use firstcome::core::receipt::Object;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
+use firstcome::receipt::SignedHead;
 use firstcome_server::rfc3339;
 use secrecy::Secrecy;
 use serde_json::Value;
@@ -141,6 +144,10 @@ trait Sink {
         Ok(())
     }
 
+    fn head(&mut self, _head: &SignedHead) -> anyhow::Result<()> {
+        Ok(())
+    }
+
     fn listing(&mut self, _listing: &ArchivedListing) -> anyhow::Result<()> {
         Ok(())
     }
@@ -215,7 +222,7 @@ impl Count {
             Incoming::Listing(_) => self.listings += 1,
             Incoming::Record(_) => self.records += 1,
             Incoming::Bid(_) => self.bids += 1,
-            Incoming::PassSecret(_) | Incoming::Secret(_) => {}
+            Incoming::PassSecret(_) | Incoming::Secret(_) | Incoming::Head(_) => {}
         }
     }
 }
@@ -267,6 +274,12 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     if is_all {
         export_rest(&mut source, &mut *sink, &mut count)?;
     }
+    // With their objects: a store that goes on signs with the same keys.
+    source.for_each_head(|signed| match &signed.head.object {
+        Object::Coupon(name) if wanted(name) => sink.head(&signed),
+        Object::Room(_) if is_all => sink.head(&signed),
+        _ => Ok(()),
+    })?;
     sink.finish()?;
     bar.finish_and_clear();
     eprintln!("exported {count}");

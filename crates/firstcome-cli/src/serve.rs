@@ -373,7 +373,6 @@ struct Opened {
 /// only once.
 async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
     let config = |keys: Keys| Config {
-        keys: keys.with_view_keys(plan.view_keys.iter().copied()),
         second_person_within: plan.second_person_within,
         allow_origins: plan.allow_origins.clone(),
         limits: plan.limits,
@@ -384,6 +383,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         streams_max: plan.streams_max,
         grace: plan.grace,
         locks: plan.locks,
+        ..Config::with_keys(keys.with_view_keys(plan.view_keys.iter().copied()))
     };
     let of_directory = || match &plan.keys {
         Some(keys) => Ok((keys.clone(), None)),

@@ -1,6 +1,7 @@
 //! `firstcome verify`: checks every stored invariant, and counts breaches.
 
 mod draw;
+mod receipt;
 
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
@@ -15,6 +16,7 @@ use draw::DrawArgs;
 use firstcome::Check;
 use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
+use receipt::ReceiptArgs;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,15 @@ struct VerifyStoreArgs {
     /// The commitment that was published before the draw, to compare with; with --draw
     #[arg(long, value_name = "HEX", requires = "draw")]
     commitment: Option<String>,
+    /// Instead of a store: a receipt, as a file, or - for the standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "draw")]
+    receipt: Option<String>,
+    /// Saved heads to compare with, as the service publishes them; with --receipt
+    #[arg(long, value_name = "FILE", requires = "receipt")]
+    heads: Vec<String>,
+    /// The public key that was saved, to compare with; with --receipt
+    #[arg(long, value_name = "HEX", requires = "receipt")]
+    key: Option<String>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -86,6 +97,10 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     if let Some(source) = &args.draw {
         let commitment = args.commitment.as_deref();
         return draw::run(&DrawArgs { source, commitment, numbers: &args.number, json: args.json });
+    }
+    if let Some(source) = &args.receipt {
+        let (heads, key, json) = (args.heads.as_slice(), args.key.as_deref(), args.json);
+        return receipt::run(&ReceiptArgs { source, heads, key, json });
     }
     let (checks, not_checked) = match &args.sql {
         Some(url) => of_servers(args, url)?,

@@ -198,6 +198,11 @@ impl CallReply {
         serde_json::from_slice(&self.reply.body).map_err(|_| self.strange())
     }
 
+    /// Returns the bytes of the answer.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.reply.body
+    }
+
     /// Returns the refusal; `None` if the answer is none.
     pub(crate) fn problem(&self) -> Option<Problem> {
         if self.is_yes() { None } else { Problem::read(&self.reply) }

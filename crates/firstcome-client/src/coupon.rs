@@ -194,7 +194,7 @@ fn refusal(problem: &Problem, code: Option<&str>) -> Option<Refused> {
 }
 
 /// Hands on a refusal by a rule, and tells any other as an error.
-fn refused<T>(told: &CallReply, code: Option<&str>) -> Answer<T> {
+pub(crate) fn refused<T>(told: &CallReply, code: Option<&str>) -> Answer<T> {
     match told.problem().and_then(|problem| refusal(&problem, code)) {
         Some(refused) => Ok(Err(refused)),
         None => Err(told.refused()),
@@ -218,7 +218,7 @@ pub(crate) fn segment(text: &str) -> String {
     segment
 }
 
-fn path(coupon: &CouponName) -> String {
+pub(crate) fn path(coupon: &CouponName) -> String {
     format!("/v1/coupons/{coupon}")
 }
 

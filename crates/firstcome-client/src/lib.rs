@@ -34,6 +34,7 @@ mod lock;
 mod options;
 mod pass;
 mod problem;
+mod receipt;
 mod room;
 mod watch;
 

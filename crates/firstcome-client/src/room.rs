@@ -318,7 +318,7 @@ pub(crate) fn path(room: &RoomName) -> String {
 }
 
 /// Whether a text has the form of a ticket. The service reads no other from a path.
-fn may_be_ticket(text: &str) -> bool {
+pub(crate) fn may_be_ticket(text: &str) -> bool {
     let base64url = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
     (1..=TICKET_CHARS_MAX).contains(&text.len()) && text.bytes().all(base64url)
 }
@@ -331,7 +331,7 @@ impl HttpStore {
     }
 
     /// The refusal of a text that cannot be a ticket.
-    async fn no_ticket<T>(&self, room: &RoomName) -> RoomAnswer<T> {
+    pub(crate) async fn no_ticket<T>(&self, room: &RoomName) -> RoomAnswer<T> {
         Ok(Err(self.has_room(room).await?.err().unwrap_or(Rejection::UnknownTicket)))
     }
 

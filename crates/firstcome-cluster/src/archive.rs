@@ -11,13 +11,14 @@ pub use out::ClusterArchive;
 
 use super::database::archive as rows;
 use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
-use super::database::{CouponRow, kind};
+use super::database::{CouponRow, HeadKeys, kind};
 use super::node::Node;
 use super::outbox::Tag;
 use super::{Cluster, ClusterError};
 use auction::IncomingAuctions;
 use firstcome_core::coupon::{Claim, CouponSettings, Issued};
 use firstcome_core::id::{CouponName, RequestId};
+use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as core_room, Departure, TicketNumber};
 use firstcome_core::time::{Now, Steady, Timestamp};
@@ -27,6 +28,7 @@ use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::{auction_part, schema};
 use firstcome_store::archive::{ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore};
 use firstcome_store::embedded::journal::{Change, CouponPut};
+use firstcome_store::receipt::SignedHead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -291,10 +293,25 @@ impl Import {
                     let text = self.node.database.write_pass_secret(&fresh)?;
                     self.session.run(text).await?;
                 }
+                Change::Headed(signed) => {
+                    let text = self.head(&signed).await?;
+                    self.session.run(text).await?;
+                }
                 change => self.wait(&mut waiting, change)?,
             }
         }
         self.write(waiting).await
+    }
+
+    /// What writes a head of a room or a coupon that was made before.
+    async fn head(&mut self, signed: &SignedHead) -> Result<String, TransferError> {
+        let object = signed.head.object.clone();
+        let id = match &object {
+            Object::Room(name) => self.id_of("firstcome_room", name.as_str()).await?,
+            Object::Coupon(name) => self.id_of("firstcome_coupon", name.as_str()).await?,
+        };
+        let id = id.ok_or_else(|| wrong("a head of what was not made"))?;
+        Ok(self.node.database.insert_head(&HeadKeys { object, id }, signed))
     }
 
     /// Puts a change to those of its table.

@@ -254,7 +254,7 @@ const fn late() -> StoreError {
 
 impl Node {
     /// A coupon by its name, if there is one.
-    async fn state(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
+    pub(super) async fn state(&self, name: &CouponName) -> Result<Option<Arc<CouponState>>, StoreError> {
         if let Some(state) = self.kept(name) {
             return Ok(Some(state));
         }
@@ -379,7 +379,7 @@ impl Node {
         Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state: coupon_state }))
     }
 
-    async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
+    pub(super) async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
         let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         // No caller has a claim under what is no name.
         if UserId::restore(user).is_err() {

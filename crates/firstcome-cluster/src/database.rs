@@ -14,6 +14,7 @@ mod draw;
 pub(super) mod inserts;
 pub(super) mod known;
 mod names;
+mod receipt;
 mod redemption;
 pub(super) mod room;
 pub(super) mod secrets;
@@ -25,6 +26,7 @@ pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
 pub(super) use draw::{DRAW_COLUMNS, draw_of};
+pub(super) use receipt::{HeadKeys, heads_after};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
 pub(super) use voided::Voided;
@@ -69,12 +71,14 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0002.sql"),
                 include_str!("database/postgres_0003.sql"),
                 include_str!("database/postgres_0004.sql"),
+                include_str!("database/postgres_0005.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
                 include_str!("database/mysql_0002.sql"),
                 include_str!("database/mysql_0003.sql"),
                 include_str!("database/mysql_0004.sql"),
+                include_str!("database/mysql_0005.sql"),
             ],
         },
         written: &[
@@ -91,6 +95,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_gone", "how"),
             ("firstcome_pass_secret", "created_at"),
             ("firstcome_appearance", "version"),
+            ("firstcome_head", "given"),
         ],
     }
 }

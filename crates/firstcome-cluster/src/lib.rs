@@ -42,6 +42,7 @@ mod outbox;
 mod outbox_writer;
 mod read_batch;
 mod rebuild;
+mod receipt;
 mod reconcile;
 mod room;
 mod sequencer;

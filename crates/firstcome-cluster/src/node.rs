@@ -4,6 +4,7 @@ use crate::coupon_state::CouponState;
 use crate::database::{Database, Time};
 use crate::fitness::Fitness;
 use crate::outbox::Notice;
+use crate::receipt::Published;
 use crate::room::{Appearances, RoomNode, Secrets};
 use crate::sequencer::Sequencer;
 use crate::{ClusterError, ClusterOptions, DeploymentSecret, database, fitness, room, sequencer};
@@ -81,6 +82,8 @@ pub(crate) struct Node {
     pub(crate) counters: Counters,
     /// Whether Redis keeps what it acknowledges.
     pub(crate) fitness: Fitness,
+    /// Heads that it knows to be published.
+    pub(crate) published: Published,
     /// What of it stands still.
     pub(crate) faults: Faults,
     /// Closed rooms whose rows it deletes.
@@ -128,6 +131,7 @@ impl Node {
             tags: AtomicU64::new(draw_id().map_err(ClusterError::Chance)?),
             counters: Counters::default(),
             fitness: Fitness::default(),
+            published: Published::default(),
             faults: Faults::default(),
             sweeping: room::voided::Rooms::default(),
         });

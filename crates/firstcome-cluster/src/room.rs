@@ -96,7 +96,7 @@ fn answer(room_node: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Opt
 
 impl Node {
     /// A room by its name, if there is one.
-    async fn room_node(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
+    pub(super) async fn room_node(self: &Arc<Self>, name: &RoomName) -> Result<Option<Arc<RoomNode>>, StoreError> {
         let kept = self.rooms.lock().get(name).map(Arc::clone);
         if let Some(room_node) = kept {
             return Ok(Some(room_node));
@@ -239,7 +239,7 @@ impl Node {
     }
 
     /// Reads from the copy of a room, with everything that was in its log before the call.
-    async fn seen<T>(self: &Arc<Self>, name: &RoomName, read: impl Fn(&Replica, Now) -> T) -> RoomAnswer<T> {
+    pub(super) async fn seen<T>(self: &Arc<Self>, name: &RoomName, read: impl Fn(&Replica, Now) -> T) -> RoomAnswer<T> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
         loop {
             self.order(&room_node, Want::See).await?;

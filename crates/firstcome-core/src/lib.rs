@@ -35,6 +35,7 @@ pub mod lock;
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
 pub mod points;
+pub mod receipt;
 pub mod revision;
 pub mod room;
 pub mod time;

@@ -16,6 +16,7 @@ mod lock_shape;
 mod member;
 mod pass;
 mod pass_key;
+pub(crate) mod receipt;
 pub(crate) mod revision;
 pub(crate) mod room;
 mod room_draw;
@@ -81,7 +82,7 @@ macro_rules! endpoints {
                 title = "firstcome",
                 description = "First come, first served, at scale: waiting rooms that admit in order of arrival, limited \
                     coupons handed out exactly once, locks that hand over in order of arrival.\n\nAll bodies are \
-                    JSON in UTF-8; unknown fields are refused, and whole numbers are written \
+                    JSON in UTF-8, except receipts and heads, which are text; unknown fields are refused, and whole numbers are written \
                     without a fraction. Times are RFC 3339 in UTC. Every refusal is an RFC 9457 \
                     problem with a stable `code`. A POST may carry an `Idempotency-Key`: the same key with the same body has \
                     one effect. An answer to a repeat has `Idempotency-Replayed: true`. With a key of the service, `Idempotency-Body` (16 \
@@ -100,6 +101,8 @@ endpoints! {
     "/v1/coupons/{coupon}": put coupon::put_coupon, patch coupon::patch_coupon, get coupon::get_coupon, delete coupon::delete_coupon;
     "/v1/coupons/{coupon}/claims": post coupon::post_claim, get coupon::get_claims;
     "/v1/coupons/{coupon}/claims/{user}": get coupon::get_claim;
+    "/v1/coupons/{coupon}/claims/{user}/receipt": get receipt::get_claim_receipt;
+    "/v1/coupons/{coupon}/heads": get receipt::get_coupon_heads;
     "/v1/coupons/{coupon}/dead-letters": get dead_letter::get_dead_letters;
     "/v1/coupons/{coupon}/redemptions": post coupon::post_redemption;
     "/v1/rooms/{room}": put room::put_room, patch room::patch_room, get room::get_room, delete room::delete_room;
@@ -110,6 +113,8 @@ endpoints! {
     "/v1/rooms/{room}/feedback": post steering::post_feedback;
     "/v1/rooms/{room}/tickets": post room::post_ticket;
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
+    "/v1/rooms/{room}/tickets/{ticket}/receipt": get receipt::get_ticket_receipt;
+    "/v1/rooms/{room}/heads": get receipt::get_room_heads;
     "/v1/rooms/{room}/passes": get pass::get_passes;
     "/v1/rooms/{room}/tickets/{ticket}/events": get stream::get_ticket_events;
     "/v1/rooms/{room}/events": get stream::get_room_events;
@@ -141,7 +146,7 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 10] = [
+const PUBLIC_ROWS: [(Method, &str); 13] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
@@ -149,6 +154,9 @@ const PUBLIC_ROWS: [(Method, &str); 10] = [
     (Method::POST, "/v1/rooms/{room}/tickets"),
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}/events"),
+    (Method::GET, "/v1/rooms/{room}/tickets/{ticket}/receipt"),
+    (Method::GET, "/v1/rooms/{room}/heads"),
+    (Method::GET, "/v1/coupons/{coupon}/heads"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::GET, "/v1/pass-keys"),
     (Method::GET, "/v1/listings/{listing}"),

@@ -31,7 +31,7 @@ pub(crate) use room::Rooms;
 use firstcome::cluster::Cluster;
 use firstcome::core::time::{Steady, Timestamp};
 use firstcome::edge::{Clock, SystemClock};
-use firstcome::{Embedded, Fault, Faults, StoreError};
+use firstcome::{Embedded, Fault, Faults, ReceiptStore, StoreError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +85,11 @@ impl Backend {
             Self::Embedded(store) => store.fault(),
             Self::Cluster(..) => None,
         }
+    }
+
+    /// Publishes the heads that are due. See [`ReceiptStore::publish_heads`].
+    pub(crate) async fn publish_heads(&self) -> Result<(), StoreError> {
+        forward!(self.publish_heads().await)
     }
 
     /// The open faults that stop a part of the storage.

@@ -190,7 +190,7 @@ pub async fn serve_gate(
     let _watch = AbortOnDrop(tokio::spawn(async move {
         // A large answer may take its time, and a connection has a shorter one between two requests than a program.
         let limits = Limits { idle: IDLE, send: Duration::MAX, ..limits };
-        watching.entry.watch_over(&watching.app, &limits).await;
+        tokio::join!(watching.entry.watch_over(&watching.app, &limits), watching.app.keep_publishing());
     }));
     // Each connection has a receiver: all have ended when there is none.
     let (stop, stopping) = watch::channel(());

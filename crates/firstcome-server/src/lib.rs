@@ -29,6 +29,7 @@ mod metrics;
 mod pages;
 pub mod pass;
 pub mod rate;
+mod receipt;
 pub mod rfc3339;
 mod security_headers;
 mod state;

@@ -5,6 +5,7 @@ mod cluster;
 mod gate;
 mod live;
 mod lock;
+mod receipt;
 mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
@@ -26,6 +27,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use receipt::HeadFigures;
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,6 +51,10 @@ pub(crate) enum Route {
     PostFeedback,
     GetRoom,
     GetDraw,
+    GetRoomHeads,
+    GetTicketReceipt,
+    GetCouponHeads,
+    GetClaimReceipt,
     DeleteRoom,
     PostTicket,
     GetTicket,
@@ -86,12 +92,13 @@ pub(crate) enum Route {
     GetCouponPage,
     PostCouponClaim,
     GetRoomPageEvents,
+    GetReceiptPage,
     GetDashboard,
     PostDashboard,
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 55] = [
+    const ALL: [(Self, &'static str); 60] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -108,6 +115,10 @@ impl Route {
         (Self::PostFeedback, "post_feedback"),
         (Self::GetRoom, "get_room"),
         (Self::GetDraw, "get_draw"),
+        (Self::GetRoomHeads, "get_room_heads"),
+        (Self::GetTicketReceipt, "get_ticket_receipt"),
+        (Self::GetCouponHeads, "get_coupon_heads"),
+        (Self::GetClaimReceipt, "get_claim_receipt"),
         (Self::DeleteRoom, "delete_room"),
         (Self::PostTicket, "post_ticket"),
         (Self::GetTicket, "get_ticket"),
@@ -144,9 +155,10 @@ impl Route {
         (Self::PostRoomLeave, "post_room_leave"),
         (Self::GetCouponPage, "get_coupon_page"),
         (Self::PostCouponClaim, "post_coupon_claim"),
+        (Self::GetRoomPageEvents, "get_room_page_events"),
+        (Self::GetReceiptPage, "get_receipt_page"),
         (Self::GetDashboard, "get_dashboard"),
         (Self::PostDashboard, "post_dashboard"),
-        (Self::GetRoomPageEvents, "get_room_page_events"),
     ];
 }
 
@@ -241,6 +253,7 @@ pub(crate) struct Metrics {
     made_room: Counter,
     overdue: Counter,
     pub(crate) gate: GateFigures,
+    pub(crate) heads: HeadFigures,
     pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
     pub(crate) auctions: AuctionFigures,
@@ -275,6 +288,7 @@ impl Metrics {
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let gate = GateFigures::register(&mut registry);
+        let heads = HeadFigures::register(&mut registry);
         let live = LiveFigures::register(&mut registry);
         let locks = LockFigures::register(&mut registry);
         let auction_figures = AuctionFigures::register(&mut registry);
@@ -313,6 +327,7 @@ impl Metrics {
             made_room,
             overdue,
             gate,
+            heads,
             live,
             locks,
             auctions: auction_figures,
@@ -508,4 +523,17 @@ fn histogram(
         &buckets,
         None,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_route_is_counted_under_its_own_name() {
+        for (at, (route, name)) in Route::ALL.iter().enumerate() {
+            let words = format!("{route:?}").to_lowercase();
+            assert_eq!((*route as usize, name.replace('_', "")), (at, words));
+        }
+    }
 }

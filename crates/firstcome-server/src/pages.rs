@@ -3,6 +3,7 @@
 
 mod coupon;
 mod language;
+mod receipt;
 mod reference;
 mod room;
 
@@ -188,5 +189,6 @@ pub(crate) fn router() -> Router<Arc<App>> {
         .route("/openapi.json", get(json))
         .route("/assets/firstcome.css", asset("text/css", STYLE))
         .merge(room::router())
+        .merge(receipt::router())
         .merge(coupon::router())
 }

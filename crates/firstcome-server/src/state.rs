@@ -14,6 +14,8 @@ use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
+use crate::receipt::HEADS_EVERY;
+use crate::throttle::Throttle;
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::cluster::Cluster;
 use firstcome::core::id::{CouponName, MemberName, RoomName};
@@ -55,6 +57,9 @@ pub struct Config {
     /// On the dashboard a second operator must confirm within this time that a room is closed or a coupon ended; `None` if one
     /// operator is enough. Development mode has no operators, and ignores it.
     pub second_person_within: Option<Duration>,
+    /// How often the service publishes heads of rooms and coupons; `None` if the caller does so by
+    /// [`ReceiptStore::publish_heads`](firstcome::ReceiptStore::publish_heads). Receipts wait for heads.
+    pub heads_every: Option<Duration>,
 }
 
 impl Config {
@@ -76,6 +81,7 @@ impl Config {
             grace,
             locks,
             second_person_within,
+            heads_every: Some(HEADS_EVERY),
         }
     }
 }
@@ -103,6 +109,8 @@ pub struct App {
     /// Whether an operator has announced a stop. The service still serves.
     leaving: AtomicBool,
     draining: watch::Sender<bool>,
+    /// Warnings of heads that could not be published.
+    pub(crate) unpublished: Throttle,
     /// When the stores were last probed, and whether they answered.
     probe: Mutex<Option<(Instant, bool)>>,
 }
@@ -201,6 +209,7 @@ impl App {
             passes: OnceLock::new(),
             leaving: AtomicBool::new(false),
             draining,
+            unpublished: Throttle::default(),
             probe: Mutex::new(None),
         }
     }

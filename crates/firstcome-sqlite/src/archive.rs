@@ -2,13 +2,14 @@
 
 use super::coupon::{coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, auction, connect, coupon, lock, open_reader, room, schema, verify_auction};
+use super::{DATABASE_FILE, auction, connect, coupon, lock, open_reader, receipt, room, schema, verify_auction};
 use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
 use firstcome_core::id::{CouponName, RequestId, UserId};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::archive::{ArchivedClaim, ArchivedCoupon, Before, ImportError, Incoming, Intake, RoomsBefore};
 use firstcome_store::edge::draw_hasher;
 use firstcome_store::embedded::journal::CouponId;
+use firstcome_store::receipt::SignedHead;
 use firstcome_store::{Fault, FaultKind};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -79,6 +80,11 @@ impl Archive {
             })?;
         }
         Ok(())
+    }
+
+    /// Visits all published heads, chain by chain in their order. Stops at the first error of `visit`.
+    pub fn for_each_head<E: From<Fault>>(&self, mut visit: impl FnMut(SignedHead) -> Result<(), E>) -> Result<(), E> {
+        stoppable(&mut visit, |visit| receipt::for_each_head(&self.connection, visit))
     }
 }
 

@@ -26,10 +26,12 @@ mod coupon;
 mod create;
 mod faults;
 mod lock;
+mod receipt;
 mod room;
 mod schema;
 mod verify;
 mod verify_auction;
+mod verify_receipt;
 mod verify_room;
 
 pub use archive::{Archive, Importer};
@@ -43,6 +45,7 @@ use faults::{fault, io_fault};
 use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
 use firstcome_core::points::Record;
+use firstcome_core::receipt::Object;
 use firstcome_core::time::Now;
 use firstcome_store::Durability;
 use firstcome_store::edge::{Clock, Stopwatch, draw_hasher};
@@ -50,6 +53,7 @@ use firstcome_store::embedded::journal::{
     Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows,
 };
 use firstcome_store::embedded::{Backing, Embedded, StoredRoom, Timeline};
+use firstcome_store::receipt::{HeadWanted, SignedHead};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
@@ -94,6 +98,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
+    let heads = receipt::last_heads(&connection)?;
     let auctions = auction::load(&connection, timeline.now(clock.as_ref()))?;
     let patient = connection.busy_timeout(WRITE_BUSY_MAX);
     patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
@@ -112,6 +117,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         rooms,
         pass_secrets,
         auctions,
+        heads,
         timeline,
         hasher,
     };
@@ -351,6 +357,16 @@ impl Rows for Reader {
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
         coupon::attributes(&self.connection.lock(), coupon, first, last)
             .map_err(|error| StoreError::Faulted(Arc::new(fault(&error, "cannot read attributes"))))
+    }
+
+    fn heads(&self, object: &Object, after: u64, count: usize) -> Result<Vec<SignedHead>, StoreError> {
+        let heads = receipt::heads(&self.connection.lock(), object, after, count);
+        heads.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
+    }
+
+    fn first_head(&self, object: &Object, wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
+        let head = receipt::first_head(&self.connection.lock(), object, wanted);
+        head.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {

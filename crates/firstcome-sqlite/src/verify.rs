@@ -2,7 +2,7 @@
 
 use super::coupon::{CouponRow, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
-use super::{DATABASE_FILE, open_reader, schema, verify_auction, verify_room};
+use super::{DATABASE_FILE, open_reader, schema, verify_auction, verify_receipt, verify_room};
 use firstcome_core::coupon::Attributes;
 use firstcome_core::id::UserId;
 use firstcome_core::time::Timestamp;
@@ -81,7 +81,8 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     }
     let rooms = verify_room::check(&snapshot)?;
     let auctions = verify_auction::check(&snapshot)?;
-    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(auctions).collect())
+    let heads = verify_receipt::check(&snapshot)?;
+    Ok(std::iter::once(file).chain(checks.all()).chain(rooms).chain(auctions).chain(heads).collect())
 }
 
 fn remember(row: &CouponRow) -> (CouponId, CouponCheck) {

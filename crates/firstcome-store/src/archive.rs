@@ -3,10 +3,11 @@
 //!
 //! # Order
 //! Each row comes after the rows that it names: a coupon before its claims, a room before its tickets, listings before
-//! records before bids. Claims come in the order of serials, tickets in the order of numbers.
+//! records before bids. Claims come in the order of serials, tickets in the order of numbers, heads in that of their chains.
 
 mod auction;
 mod intake;
+mod receipt;
 mod room;
 
 pub use intake::{Before, Intake};
@@ -14,12 +15,14 @@ pub use room::RoomsBefore;
 
 use crate::embedded::journal::PassSecret;
 use crate::error::Fault;
+use crate::receipt::SignedHead;
 use crate::ticket::TicketKey;
 use crate::voucher::{VoucherCode, VoucherKey};
 use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
+use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as core_room, Departure, Draw, Join, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
@@ -220,6 +223,8 @@ pub enum Incoming {
     Record(Box<ArchivedRecord>),
     /// A bid.
     Bid(Box<ArchivedBid>),
+    /// A published head of a room or a coupon.
+    Head(Box<SignedHead>),
     /// A secret of the service.
     Secret(ArchivedSecret),
 }
@@ -296,6 +301,16 @@ pub enum ImportError {
         next: u32,
         /// The last number that was drawn.
         drawn: u32,
+    },
+    /// A head of what did not come before, or one that is not the next of its chain, or signed with another key.
+    #[error("{object}, head {sequence}: {says}")]
+    BrokenHead {
+        /// The room or the coupon.
+        object: Object,
+        /// The sequence of the head.
+        sequence: u64,
+        /// What is wrong with it.
+        says: &'static str,
     },
     /// Other secrets sign passes in this store.
     #[error("there are rooms already, whose passes other secrets sign: import where there are none")]

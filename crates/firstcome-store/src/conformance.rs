@@ -20,11 +20,13 @@
 mod auction;
 mod coupon;
 mod lock;
+mod receipt;
 mod room;
 
 pub use auction::{AuctionSizes, auction_by_the_clock, auction_reopens, auctions};
 pub use coupon::{coupon, coupon_reopens};
 pub use lock::{LetPass, lock};
+pub use receipt::{Published, receipts, receipts_reopen};
 pub use room::{room, room_reopens};
 
 use crate::edge::ManualClock;

@@ -14,6 +14,7 @@ pub mod journal;
 mod listed;
 mod lock;
 mod queue;
+mod receipt;
 mod reply;
 mod room;
 mod room_port;
@@ -23,6 +24,7 @@ use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
 use crate::error::{Fault, StoreError};
 use crate::faults::Faults;
 use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
+use crate::receipt::SignedHead;
 use crate::stats::WriterStats;
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
@@ -100,6 +102,8 @@ pub struct Backing {
     pub pass_secrets: Vec<PassSecret>,
     /// Members and listings that were stored before.
     pub auctions: StoredAuctions,
+    /// The last head of each room and each coupon that has one.
+    pub heads: Vec<SignedHead>,
     /// How the store's steady time continues from its clock. If steady time is far behind the wall clock, keys of
     /// charges and refunds are kept longer: both clocks must agree before a key is forgotten.
     pub timeline: Timeline,
@@ -121,6 +125,7 @@ impl Backing {
             rooms: Vec::new(),
             pass_secrets: Vec::new(),
             auctions: StoredAuctions::default(),
+            heads: Vec::new(),
             timeline: Timeline::default(),
             hasher: draw_hasher(),
         }
@@ -256,6 +261,7 @@ enum Command {
     PutAppearance { cell: Arc<RoomCell>, appearance: Arc<Appearance>, reply: Reply<(), room_rules::Rejection> },
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
+    PublishHeads { reply: Reply<()> },
     Auctions(Job),
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }
@@ -441,6 +447,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         stats: WriterStats::default(),
         batch_ns: Mutex::new(0.0),
     });
+    shared.restore_heads(backing.heads);
     shared.stats.queue_limit.store(command_path::QUEUE_COMMANDS_MAX as u64, Ordering::Relaxed);
     let next = Next { coupon: CouponId(next), room: RoomId(next_room), pass_secret: next_pass_secret };
     let auctions = AuctionWriter::restore(backing.auctions, shared.auctions());

@@ -27,6 +27,7 @@ mod lock;
 pub mod lock_queue;
 mod names;
 mod port;
+pub mod receipt;
 mod room;
 mod seal;
 mod shared;
@@ -49,6 +50,7 @@ pub use names::Names;
 pub use port::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
+pub use receipt::{HeadPage, Receipt, ReceiptReply, ReceiptStore};
 pub use room::{
     Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, RoomTotals, TicketAnswer,
 };

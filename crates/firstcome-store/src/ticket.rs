@@ -3,6 +3,7 @@
 //! A ticket is `number ‖ MAC ‖ user` in base64url without padding. The MAC is the first 128 bits of HMAC-SHA-256 over
 //! number and user, under the room's own key. So a ticket of one room never fits another, and no bit of it can change.
 
+use crate::receipt::HeadKey;
 use crate::seal::{MAC_BYTES, Seal, room};
 use firstcome_core::id::UserId;
 use firstcome_core::limits::NAME_BYTES_MAX;
@@ -13,6 +14,7 @@ const NUMBER_BYTES: usize = 4;
 const ROOM: usize = room(NUMBER_BYTES + MAC_BYTES + NAME_BYTES_MAX);
 const DOMAIN: &[u8] = b"firstcome ticket 1\0";
 const DRAW_DOMAIN: &[u8] = b"firstcome draw key 1\0";
+const HEAD_DOMAIN: &[u8] = b"firstcome head key 1\0";
 
 /// The secret from which a room's tickets are made.
 #[derive(Clone)]
@@ -41,6 +43,11 @@ impl TicketKey {
     /// Returns the key of the room's draws. It says nothing of this key.
     pub fn draw_key(&self) -> DrawKey {
         DrawKey::new(Seal::new(&self.bytes, DRAW_DOMAIN).derived())
+    }
+
+    /// Returns the key that signs the room's heads. It says nothing of this key.
+    pub fn head_key(&self) -> HeadKey {
+        HeadKey::new(Seal::new(&self.bytes, HEAD_DOMAIN).derived())
     }
 
     /// Makes the ticket of a number, and of its user if it has one.

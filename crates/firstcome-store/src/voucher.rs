@@ -16,6 +16,8 @@
 //! To redeem, the store reads the serial of the code, looks up the claim, and computes the rest again. One guess
 //! succeeds with probability 2^-65.
 
+use crate::receipt::HeadKey;
+use crate::seal::Seal;
 use firstcome_core::coupon::{Issued, Serial};
 use firstcome_core::limits::COUPON_LIMIT_MAX;
 use hmac::{Hmac, KeyInit, Mac};
@@ -30,6 +32,7 @@ const GROUP_CHARS: usize = 5;
 /// The prefix of the data under the MAC of a bound code. The MAC of an older code covers four bytes, so the two never
 /// collide. With this length a user of up to 36 bytes (a UUID) still fits into one block of the digest.
 const BOUND_LABEL: [u8; 7] = *b"claim/2";
+const HEAD_DOMAIN: &[u8] = b"firstcome head key 1\0";
 
 /// The secret from which a coupon's codes are made, and the first serial whose code is bound to its claim.
 #[derive(Clone)]
@@ -130,6 +133,11 @@ impl VoucherKey {
     #[must_use]
     pub fn unbound(self) -> Self {
         self.bound_from(COUPON_LIMIT_MAX + 1)
+    }
+
+    /// Returns the key that signs the coupon's heads. It says nothing of this key.
+    pub fn head_key(&self) -> HeadKey {
+        HeadKey::new(Seal::new(&self.bytes, HEAD_DOMAIN).derived())
     }
 
     /// The secret bytes. Store them where only the operator can read them.

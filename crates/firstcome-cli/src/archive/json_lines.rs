@@ -3,6 +3,7 @@
 //! files.
 
 use super::auction_lines::{BidLine, ListingLine, RecordLine};
+use super::head_lines::HeadLine;
 use super::room_lines::{PassSecretLine, RoomLine, SecretLine, TicketLine};
 use super::secrecy::Secrecy;
 use super::{Sink, attributes, read_instant};
@@ -16,13 +17,14 @@ use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings, Serial, 
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
+use firstcome::receipt::SignedHead;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{BufRead, Write};
 
 /// The version that this program writes. Files of the first version have no line that says so.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -40,6 +42,7 @@ enum ExportLine {
     Listing(Box<ListingLine>),
     Record(Box<RecordLine>),
     Bid(Box<BidLine>),
+    Head(Box<HeadLine>),
     /// The last line: how many lines are between it and the first.
     End {
         lines: u64,
@@ -202,6 +205,10 @@ impl<W: Write> Sink for Lines<W> {
         self.line(&line)
     }
 
+    fn head(&mut self, head: &SignedHead) -> anyhow::Result<()> {
+        self.line(&ExportLine::Head(Box::new(HeadLine::new(head))))
+    }
+
     fn listing(&mut self, listing: &ArchivedListing) -> anyhow::Result<()> {
         self.line(&ExportLine::Listing(Box::new(ListingLine::new(listing))))
     }
@@ -279,6 +286,7 @@ fn said(text: &str, secrecy: &Secrecy) -> anyhow::Result<ParsedLine> {
         ExportLine::Listing(line) => Incoming::Listing(Box::new(line.read()?)),
         ExportLine::Record(line) => Incoming::Record(Box::new(line.read()?)),
         ExportLine::Bid(line) => Incoming::Bid(Box::new(line.read()?)),
+        ExportLine::Head(line) => Incoming::Head(Box::new(line.read()?)),
     }))
 }
 

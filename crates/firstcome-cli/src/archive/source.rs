@@ -10,6 +10,7 @@ use firstcome::archive::{
 };
 use firstcome::cluster::{ClusterArchive, HANDLES, TransferError};
 use firstcome::embedded::journal::PassSecret;
+use firstcome::receipt::SignedHead;
 use firstcome::sql::SqlError;
 use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,10 @@ impl<'a> Source<'a> {
         visit: impl FnMut(ArchivedLine) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         from!(self, archive => archive.for_each_ticket(visit))
+    }
+
+    pub(super) fn for_each_head(&mut self, visit: impl FnMut(SignedHead) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        from!(self, archive => archive.for_each_head(visit))
     }
 
     pub(super) fn listings(&mut self) -> anyhow::Result<Vec<ArchivedListing>> {

@@ -12,6 +12,7 @@ mod lock_keepers_killed;
 mod one_address;
 mod pages_for_all;
 mod passes_offline;
+mod receipts;
 mod redis_unfit;
 mod room_went_back;
 mod site_gate;

@@ -14,8 +14,8 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put,
-    RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put,
+    ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -234,6 +234,35 @@ async fn rooms_over_http_keep_every_promise_of_the_port() {
         Remote::over(Service::on_manual(clock).await)
     }))
     .await;
+}
+
+impl ReceiptStore for Remote {
+    async fn publish_heads(&self) -> Result<(), StoreError> {
+        self.http.publish_heads().await?;
+        self.behind.publish_heads().await
+    }
+
+    async fn room_heads(&self, room: &RoomName, after: u64, count: usize) -> RoomAnswer<HeadPage> {
+        self.http.room_heads(room, after, count).await
+    }
+
+    async fn coupon_heads(&self, coupon: &CouponName, after: u64, count: usize) -> Answer<HeadPage> {
+        self.http.coupon_heads(coupon, after, count).await
+    }
+
+    async fn ticket_receipt(&self, room: &RoomName, ticket: &str) -> RoomAnswer<ReceiptReply> {
+        self.http.ticket_receipt(room, ticket).await
+    }
+
+    async fn claim_receipt(&self, coupon: &CouponName, user: &str) -> Answer<ReceiptReply> {
+        self.http.claim_receipt(coupon, user).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_over_http_keep_every_promise_of_the_port() {
+    soon(conformance::receipts(|clock: Arc<ManualClock>| async move { Remote::over(Service::on_manual(clock).await) }))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -46,7 +46,7 @@ impl Service {
         let key = |scope, key| (scope, KeyDigest::of(key));
         let keys = Keys::Known(vec![key(Scope::Service, SERVICE), key(Scope::Admin, ADMIN)]);
         let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
-        let app = Arc::new(App::new(store.clone(), Config { limits, ..Config::with_keys(keys) }));
+        let app = Arc::new(App::new(store.clone(), Config { limits, heads_every: None, ..Config::with_keys(keys) }));
         let (address, router) = (listener.local_addr().expect("an address"), api::router(Arc::clone(&app)));
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(async move { serve(listener, app, router, async { drop(stopped.await) }).await });

@@ -2,11 +2,12 @@
 
 use super::{TransferError, archived, session};
 use crate::Cluster;
-use crate::database::{archive as rows, kind};
+use crate::database::{HeadKeys, archive as rows, heads_after, kind};
 use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
-use firstcome_core::id::{ListingName, MemberName, RequestId};
+use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName};
+use firstcome_core::receipt::Object;
 use firstcome_sql::SqlError;
 use firstcome_sql::auction::archive as auctions;
 use firstcome_sql::base::{ROLL_BACK, Session};
@@ -16,6 +17,7 @@ use firstcome_store::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::receipt::SignedHead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -72,6 +74,14 @@ impl ClusterArchive {
         visit: impl FnMut(ArchivedLine) -> Result<(), E>,
     ) -> Result<(), E> {
         self.export.tickets(visit).await
+    }
+
+    /// Walks over all published heads, chain by chain in their order. Stops at the first error of the visitor.
+    pub async fn for_each_head<E: From<TransferError>>(
+        &mut self,
+        visit: impl FnMut(SignedHead) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.export.heads(visit).await
     }
 
     /// All listings, in the order in which they were made.
@@ -217,6 +227,45 @@ impl Export {
             (claim, made.remove(&serial), redeemed.remove(&serial))
         });
         Ok(with_keys.collect())
+    }
+
+    async fn heads<E: From<TransferError>>(
+        &mut self,
+        mut visit: impl FnMut(SignedHead) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for keys in self.published().await.map_err(TransferError::from)? {
+            let mut after = 0;
+            loop {
+                let rows = self.session.ask(heads_after(&keys, after, PAGE)).await.map_err(TransferError::from)?;
+                for row in &rows {
+                    let signed = keys.read(row).map_err(TransferError::from)?;
+                    after = signed.head.sequence;
+                    visit(signed)?;
+                }
+                if rows.len() < PAGE {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What has heads: rooms and coupons.
+    async fn published(&mut self) -> Result<Vec<HeadKeys>, SqlError> {
+        let text = "SELECT DISTINCT h.kind,h.object,COALESCE(r.name,c.name) FROM firstcome_head h LEFT JOIN firstcome_room r \
+            ON h.kind=1 AND r.id=h.object LEFT JOIN firstcome_coupon c ON h.kind=2 AND c.id=h.object ORDER BY 1,2;";
+        let rows = self.session.ask(text.to_owned()).await?;
+        let keys = |row| {
+            let mut columns = Reader::at(row, 0);
+            let (kind, id) = (columns.integer()?, columns.integer()?);
+            let name = columns.maybe_text()?.unwrap_or_default();
+            let object = match kind {
+                1 => RoomName::parse(&name).map(Object::Room),
+                _ => CouponName::parse(&name).map(Object::Coupon),
+            };
+            Ok(HeadKeys { object: object.map_err(|_| wrong("a head of what is not there"))?, id })
+        };
+        rows.iter().map(keys).collect()
     }
 
     async fn listings(&mut self) -> Result<Vec<ArchivedListing>, SqlError> {

@@ -1,10 +1,31 @@
 //! A place in a room as an operator sees it.
 
+use super::replica::RoomNode;
 use crate::Cluster;
+
 use crate::node::Node;
 use firstcome_core::id::RoomName;
+use firstcome_core::room::replica::Replica;
 use firstcome_core::room::{PlaceKey, PlaceView, TicketNumber};
+use firstcome_store::receipt::HeadKey;
 use firstcome_store::{RoomAnswer, RoomStore, StoreError};
+
+impl RoomNode {
+    /// The number of a ticket. `None` if the room never gave it out.
+    pub(crate) fn ticket_number(&self, ticket: &str) -> Option<TicketNumber> {
+        self.ticket_key.number(ticket)
+    }
+
+    /// The key that signs the heads of the room.
+    pub(crate) fn head_key(&self) -> HeadKey {
+        self.ticket_key.head_key()
+    }
+
+    /// Reads from this node's copy, however old it is. `None` without a copy.
+    pub(crate) fn copied<T>(&self, read: impl FnOnce(&Replica) -> T) -> Option<T> {
+        self.copy.lock().as_ref().map(|copy| read(&copy.replica))
+    }
+}
 
 impl Node {
     /// What this node's copy of a room says of a place. `None` without a copy.
@@ -20,7 +41,7 @@ impl Cluster {
     /// Returns the number of a ticket of a room that this node has a copy of. `None` if the room never gave it out.
     pub fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
         let room_node = self.node.rooms.lock().get(room).cloned()?;
-        room_node.ticket_key.number(ticket)
+        room_node.ticket_number(ticket)
     }
 
     /// Looks a place up without any effect on it: see [`firstcome_core::room::Room::look_up`]. Brings this node's copy

@@ -43,6 +43,24 @@ async fn rooms_hold(sql: Kind) {
     in_time(conformance::room(new_store)).await;
 }
 
+async fn receipts_hold(sql: Kind) {
+    let Some(world) = World::start(sql).await else { return };
+    let new_store = async |clock| world.place().await.node_by(clock).await;
+    in_time(conformance::receipts(new_store)).await;
+    let place = world.place().await;
+    in_time(conformance::receipts_reopen(async |clock| place.node_by(clock).await)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_on_redis_and_postgres_keep_every_promise_of_the_port() {
+    receipts_hold(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_on_redis_and_mariadb_keep_every_promise_of_the_port() {
+    receipts_hold(Kind::MariaDb).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rooms_on_redis_and_postgres_keep_every_promise_of_the_port() {
     rooms_hold(Kind::Postgres).await;

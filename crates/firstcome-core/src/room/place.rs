@@ -1,7 +1,8 @@
 //! A place in a room as an operator sees it.
 
 use super::line::TicketPlace;
-use super::{Departure, Hold, Room, TicketNumber};
+use super::{Departure, Hold, Room, Slot, TicketNumber};
+use crate::receipt::Figures;
 use crate::time::Now;
 
 /// By what an operator looks for a place.
@@ -54,6 +55,16 @@ pub struct PlaceView {
 }
 
 impl Room {
+    /// Returns the slot of a ticket that is inside.
+    pub fn slot(&self, number: TicketNumber) -> Option<Slot> {
+        self.slots.get(number.0).map(|(slot, _)| slot)
+    }
+
+    /// Returns how far the room is, for its next head.
+    pub const fn figures(&self) -> Figures {
+        Figures::Room { first: self.first(), given: self.drawn(), front: self.reached() }
+    }
+
     /// Looks a place up. Changes nothing: it counts as no contact of the visitor, and takes no slot. `None` for a number
     /// that was never drawn, and for a user without a living place.
     pub fn look_up(&self, key: PlaceKey<'_>, now: Now) -> Option<PlaceView> {

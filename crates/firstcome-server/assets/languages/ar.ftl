@@ -46,6 +46,7 @@ entrants = { $count ->
    *[other] { $count } شخص في القرعة
 }
 draw-link = تحقّق من القرعة
+receipt-link = احفظ الإيصال
 wait-label = مدة الانتظار المتوقعة
 wait-soon = أقل من دقيقة
 wait-minutes = { $to ->

@@ -39,6 +39,7 @@ entrants = { $count ->
    *[other] { $count } Personen nehmen an der Auslosung teil
 }
 draw-link = Auslosung nachprüfen
+receipt-link = Beleg speichern
 wait-label = Voraussichtliche Wartezeit
 wait-soon = weniger als eine Minute
 wait-minutes = { $to ->

@@ -40,6 +40,7 @@ entrants = { $count ->
    *[other] { $count } people are in the draw
 }
 draw-link = Check the draw
+receipt-link = Save the receipt
 wait-label = Expected wait
 wait-soon = less than a minute
 wait-minutes = { $to ->

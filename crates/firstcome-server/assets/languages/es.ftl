@@ -39,6 +39,7 @@ entrants = { $count ->
    *[other] { $count } personas participan en el sorteo
 }
 draw-link = Comprobar el sorteo
+receipt-link = Guardar el recibo
 wait-label = Espera prevista
 wait-soon = menos de un minuto
 wait-minutes = { $to ->

@@ -39,6 +39,7 @@ entrants = { $count ->
    *[other] { $count } personnes participent au tirage
 }
 draw-link = Vérifier le tirage
+receipt-link = Enregistrer le reçu
 wait-label = Attente prévue
 wait-soon = moins d’une minute
 wait-minutes = { $to ->

@@ -39,6 +39,7 @@ entrants = { $count ->
    *[other] { $count } लोग ड्रॉ में हैं
 }
 draw-link = ड्रॉ की जाँच करें
+receipt-link = रसीद सहेजें
 wait-label = अनुमानित प्रतीक्षा
 wait-soon = एक मिनट से कम
 wait-minutes = { $to ->

@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count } orang ikut undian
 }
 draw-link = Periksa undian
+receipt-link = Simpan tanda terima
 wait-label = Perkiraan waktu tunggu
 wait-soon = kurang dari satu menit
 wait-minutes = { $to ->

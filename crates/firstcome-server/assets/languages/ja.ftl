@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count } 人が抽選に参加しています
 }
 draw-link = 抽選を確認する
+receipt-link = 受付証明を保存
 wait-label = 待ち時間の目安
 wait-soon = 1分以内
 wait-minutes = { $to ->

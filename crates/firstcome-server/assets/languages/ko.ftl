@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count }명이 추첨에 참여하고 있습니다
 }
 draw-link = 추첨 확인하기
+receipt-link = 확인증 저장
 wait-label = 예상 대기 시간
 wait-soon = 1분 이내
 wait-minutes = { $to ->

@@ -39,6 +39,7 @@ entrants = { $count ->
    *[other] { $count } pessoas participam do sorteio
 }
 draw-link = Conferir o sorteio
+receipt-link = Guardar o recibo
 wait-label = Espera prevista
 wait-soon = menos de um minuto
 wait-minutes = { $to ->

@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] มี { $count } คนร่วมจับสลาก
 }
 draw-link = ตรวจสอบการจับสลาก
+receipt-link = บันทึกใบรับรอง
 wait-label = เวลารอโดยประมาณ
 wait-soon = ไม่ถึงหนึ่งนาที
 wait-minutes = { $to ->

@@ -38,6 +38,7 @@ entrants = { $count ->
    *[other] Kurada { $count } kişi var
 }
 draw-link = Kurayı denetle
+receipt-link = Makbuzu kaydet
 wait-label = Tahmini bekleme
 wait-soon = bir dakikadan az
 wait-minutes = { $to ->

@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count } người tham gia bốc thăm
 }
 draw-link = Kiểm tra kết quả bốc thăm
+receipt-link = Lưu biên nhận
 wait-label = Thời gian chờ dự kiến
 wait-soon = chưa đến một phút
 wait-minutes = { $to ->

@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count } 人参加抽签
 }
 draw-link = 核对抽签结果
+receipt-link = 保存凭证
 wait-label = 预计等待
 wait-soon = 不到 1 分钟
 wait-minutes = { $to ->

@@ -37,6 +37,7 @@ entrants = { $count ->
    *[other] { $count } 人參加抽籤
 }
 draw-link = 查核抽籤結果
+receipt-link = 儲存憑證
 wait-label = 預計等候
 wait-soon = 不到 1 分鐘
 wait-minutes = { $to ->

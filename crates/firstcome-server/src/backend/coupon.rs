@@ -6,8 +6,8 @@ use firstcome::core::coupon::{Claim, CouponSettings, Effect, Serial};
 use firstcome::core::id::CouponName;
 use firstcome::core::revision::Revision;
 use firstcome::{
-    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Embedded, Names, Numbered, Page,
-    Put, RedeemRequest, Refused, Shared, StoreError,
+    Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Embedded, HeadPage, Names, Numbered,
+    Page, Put, ReceiptReply, ReceiptStore, RedeemRequest, Refused, Shared, StoreError,
 };
 
 /// The store of coupons.
@@ -49,6 +49,16 @@ impl Coupons {
             }
             Self::Cluster(store, _) => Box::pin(store.dead_letters(coupon, after, count)).await,
         }
+    }
+
+    /// Returns published heads of a coupon. See [`ReceiptStore::coupon_heads`].
+    pub(crate) async fn coupon_heads(&self, coupon: &CouponName, after: u64, count: usize) -> Answer<HeadPage> {
+        forward!(self.coupon_heads(coupon, after, count).await)
+    }
+
+    /// Returns the receipt of a claim. See [`ReceiptStore::claim_receipt`].
+    pub(crate) async fn claim_receipt(&self, coupon: &CouponName, user: &str) -> Answer<ReceiptReply> {
+        forward!(self.claim_receipt(coupon, user).await)
     }
 
     /// Lists coupons by name, deleted ones included, for operators.

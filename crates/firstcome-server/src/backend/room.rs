@@ -11,8 +11,8 @@ use firstcome::core::room::{
 use firstcome::core::time::Now;
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
-    Embedded, Glance, Joining, LiveAdmissions, Names, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, Shared,
-    StoreError, TicketAnswer,
+    Embedded, Glance, HeadPage, Joining, LiveAdmissions, Names, PassCheck, Put, ReceiptReply, ReceiptStore, RoomAnswer,
+    RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -84,6 +84,16 @@ impl Rooms {
     /// Returns the number of a ticket of a room that was just read. `None` if the room never gave it out.
     pub(crate) fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
         forward!(self.ticket_number(room, ticket))
+    }
+
+    /// Returns published heads of a room. See [`ReceiptStore::room_heads`].
+    pub(crate) async fn room_heads(&self, room: &RoomName, after: u64, count: usize) -> RoomAnswer<HeadPage> {
+        forward!(self.room_heads(room, after, count).await)
+    }
+
+    /// Returns the receipt of a ticket. See [`ReceiptStore::ticket_receipt`].
+    pub(crate) async fn ticket_receipt(&self, room: &RoomName, ticket: &str) -> RoomAnswer<ReceiptReply> {
+        forward!(self.ticket_receipt(room, ticket).await)
     }
 
     /// Looks a place up without any effect on it.

@@ -22,7 +22,7 @@ use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
 use crate::api::json::{Json, json_bytes};
 use crate::api::stream::visitor;
-use crate::api::{appearance, measured, room as calls};
+use crate::api::{appearance, measured, receipt, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use crate::live::Tell;
@@ -36,9 +36,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 pub(super) use branding::Branding;
-use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
+use firstcome::{Receipt, TicketAnswer};
 use form_urlencoded::Serializer;
 use qrcode::QrCode;
 use qrcode::render::svg;
@@ -131,6 +131,8 @@ pub(super) struct PlaceLinks {
     link: String,
     picture: String,
     leave: String,
+    /// Gives a signed proof of the place, as a file.
+    pub(super) receipt: String,
 }
 
 impl RoomPage<'_> {
@@ -265,6 +267,13 @@ pub(super) async fn kept_place(
         Some(kept) => find(app, room, kept.ticket).await,
         None => Ok(None),
     }
+}
+
+/// Returns the receipt of the place that the browser keeps in a room.
+pub(super) async fn kept_receipt(app: &App, path: PathName, parts: &Parts) -> Result<Box<Receipt>, Problem> {
+    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+    let kept = kept(&room, &parts.headers).ok_or(Code::UnknownTicket)?;
+    receipt::of_ticket(app, &room, kept.ticket).await
 }
 
 /// Answers with a page. `is_auto` if the visitor wants it to load itself again.
@@ -443,6 +452,7 @@ impl<'a> Visit<'a> {
                 link: self.link(ticket),
                 picture: self.address("/place.svg", &[]),
                 leave: self.address("/leave", &[]),
+                receipt: self.part("/receipt"),
             }),
         };
         page_response(status, &page, self.query.auto.is_some())

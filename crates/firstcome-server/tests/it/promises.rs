@@ -129,7 +129,7 @@ fn problem(asked: &str, code: Code, answer: &Answer) {
     let wait_s = answer.header("retry-after").map(|text| text.parse::<u64>().expect("seconds"));
     let wait_ms = json.get("retry_after_ms").map(|wait| wait.as_u64().expect("milliseconds"));
     assert_eq!(wait_s, wait_ms.map(|wait_ms| wait_ms.div_ceil(1_000).max(1)), "{asked}");
-    let waits = [425, 429, 503].contains(&answer.status) || code == Code::RoomFull;
+    let waits = [425, 429, 503].contains(&answer.status) || [Code::RoomFull, Code::ReceiptPending].contains(&code);
     assert_eq!(wait_s.is_some(), waits, "{asked}: says when to come back");
 }
 

@@ -11,7 +11,7 @@ use crate::lock::{
 use crate::promises::seen;
 use crate::room::{
     abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys,
-    limits, page, passes, restarts, steering, streams, tickets, trouble as room_trouble,
+    limits, page, passes, receipts, restarts, steering, streams, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -93,6 +93,9 @@ scenarios! {
     draw: a_draw_is_committed_to_before_and_revealed_at_the_opening
         the_order_of_a_room_changes_only_while_it_has_no_tickets a_draw_without_entrants_keeps_its_seed
         any_browser_checks_the_draw;
+    receipts: a_receipt_is_there_with_the_next_head_and_anyone_can_check_it
+        the_receipt_of_a_claim_is_for_back_ends_and_its_heads_for_all a_receipt_that_was_changed_and_a_second_chain_are_told
+        a_visitor_saves_the_receipt_of_the_place_and_a_page_checks_it;
     page: a_visitor_waits_is_admitted_and_goes_where_the_visit_began a_look_draws_no_number
         a_place_survives_a_reload_and_moves_to_another_browser a_link_takes_no_better_place_away
         behind_tls_cookies_and_links_are_for_tls_alone

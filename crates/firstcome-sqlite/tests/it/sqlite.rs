@@ -53,6 +53,27 @@ async fn a_file_that_is_opened_again_still_knows_its_rooms() {
     in_time(conformance::room_reopens(open)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn receipts_of_a_file_keep_every_promise_of_the_port() {
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let stores = AtomicU32::new(0);
+    let open = |clock: Arc<ManualClock>| {
+        let fresh = directory.path().join(stores.fetch_add(1, Ordering::Relaxed).to_string());
+        async move { sqlite::open(&fresh, clock).expect("a fresh directory opens") }
+    };
+    in_time(conformance::receipts(open)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_file_that_is_opened_again_goes_on_with_its_chains() {
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let open = |clock: Arc<ManualClock>| {
+        let same = directory.path().to_owned();
+        async move { sqlite::open(&same, clock).expect("a store that was closed opens again") }
+    };
+    in_time(conformance::receipts_reopen(open)).await;
+}
+
 /// A child that another thread has just begun has all files of its parent open until it becomes its own program, locked ones too:
 /// a store that was closed and opened again at that moment was told that another process has it.
 #[test]

@@ -10,6 +10,7 @@ use crate::embedded::journal::{Change, CouponId, CouponPut};
 use crate::voucher::VoucherKey;
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::CouponName;
+use firstcome_core::receipt::{Head, Object};
 use firstcome_core::time::Now;
 use firstcome_core::time::Timestamp;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,6 +43,8 @@ pub struct Intake {
     pub(super) rooms: IncomingRooms,
     pub(super) auctions: IncomingAuctionRows,
     secrets: BTreeMap<String, [u8; 32]>,
+    /// The last head of each room and coupon that came with one.
+    pub(super) last_heads: HashMap<Object, Head, RandomState>,
     changes: Vec<Change>,
 }
 
@@ -57,13 +60,14 @@ impl Intake {
         let rooms = IncomingRooms::new(before.rooms, &hasher);
         let auctions = IncomingAuctionRows::new(before.has_auctions, &hasher);
         let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-        Self { now, hasher, coupons, next_coupon, rebound, rooms, auctions, secrets, changes }
+        let last_heads = HashMap::with_hasher(hasher.clone());
+        Self { now, hasher, coupons, next_coupon, rebound, rooms, auctions, secrets, last_heads, changes }
     }
 
     /// Takes one row.
     pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
         match row {
-            Incoming::Coupon(coupon) => self.coupon(*coupon),
+            Incoming::Coupon(coupon) => self.take_coupon(*coupon),
             Incoming::Claim(claim) => self.claim(*claim),
             Incoming::Room(room) => self.room(*room),
             Incoming::Ticket(ticket) => self.ticket(*ticket),
@@ -71,6 +75,7 @@ impl Intake {
             Incoming::Listing(listing) => self.listing(*listing),
             Incoming::Record(record) => self.record(*record),
             Incoming::Bid(bid) => self.bid(*bid),
+            Incoming::Head(head) => self.head(*head),
             Incoming::Secret(secret) => self.secret(secret),
         }
     }
@@ -116,6 +121,11 @@ impl Intake {
         self.changes.push(change);
     }
 
+    /// Returns a coupon that exists or has come.
+    pub(super) fn coupon(&self, name: &CouponName) -> Option<&StoredCoupon> {
+        self.coupons.get(name)
+    }
+
     fn secret(&mut self, secret: ArchivedSecret) -> Result<(), ImportError> {
         let ArchivedSecret { name, bytes } = secret;
         match self.secrets.insert(name.clone(), bytes) {
@@ -125,7 +135,7 @@ impl Intake {
     }
 
     /// Takes a coupon. A coupon of the same name may exist if it is equal and has no claims.
-    fn coupon(&mut self, archived: ArchivedCoupon) -> Result<(), ImportError> {
+    fn take_coupon(&mut self, archived: ArchivedCoupon) -> Result<(), ImportError> {
         if let Some(known) = self.coupons.get_mut(&archived.name) {
             let same = *known.coupon.settings() == archived.settings
                 && known.voucher_key.as_bytes() == archived.voucher_key.as_bytes()
@@ -156,7 +166,7 @@ impl Intake {
     /// Makes a coupon with a fresh secret, for claims that come without one.
     pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
         let voucher_key = VoucherKey::new(draw_secret()?);
-        self.coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
+        self.take_coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
     }
 
     /// Takes a claim. It must be the next one of its coupon. Every rule of a live claim holds, except the window.

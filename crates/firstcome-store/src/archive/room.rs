@@ -3,6 +3,8 @@
 use super::intake::Intake;
 use super::{ArchivedRoom, ArchivedSlot, ArchivedTicket, ImportError, TicketState};
 use crate::embedded::journal::{Change, PassSecret, RoomId, RoomPut};
+use crate::receipt::HeadKey;
+use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::appearance::Appearance;
@@ -15,6 +17,7 @@ use std::hash::RandomState;
 /// A room whose tickets are being imported.
 struct Coming {
     id: RoomId,
+    ticket_key: TicketKey,
     room: Room,
     /// The number that the next ticket must have.
     next: u32,
@@ -68,6 +71,13 @@ impl IncomingRooms {
     }
 }
 
+impl IncomingRooms {
+    /// Returns the key of the heads of a room that has come.
+    pub(super) fn head_key(&self, name: &RoomName) -> Option<HeadKey> {
+        self.coming.get(name).map(|coming| coming.ticket_key.head_key())
+    }
+}
+
 /// Converts an end by the wall clock to the steady clock. Ends in the far past or future stay there.
 const fn steady_of(until: Timestamp, now: Now) -> Steady {
     let ahead_us = until.as_us().saturating_sub(now.wall.as_us());
@@ -106,7 +116,13 @@ impl Intake {
             // The ends of slots count by these clocks.
             self.change(Change::Clock(now));
         }
-        let put = RoomPut { id, name: name.clone(), settings: settings.clone(), ticket_key, at: now.wall };
+        let put = RoomPut {
+            id,
+            name: name.clone(),
+            settings: settings.clone(),
+            ticket_key: ticket_key.clone(),
+            at: now.wall,
+        };
         self.change(Change::RoomPut(Box::new(put.clone())));
         if is_closed || 1 < first {
             self.change(Change::RoomClosed { id, first, at: now.wall });
@@ -128,9 +144,10 @@ impl Intake {
         let room = Room::restoring(settings, self.hasher.clone(), now, first);
         let seen = HashSet::with_hasher(self.hasher.clone());
         let slots = Vec::new();
-        self.rooms
-            .coming
-            .insert(name, Coming { id, room, next: first, drawn, draw, turns, reached, admissions, seen, slots });
+        self.rooms.coming.insert(
+            name,
+            Coming { id, ticket_key, room, next: first, drawn, draw, turns, reached, admissions, seen, slots },
+        );
         Ok(())
     }
 

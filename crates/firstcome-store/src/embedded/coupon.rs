@@ -5,6 +5,7 @@ mod writer;
 pub(super) use writer::{ClaimCommand, CouponWriter};
 
 use super::journal::{Change, CouponId, Rows};
+use super::receipt::Published;
 use crate::edge::Clock;
 use crate::error::StoreError;
 use crate::port::{ClaimRecord, Claimed, CouponView, Page, Refused};
@@ -24,12 +25,14 @@ pub(super) struct CouponCell {
     pub(super) durable: AtomicU32,
     /// Redemptions that are decided and not yet durable; readers do not see them.
     pub(super) redeeming: Mutex<BTreeSet<Serial>>,
+    pub(super) published: Published,
 }
 
 impl CouponCell {
     pub(super) fn new(id: CouponId, voucher_key: VoucherKey, coupon: Coupon) -> Self {
         let durable = AtomicU32::new(coupon.issued());
-        Self { id, voucher_key, coupon: RwLock::new(coupon), durable, redeeming: Mutex::default() }
+        let coupon = RwLock::new(coupon);
+        Self { id, voucher_key, coupon, durable, redeeming: Mutex::default(), published: Published::default() }
     }
 
     /// Returns the reply to a claim if it depends on durable data only: then the caller need not ask the writer.

@@ -11,6 +11,7 @@
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
 use super::journal::{Change, CouponId, Journal, RoomId};
+use super::receipt;
 use super::reply::{self, Reply};
 use super::room::RoomWriter;
 use super::writer::{Log, Primitive};
@@ -169,6 +170,7 @@ impl Engine {
                 reply.send(RoomWriter::dress(&cell, appearance, log));
             }
             Command::CloseRoom { cell, reply } => reply.send(RoomWriter::close(&cell, log, now)),
+            Command::PublishHeads { reply } => reply.send(receipt::publish(log, now).map(Ok)),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             // `run` takes these into its batch.
             Command::Claim(_)
@@ -223,6 +225,7 @@ fn is_given_up(command: &Command) -> bool {
         Command::PutRoom(put) => put.reply.is_closed(),
         Command::CloseRoom { reply, .. } | Command::PutAppearance { reply, .. } => reply.is_closed(),
         Command::RotatePassSecret { reply, .. } => reply.is_closed(),
+        Command::PublishHeads { reply } => reply.is_closed(),
         _ => false,
     }
 }

@@ -2,12 +2,14 @@
 
 use super::StoredRoom;
 use crate::error::{Fault, FaultKind, StoreError};
+use crate::receipt::{HeadWanted, SignedHead};
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
 use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
 use firstcome_core::points::{Record, Wallet};
+use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
@@ -226,6 +228,8 @@ pub enum Change {
         /// The request that bought it, if it carried a key.
         sale_request: Option<RequestId>,
     },
+    /// A room or a coupon has a new head.
+    Headed(Box<SignedHead>),
     /// Both clocks, so that time-outs continue after a restart as if no clock had been set.
     Clock(Now),
     /// From now on this secret signs passes. Passes of older secrets stay valid from `oldest_kept` on.
@@ -283,6 +287,16 @@ pub trait Rows: Send + Sync {
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError>;
 
+    /// Returns the heads of an object after a sequence, at most `count`, in order. Empty if the store publishes none.
+    fn heads(&self, _object: &Object, _after: u64, _count: usize) -> Result<Vec<SignedHead>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the first head of an object that is the wanted one or a later one.
+    fn first_head(&self, _object: &Object, _wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
+        Ok(None)
+    }
+
     /// Returns the bids of a listing after number `after`, at most `count`, in order. Empty if the store has no
     /// auctions.
     fn bids(&self, _listing: ListingId, _after: u32, _count: usize) -> Result<Vec<Bid>, StoreError> {
@@ -307,6 +321,8 @@ struct MemoryRows {
     attributes: BTreeMap<(CouponId, Serial), Attributes>,
     bids: BTreeMap<(ListingId, u32), Bid>,
     records: BTreeMap<(MemberId, u64), Record>,
+    /// The heads of each object, in the order of their sequences.
+    heads: BTreeMap<Object, Vec<SignedHead>>,
 }
 
 impl Journal for Memory {
@@ -323,6 +339,9 @@ impl Journal for Memory {
                 }
                 Change::Moved { id, record, .. } => {
                     self.kept.write().records.insert((*id, record.number), record.clone());
+                }
+                Change::Headed(signed) => {
+                    self.kept.write().heads.entry(signed.head.object.clone()).or_default().push((**signed).clone());
                 }
                 _ => {}
             }
@@ -341,6 +360,20 @@ impl Rows for Memory {
         let kept = self.kept.read();
         let range = kept.attributes.range((coupon, first)..=(coupon, last));
         Ok(range.map(|((_, serial), value)| (*serial, value.clone())).collect())
+    }
+
+    fn heads(&self, object: &Object, after: u64, count: usize) -> Result<Vec<SignedHead>, StoreError> {
+        let kept = self.kept.read();
+        let heads = kept.heads.get(object).into_iter().flatten();
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
+        Ok(heads.skip(skipped).take(count).cloned().collect())
+    }
+
+    fn first_head(&self, object: &Object, wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
+        let kept = self.kept.read();
+        let heads = kept.heads.get(object).map_or(&[][..], Vec::as_slice);
+        let at = heads.partition_point(|signed| !wanted.is_reached(&signed.head));
+        Ok(heads.get(at).cloned())
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {

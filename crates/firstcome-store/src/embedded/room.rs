@@ -10,6 +10,7 @@ pub(super) use writer::{Order, RoomWriter};
 
 use super::Shared;
 use super::journal::RoomId;
+use super::receipt::Published;
 use crate::error::{Fault, StoreError};
 use crate::room::{Glance, LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
@@ -35,7 +36,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    fn is_unsettled(&self, number: TicketNumber) -> bool {
+    pub(super) fn is_unsettled(&self, number: TicketNumber) -> bool {
         self.draw_is_unsettled || self.unsettled.contains(&number)
     }
 }
@@ -47,6 +48,7 @@ pub(super) struct RoomCell {
     pub(super) kept: Mutex<Kept>,
     /// How the page of the room looks. Durable.
     pub(super) appearance: RwLock<Arc<Appearance>>,
+    pub(super) published: Published,
 }
 
 impl RoomCell {
@@ -58,7 +60,7 @@ impl RoomCell {
             draw_is_unsettled: false,
             rounds: MemoryRounds::default(),
         });
-        Self { id, ticket_key, kept, appearance: RwLock::new(appearance) }
+        Self { id, ticket_key, kept, appearance: RwLock::new(appearance), published: Published::default() }
     }
 
     pub(super) fn summary(&self, now: Now) -> RoomSummary {

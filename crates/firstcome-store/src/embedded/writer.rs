@@ -75,7 +75,12 @@ impl Log {
 
     /// Commits one change on its own. The batch before it has ended, so no primitive has changes to take back.
     pub(super) fn commit(&mut self, change: Change) -> Result<(), StoreError> {
-        self.changes.push(change);
+        self.commit_all([change])
+    }
+
+    /// Commits changes together, like [`Self::commit`].
+    pub(super) fn commit_all(&mut self, changes: impl IntoIterator<Item = Change>) -> Result<(), StoreError> {
+        self.changes.extend(changes);
         self.write(&mut NoPrimitive)
     }
 

@@ -12,3 +12,8 @@ async fn the_store_in_memory_keeps_every_promise_of_the_port() {
 async fn rooms_in_memory_keep_every_promise_of_the_port() {
     in_time(conformance::room(|clock| async move { Embedded::memory_with(clock) })).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn receipts_of_a_store_in_memory_keep_every_promise_of_the_port() {
+    in_time(conformance::receipts(|clock| async move { Embedded::memory_with(clock) })).await;
+}

@@ -146,6 +146,7 @@ fn pages(server: &Server) -> Pages {
 
 fn keep_those_of_operators(pages: &mut Pages) {
     for (name, path) in [
+        ("receipts", "/receipts"),
         ("operators-overview", "/dashboard"),
         ("operators-rooms", "/dashboard/rooms"),
         ("operators-room", "/dashboard/rooms/sale"),

@@ -1,0 +1,88 @@
+//! Heads that several nodes publish at once, by the servers' own clocks, and through the loss of Redis.
+
+use super::{ANYBODY, join, poll, put, room};
+use crate::in_time;
+use crate::world::World;
+use firstcome_cluster::Cluster;
+use firstcome_store::core::room::{RoomSettings, TicketState};
+use firstcome_store::receipt::HEADS_PER_PAGE_MAX;
+use firstcome_store::{HeadPage, Receipt, ReceiptReply, ReceiptStore};
+use firstcome_test_servers::Kind;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::time::sleep;
+
+async fn heads(node: &Cluster) -> HeadPage {
+    let page = node.room_heads(&room(), 0, HEADS_PER_PAGE_MAX).await.expect("it answers").expect("the room is there");
+    page.verify().expect("one chain");
+    page
+}
+
+/// Publishes at all nodes at once until a head covers the ticket.
+async fn receipt(nodes: &[Cluster], ticket: &str) -> Receipt {
+    loop {
+        let node = &nodes[0];
+        let reply = node.ticket_receipt(&room(), ticket).await.expect("it answers").expect("the ticket is known");
+        if let ReceiptReply::Ready(receipt) = reply {
+            receipt.verify().expect("it is genuine");
+            return *receipt;
+        }
+        publish(nodes).await;
+        // Heads are a second apart.
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn publish(nodes: &[Cluster]) {
+    let published = nodes.iter().map(|node| {
+        let node = node.clone();
+        tokio::spawn(async move { node.publish_heads().await })
+    });
+    for task in published.collect::<Vec<_>>() {
+        task.await.expect("it ends").expect("it answers");
+    }
+}
+
+async fn nodes_publish_one_chain(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    in_time(async {
+        let place = world.place().await;
+        let nodes = place.nodes(3).await;
+        put(&nodes[0], RoomSettings::with_slots(1)).await;
+        let mut receipts = Vec::new();
+        for node in &nodes {
+            let (_, answer) = join(node, ANYBODY).await;
+            receipts.push(receipt(&nodes, &answer.ticket).await);
+        }
+        let (_, first) = join(&nodes[1], ANYBODY).await;
+        let page = heads(&nodes[2]).await;
+        assert_eq!(heads(&nodes[0]).await, page, "the same at each node");
+        for receipt in &receipts {
+            assert_eq!(page.confirm(receipt), Ok(receipt.heads().count()));
+        }
+        let sequences: BTreeSet<u64> = receipts.iter().map(|receipt| receipt.statement.by.sequence).collect();
+        assert_eq!(sequences.len(), 3, "each ticket waited for a head of its own");
+        // Redis forgets all: no later head says less than was published.
+        receipt(&nodes, &first.ticket).await;
+        place.keeper().await.ask::<()>(&["FLUSHALL"]).await;
+        let (_, after) = join(&nodes[2], ANYBODY).await;
+        let late = receipt(&nodes, &after.ticket).await;
+        let page = heads(&nodes[1]).await;
+        assert_eq!(page.confirm(&late), Ok(late.heads().count()));
+        for receipt in &receipts {
+            assert_eq!(page.confirm(receipt), Ok(receipt.heads().count()), "what was published stays");
+        }
+        assert!(!matches!(poll(&nodes[0], &after.ticket).await.state, TicketState::Gone(_)));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_on_postgres_publish_one_chain() {
+    nodes_publish_one_chain(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_on_mariadb_publish_one_chain() {
+    nodes_publish_one_chain(Kind::MariaDb).await;
+}

@@ -1,0 +1,37 @@
+//! Imports published heads, so that the chains of rooms and coupons go on where they ended.
+//!
+//! Without them a store would sign a second chain with the same key.
+
+use super::ImportError;
+use super::intake::Intake;
+use crate::embedded::journal::Change;
+use crate::receipt::{HeadPublicKey, SignedHead};
+use firstcome_core::receipt::{Digest, Object};
+
+impl Intake {
+    /// Takes a head: the next of its room or coupon, which must have come before.
+    pub(super) fn head(&mut self, signed: SignedHead) -> Result<(), ImportError> {
+        let head = &signed.head;
+        let broken = |says| ImportError::BrokenHead { object: head.object.clone(), sequence: head.sequence, says };
+        let key = self.head_key(&head.object).ok_or_else(|| broken("it must come after its room or coupon"))?;
+        if !signed.is_signed_by(&key) {
+            return Err(broken("another key has signed it"));
+        }
+        match self.last_heads.get(&head.object) {
+            Some(last) => head.follows(last).map_err(|breach| broken(breach.as_str()))?,
+            None if head.sequence == 1 && head.previous == Digest::NONE => {}
+            None => return Err(broken("the heads before it are missing")),
+        }
+        self.last_heads.insert(head.object.clone(), head.clone());
+        self.change(Change::Headed(Box::new(signed)));
+        Ok(())
+    }
+
+    fn head_key(&self, object: &Object) -> Option<HeadPublicKey> {
+        let key = match object {
+            Object::Room(name) => self.rooms.head_key(name)?,
+            Object::Coupon(name) => self.coupon(name)?.voucher_key.head_key(),
+        };
+        Some(key.public())
+    }
+}
