@@ -93,8 +93,8 @@ pub(crate) struct ServiceArgs {
     /// --dev [default: 1000]
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N")]
     connections_per_address: Option<usize>,
-    /// Streams of events to visitors near the front of a line at once; a further visitor polls, and 0 lets all of them poll
-    /// [default: 4096]
+    /// Streams of events to visitors near the front of a line at once; a further visitor polls, and 0 lets all of them and
+    /// the dashboard poll [default: 4096]
     #[arg(long, env = "FIRSTCOME_STREAMS_MAX", value_name = "N")]
     streams_max: Option<usize>,
     /// Gates: how long visitors whose admission had not ended go on while the store gives no answer [default: 30s]

@@ -36,6 +36,16 @@ pub struct TicketWatch {
     /// When to poll if there is no stream, as the service said last.
     poll_after: Duration,
     polls_before_stream: u32,
+    last_stream: LastStream,
+}
+
+/// What the last stream was good for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastStream {
+    /// It told a place, or there was none.
+    Useful,
+    /// It has told no place yet, or ended without one.
+    Silent,
 }
 
 /// What a watch does next.
@@ -101,6 +111,7 @@ impl HttpStore {
             told: None,
             poll_after: PAUSE,
             polls_before_stream: 0,
+            last_stream: LastStream::Useful,
         }
     }
 }
@@ -143,12 +154,16 @@ impl TicketWatch {
         }
     }
 
-    /// Decides what follows a poll.
+    /// Decides what follows a poll. A stream that told no place was over when the poll says that the visitor still waits:
+    /// its node knows less, or more, than that of the poll. The watch then waits as long as between two polls, so that
+    /// nodes that differ are not asked without a pause.
     fn plan(&mut self, answer: &TicketAnswer) {
         self.poll_after = Duration::from_millis(answer.poll_after_ms.into());
+        let last_stream = std::mem::replace(&mut self.last_stream, LastStream::Useful);
+        let may_open = self.polls_before_stream == 0 && last_stream == LastStream::Useful;
         self.step = match answer.state {
             TicketState::Admitted { .. } | TicketState::Gone(_) => Step::Done,
-            TicketState::Waiting { .. } if answer.state.is_near() && self.polls_before_stream == 0 => Step::Open,
+            TicketState::Waiting { .. } if answer.state.is_near() && may_open => Step::Open,
             TicketState::Waiting { .. } | TicketState::InDraw { .. } => after(self.poll_after),
         };
         self.polls_before_stream = self.polls_before_stream.saturating_sub(1);
@@ -157,7 +172,10 @@ impl TicketWatch {
     async fn open(&mut self) {
         let at = format!("{}/tickets/{}/events", path(&self.room), self.ticket);
         self.step = match self.store.service.listen(at).await {
-            Some(lines) => Step::Listen(Box::new(lines)),
+            Some(lines) => {
+                self.last_stream = LastStream::Silent;
+                Step::Listen(Box::new(lines))
+            }
             None => {
                 self.polls_before_stream = POLLS_AFTER_REFUSAL;
                 after(self.poll_after)
@@ -170,8 +188,9 @@ impl TicketWatch {
         match event.and_then(read_event) {
             Some(StreamEvent::Place(shown)) => {
                 let answer = shown.answer(&self.ticket);
-                if answer.is_none() {
-                    self.step = soon();
+                match answer {
+                    Some(_) => self.last_stream = LastStream::Useful,
+                    None => self.step = soon(),
                 }
                 answer.filter(|answer| self.is_news(answer))
             }

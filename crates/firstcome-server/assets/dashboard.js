@@ -1,13 +1,15 @@
 "use strict";
-// Draws the charts of a page, and polls their figures once a second while the page is seen.
+// Draws the charts of a page while it is seen. Their figures come by a stream, and by polls while there is no stream.
 (() => {
   const root = document.querySelector("[data-feed]");
   if (!root || !window.uPlot) return;
-  const WINDOW_MS = 600000, PERIOD_MS = 1000, WAIT_MS_MAX = 15000;
+  const WINDOW_MS = 600000, PERIOD_MS = 1000, WAIT_MS_MAX = 15000, QUIET_MS = 5000, POLLS_BEFORE_STREAM = 30;
   const live = document.getElementById("live");
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const columns = { at_ms: [] };
-  let wait_ms = PERIOD_MS;
+  let wait_ms = PERIOD_MS, stream = null, quiet = 0, due = 0;
+  // The first figures come by a poll, which also tells that the session is over.
+  let polls_left = 1;
 
   const shown = (value, unit) => {
     if (value === null || value === undefined) return "–";
@@ -65,38 +67,82 @@
     }
   };
 
+  const last = () => columns.at_ms[columns.at_ms.length - 1] || 0;
+
+  // A stream may tell a sample twice.
   const take = (news) => {
-    for (const [column, values] of Object.entries(news)) (columns[column] ||= []).push(...values);
-    const oldest = columns.at_ms[columns.at_ms.length - 1] - WINDOW_MS;
+    const known = last();
+    const first = news.at_ms.findIndex((at) => known < at);
+    if (first < 0) return;
+    for (const [column, values] of Object.entries(news)) (columns[column] ||= []).push(...values.slice(first));
+    const oldest = last() - WINDOW_MS;
     const gone = columns.at_ms.findIndex((at) => oldest <= at);
     if (0 < gone) for (const values of Object.values(columns)) values.splice(0, gone);
   };
 
   const say = (words) => { if (live && live.textContent !== words) live.textContent = words; };
 
-  const poll = async () => {
-    if (!document.hidden) {
-      const after = columns.at_ms[columns.at_ms.length - 1] || 0;
-      const mark = root.dataset.feed.includes("?") ? "&" : "?";
-      try {
-        const answer = await fetch(root.dataset.feed + mark + "after=" + after, { headers: { accept: "application/json" }, cache: "no-store" });
-        if (answer.status === 401) { location.reload(); return; }
-        if (!answer.ok) throw new Error(String(answer.status));
-        take(await answer.json());
-        update();
-        wait_ms = PERIOD_MS;
-        say("");
-      } catch {
-        wait_ms = Math.min(wait_ms * 2, WAIT_MS_MAX);
-        say("The service does not answer. The figures stand still.");
-      }
-    }
-    setTimeout(poll, wait_ms);
+  const show = (news) => {
+    take(news);
+    update();
+    wait_ms = PERIOD_MS;
+    say("");
   };
+
+  const address = (feed) => feed + (feed.includes("?") ? "&" : "?") + "after=" + last();
+
+  const poll = async () => {
+    try {
+      const answer = await fetch(address(root.dataset.feed), { headers: { accept: "application/json" }, cache: "no-store" });
+      if (answer.status === 401) { location.reload(); return; }
+      if (!answer.ok) throw new Error(String(answer.status));
+      show(await answer.json());
+    } catch {
+      wait_ms = Math.min(wait_ms * 2, WAIT_MS_MAX);
+      say("The service does not answer. The figures stand still.");
+    }
+    polls_left = Math.max(polls_left - 1, 0);
+    later(wait_ms);
+  };
+
+  const hang_up = () => {
+    clearTimeout(quiet);
+    if (stream) stream.close();
+    stream = null;
+  };
+
+  // A stream that ended, failed or says nothing: polls go on, and after some of them another stream is tried.
+  const fall_back = () => {
+    hang_up();
+    polls_left = POLLS_BEFORE_STREAM;
+    later(0);
+  };
+
+  const listen = () => {
+    const expect = () => {
+      clearTimeout(quiet);
+      quiet = setTimeout(fall_back, QUIET_MS);
+    };
+    stream = new EventSource(address(root.dataset.feed.replace("/feed", "/stream")));
+    stream.addEventListener("samples", (event) => { expect(); show(JSON.parse(event.data)); });
+    stream.addEventListener("end", fall_back);
+    stream.addEventListener("error", fall_back);
+    expect();
+  };
+
+  const run = () => {
+    if (document.hidden || stream) return;
+    if (polls_left === 0 && window.EventSource) listen(); else poll();
+  };
+
+  const later = (ms) => { clearTimeout(due); due = setTimeout(run, ms); };
 
   const redraw = () => charts.forEach((chart) => { if (chart.drawn) draw(chart); });
   let resized = 0;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(redraw, 150); });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  poll();
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) hang_up(); else later(0);
+  });
+  run();
 })();

@@ -20,7 +20,6 @@ use crate::error::{self, Code, Problem};
 use crate::lock::Offer;
 use crate::security_headers::OF_REFUSED_CONNECTION;
 use crate::state::App;
-use crate::throttle::Throttle;
 use axum::Router;
 pub(crate) use entry::Entry;
 use firstcome::edge::draw_hasher;
@@ -122,8 +121,6 @@ struct PortContext {
     threads: Option<Weak<ConnectionThreads>>,
     entry: Entry,
     guests: Guests,
-    /// Limits the log lines about connections that could not be accepted.
-    failed: Throttle,
 }
 
 /// Serves until `shutdown` resolves, then drains. Returns when all connections have ended, or after [`Limits::drain`].
@@ -194,13 +191,7 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
         };
         match accepted {
             Ok((stream, peer)) => context.admit(stream, peer.ip()),
-            Err(error) => {
-                // The usual cause is a lack of file descriptors: close an idle connection to free one.
-                if context.entry.places.make_room() {
-                    context.app.metrics.connection_made_room();
-                }
-                pause_after(&error, &context.failed).await;
-            }
+            Err(error) => context.entry.make_room_after(&context.app, &error).await,
         }
     }
     // Before the listener closes, so that each remaining connection ends after its next answer.
@@ -210,14 +201,6 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
     if tokio::time::timeout(limits.drain, context.entry.places.emptied()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
-}
-
-/// Warns of a connection that could not be accepted, and waits a moment: the next one may fail as well.
-pub(crate) async fn pause_after(error: &std::io::Error, warnings: &Throttle) {
-    if let Some(left_out) = warnings.pass() {
-        tracing::warn!(%error, left_out, "cannot accept a connection");
-    }
-    tokio::time::sleep(Duration::from_millis(20)).await;
 }
 
 /// Ends a task when it is dropped.
@@ -243,7 +226,6 @@ impl PortContext {
             threads: None,
             entry: Entry::new(max, per_address),
             guests: Guests::new(per_address, draw_hasher()),
-            failed: Throttle::default(),
         }
     }
 

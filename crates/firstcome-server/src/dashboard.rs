@@ -5,9 +5,11 @@
 //! - A change needs a form of the same session and of this site: no page of another site can send one.
 //! - Each change, each login and each export is in the log, with what was before and after ([`audit`]).
 //! - The pages load nothing from elsewhere and run no inline script. They work without scripts; charts need them.
+//! - Charts hear of each sample by a stream, which ends with the session; a browser without one polls.
 //! - Memory is bounded: ten minutes of samples ([`history`]), 500 entries of the audit log, a page of a list.
 //!
 //! # What it does not promise
+//! - That a logout at one node ends the streams of other nodes: those end with the hour of the session.
 //! - Figures of the whole cluster: a node shows what it has counted, and the rooms that it has copies of.
 
 mod action;
@@ -31,6 +33,7 @@ use crate::api::measured;
 use crate::auth::Keys;
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
+use crate::live::SamplesWanted;
 use crate::metrics::Route;
 use crate::pages::{self, Format};
 use crate::state::App;
@@ -41,9 +44,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use firstcome::core::id::RoomName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::draw_secret;
 use history::History;
+use serde_json::Value;
 use session::{Role, Session, SessionKey};
 use std::net::IpAddr;
 use std::pin::pin;
@@ -60,6 +65,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'self'; scr
 const SESSION: &str = "firstcome_session";
 const PATH: &str = "/dashboard";
 const LOGIN: &str = "/dashboard/login";
+/// Where the script hears of samples. Below the path of the cookie, which no other path gets.
+const STREAM: &str = "/dashboard/stream";
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The name of a field, or of a parameter, is short.
@@ -72,6 +79,21 @@ pub(crate) struct Dashboard {
     pub(crate) audit: AuditLog,
     /// Signs forms in development mode, which has no keys. Drawn at first use.
     secret: OnceLock<[u8; 32]>,
+}
+
+impl Dashboard {
+    /// Returns the samples of a room, or of the service, after an instant. Samples the room from now on.
+    pub(crate) fn samples(&self, app: &App, room: Option<&RoomName>, after_ms: i64) -> Value {
+        match room {
+            None => self.history.shown(after_ms),
+            Some(room) => self.history.shown_room(room, after_ms, app.backend.steady().as_us().unsigned_abs()),
+        }
+    }
+}
+
+/// Whether a script asks for figures: it reads a refusal as JSON, and prolongs no session.
+fn is_of_script(path: &str) -> bool {
+    path.strip_prefix(PATH).is_some_and(|rest| matches!(rest.trim_matches('/'), "feed" | "stream"))
 }
 
 /// A request of an operator who is logged in.
@@ -193,6 +215,7 @@ impl<'a> Visit<'a> {
         match self.path[..] {
             [] => self.overview().await,
             ["feed"] => self.feed().await,
+            ["stream"] => self.stream(app).await,
             ["rooms"] => self.rooms().await,
             ["rooms", room] => self.room(room).await,
             ["coupons"] => self.coupons().await,
@@ -224,25 +247,33 @@ impl<'a> Visit<'a> {
         }
     }
 
+    /// The samples that a page wants. Refused: `unknown_room`.
+    async fn samples_wanted(&self) -> Result<SamplesWanted, Problem> {
+        let after_ms = self.parameter("after").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let room = self.parameter("room").map(|room| body::room(&room)).transpose()?;
+        if let Some(room) = &room {
+            // Samples are kept of rooms that exist, and of no name that a client has made up.
+            crate::api::room::summary(self.app, room).await?;
+        }
+        Ok(SamplesWanted { room, after_ms })
+    }
+
     /// The samples since the last poll.
     async fn feed(&self) -> Result<Response, Problem> {
         self.app.observe().await;
-        let after_ms = self.parameter("after").and_then(|text| text.parse().ok()).unwrap_or(0);
-        let history = &self.app.dashboard.history;
-        let shown = match self.parameter("room") {
-            None => history.shown(after_ms),
-            Some(room) => {
-                let room = body::room(&room)?;
-                // Samples are kept of rooms that exist, and of no name that a client has made up.
-                crate::api::room::summary(self.app, &room).await?;
-                history.shown_room(&room, after_ms, self.app.backend.steady().as_us().unsigned_abs())
-            }
-        };
+        let SamplesWanted { room, after_ms } = self.samples_wanted().await?;
+        let shown = self.app.dashboard.samples(self.app, room.as_ref(), after_ms);
         Ok(([(header::CACHE_CONTROL, "no-store")], Json(shown)).into_response())
+    }
+
+    /// The samples, once a second until the session ends.
+    async fn stream(&self, app: &Arc<App>) -> Result<Response, Problem> {
+        app.live.open_samples(app, self.samples_wanted().await?, self.session.clone())
     }
 
     fn log_out(&self) -> Result<Response, Problem> {
         self.app.dashboard.audit.add(self.entry("logout", String::new()));
+        self.app.live.end_session(self.app, &self.session.id);
         Ok(with_cookie(see_other(LOGIN)?, "", 0, transport(self.app, self.parts)))
     }
 }
@@ -314,11 +345,11 @@ async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> R
     let Some(session) = session(app, parts)? else {
         // A script reads the code; a browser goes to the login.
         return match (&form, Format::of(&parts.headers)) {
-            (None, Format::Html) if path != ["feed"] => see_other(LOGIN),
+            (None, Format::Html) if !is_of_script(parts.uri.path()) => see_other(LOGIN),
             _ => Err(Code::Unauthorized.into()),
         };
     };
-    let is_page = form.is_none() && path != ["feed"];
+    let is_page = form.is_none() && !is_of_script(parts.uri.path());
     let renewed = session.renewed(now_s(app)).filter(|_| is_page && !app.is_dev());
     let visit = Visit { app, parts, session, path };
     let response = match &form {
@@ -339,7 +370,11 @@ async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> R
 /// Answers a request. A browser reads a refusal as a page.
 async fn answer(app: Arc<App>, path: Option<PathName>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
-    let route = if parts.method == Method::POST { Route::PostDashboard } else { Route::GetDashboard };
+    let route = match (&parts.method, parts.uri.path()) {
+        (&Method::POST, _) => Route::PostDashboard,
+        (_, STREAM) => Route::GetDashboardStream,
+        _ => Route::GetDashboard,
+    };
     let call = pin!(async {
         let done = Box::pin(async {
             let path = path.transpose().map_err(|_| body::undecodable())?.map(|Path(path)| path).unwrap_or_default();
@@ -353,7 +388,7 @@ async fn answer(app: Arc<App>, path: Option<PathName>, request: Request) -> Resp
         })
         .await;
         match done {
-            Err(problem) if Format::of(&parts.headers) == Format::Html && !parts.uri.path().ends_with("/feed") => {
+            Err(problem) if Format::of(&parts.headers) == Format::Html && !is_of_script(parts.uri.path()) => {
                 app.metrics.refused(problem.code());
                 Ok(problem::shown(&app, &parts, problem))
             }

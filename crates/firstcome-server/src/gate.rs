@@ -27,7 +27,7 @@ pub use path::{PathRule, PathRuleError, PathRules};
 
 use crate::accept::{
     AbortOnDrop, ConnectionSlot, ConnectionThreads, Entry, Guests, HEAD_BYTES_MAX, LentBody, Limits, Peer, Rest, Slot,
-    TooMany, pause_after,
+    TooMany,
 };
 use crate::address::{self, FORWARDED_URI};
 use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
@@ -38,7 +38,6 @@ use crate::pages::{self, Base, Format};
 use crate::pass::Grant;
 use crate::security_headers;
 use crate::state::App;
-use crate::throttle::Throttle;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header;
@@ -194,7 +193,6 @@ pub async fn serve_gate(
     }));
     // Each connection has a receiver: all have ended when there is none.
     let (stop, stopping) = watch::channel(());
-    let failed = Throttle::default();
     let mut shutdown = pin!(shutdown);
     loop {
         let accepted = tokio::select! {
@@ -204,7 +202,7 @@ pub async fn serve_gate(
         };
         match accepted {
             Ok((stream, peer)) => gate.admit(stream, peer.ip().to_canonical(), stopping.clone()),
-            Err(error) => pause_after(&error, &failed).await,
+            Err(error) => gate.entry.make_room_after(&gate.app, &error).await,
         }
     }
     drop((listener, stopping));

@@ -20,6 +20,7 @@
 mod figures;
 mod mailbox;
 mod room;
+mod samples;
 
 use crate::error::{Code, Problem};
 use crate::metrics::{LiveFigures, StreamEnd};
@@ -36,6 +37,8 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 pub(crate) use room::{End as StreamLast, Tell, Visitor};
 use room::{Place, RoomStreams};
+use samples::SamplesStreams;
+pub(crate) use samples::SamplesWanted;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +48,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 /// The streams of visitors that a service has open at most, unless an operator says otherwise. At 24 KiB each they take
 /// 96 MiB.
 pub const STREAMS_MAX: usize = 4_096;
-/// The streams of operators that a service has open at most.
+/// The streams of operators that a service has open at most, those of the dashboard included.
 pub const OPERATOR_STREAMS_MAX: usize = 64;
 /// How long a client that was refused a stream polls before it asks for one again. Milliseconds.
 const REFUSED_RETRY_MS: u64 = 10_000;
@@ -62,6 +65,7 @@ pub(crate) struct Streaming;
 pub(crate) struct Live {
     rooms: Mutex<HashMap<RoomName, Arc<RoomStreams>>>,
     operators: FiguresStreams,
+    samples: SamplesStreams,
     tickets_left: Arc<Semaphore>,
     operators_left: Arc<Semaphore>,
     stopping: watch::Receiver<bool>,
@@ -88,6 +92,7 @@ impl Live {
         Self {
             rooms: Mutex::default(),
             operators: FiguresStreams::default(),
+            samples: SamplesStreams::default(),
             tickets_left: permits(streams_max),
             operators_left: permits(OPERATOR_STREAMS_MAX),
             stopping,

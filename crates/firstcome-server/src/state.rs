@@ -48,7 +48,7 @@ pub struct Config {
     pub calls: Option<RateLimit>,
     /// Coupons without a room that any visitor may claim, on a page of their own.
     pub public_coupons: Vec<CouponName>,
-    /// The most streams of visitors at once. A visitor who gets none polls.
+    /// The most streams of visitors at once. A visitor who gets none polls. With 0 the dashboard polls as well.
     pub streams_max: usize,
     /// What gates do while the store gives no answer.
     pub grace: GracePolicy,

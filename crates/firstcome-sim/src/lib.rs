@@ -12,7 +12,7 @@
 //! - [`world`] one run: time, faults, batches, crashes, the heal; [`journal`] the disk
 //! - [`workload`] what clients do; [`history`] what they asked and were told; [`recovery`] a start from what survived
 //!
-//! All five share [`rng`], chance from a seed; [`invariants`], what must hold, one file each; and [`report`], what was
+//! All five share [`rng`], chance from a seed; [`secrets`], secrets from it; [`invariants`], what must hold, one file each; and [`report`], what was
 //! reached, so that silence means something.
 
 pub mod auction;
@@ -28,6 +28,7 @@ pub mod primitive;
 pub mod recovery;
 pub mod report;
 pub mod room;
+pub mod secrets;
 pub mod workload;
 pub mod world;
 

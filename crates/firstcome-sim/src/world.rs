@@ -10,9 +10,10 @@ use crate::journal::{Answer, Call, SharedDisk, Visitor};
 use crate::primitive::{Breach, Primitive};
 use crate::report::Report;
 use crate::rng::Rng;
+use crate::secrets::SeededSecrets;
 use crate::workload::{Action, Plan, START_US};
 use firstcome_core::time::Timestamp;
-use firstcome_store::edge::{Clock, ManualClock};
+use firstcome_store::edge::{Clock, ManualClock, SecretSource};
 use firstcome_store::embedded::{Backing, Embedded, Stepper};
 use firstcome_store::{Durability, StoreError};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub struct World<P: Primitive> {
     pub(crate) clients: P,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) disk: SharedDisk<P>,
+    secrets: Arc<SeededSecrets>,
     pub(crate) history: History<P>,
     pub(crate) report: Report,
     life: StoreRun,
@@ -51,7 +53,8 @@ impl<P: Primitive> World<P> {
         let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(START_US)));
         let (mut history, report) = (History::default(), Report::default());
         let disk = SharedDisk::new(rng.fork(), plan.commit_fault_per_mille, Arc::clone(&clock), history.events());
-        let life = match start(&disk, &clock) {
+        let secrets = Arc::new(SeededSecrets::new(seed));
+        let life = match start(&disk, &clock, &secrets) {
             Ok(life) => life,
             Err((_, detail)) => panic!("an empty disk is refused: {detail}"),
         };
@@ -60,7 +63,7 @@ impl<P: Primitive> World<P> {
             Err(error) => panic!("no runtime for reads: {error}"),
         };
         history.begin_life(clock.both());
-        Self { seed, rng, plan, clients, clock, disk, history, report, life, runtime, pending: Vec::new() }
+        Self { seed, rng, plan, clients, clock, disk, secrets, history, report, life, runtime, pending: Vec::new() }
     }
 
     fn act(&mut self) -> Result<(), Violation> {
@@ -244,7 +247,7 @@ impl<P: Primitive> World<P> {
         self.judge(None)?;
         self.pass_us(P::ACTION_US);
         let damaged = |(invariant, detail)| Violation::new(invariant, self.seed, detail);
-        self.life = start(&self.disk, &self.clock).map_err(damaged)?;
+        self.life = start(&self.disk, &self.clock, &self.secrets).map_err(damaged)?;
         self.history.begin_life(self.clock.both());
         Ok(())
     }
@@ -301,12 +304,17 @@ impl<P: Primitive> Play for World<P> {
 }
 
 /// Starts a store over what is on disk.
-fn start<P: Primitive>(disk: &SharedDisk<P>, clock: &Arc<ManualClock>) -> Result<StoreRun, Breach> {
+fn start<P: Primitive>(
+    disk: &SharedDisk<P>,
+    clock: &Arc<ManualClock>,
+    secrets: &Arc<SeededSecrets>,
+) -> Result<StoreRun, Breach> {
     let stored = disk.lock().stored.clone();
     let backing = Backing {
         journal: Box::new(disk.clone()),
         rows: Arc::new(disk.clone()),
         durability: Durability::Disk,
+        secrets: Arc::clone(secrets) as Arc<dyn SecretSource>,
         ..P::recover(&stored, clock)?
     };
     let (store, stepper) = Embedded::stepped(backing, Arc::clone(clock) as Arc<dyn Clock>);

@@ -48,7 +48,7 @@ use firstcome_core::points::Record;
 use firstcome_core::receipt::Object;
 use firstcome_core::time::Now;
 use firstcome_store::Durability;
-use firstcome_store::edge::{Clock, Stopwatch, draw_hasher};
+use firstcome_store::edge::{Clock, Stopwatch, SystemSecrets, draw_hasher};
 use firstcome_store::embedded::journal::{
     Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows,
 };
@@ -120,6 +120,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         heads,
         timeline,
         hasher,
+        secrets: Arc::new(SystemSecrets),
     };
     Embedded::start(backing, clock).map_err(|error| io_fault(&error, "cannot start the writer"))
 }

@@ -171,6 +171,35 @@ pub fn draw_secret() -> Result<[u8; 32], Fault> {
     }
 }
 
+/// Gives a store its secrets: keys of codes and tickets, seeds of draws, secrets of passes.
+///
+/// Each call returns 32 bytes that the caller cannot tell from random ones, and no two calls return the same. A
+/// [`Fault`] says that the source has none; the store then refuses the command, and has done nothing. A call costs one
+/// system call with [`SystemSecrets`].
+///
+/// ```
+/// use firstcome_store::edge::{SecretSource, SystemSecrets};
+///
+/// let secrets = SystemSecrets;
+/// assert_ne!(secrets.draw()?, secrets.draw()?);
+/// # Ok::<(), firstcome_store::Fault>(())
+/// ```
+pub trait SecretSource: Send + Sync {
+    /// Draws 32 secret bytes.
+    fn draw(&self) -> Result<[u8; 32], Fault>;
+}
+
+/// The random bytes of the operating system, as [`draw_secret`] returns them. The only source for a store that serves
+/// people: secrets from another source can be guessed.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct SystemSecrets;
+
+impl SecretSource for SystemSecrets {
+    fn draw(&self) -> Result<[u8; 32], Fault> {
+        draw_secret()
+    }
+}
+
 /// Draws a random number, to spread the pauses of different processes.
 pub fn draw_chance() -> u32 {
     // Without randomness every pause is the longest: slower, and still correct.

@@ -20,7 +20,7 @@ mod room;
 mod room_port;
 mod writer;
 
-use crate::edge::{Clock, SystemClock, draw_hasher, draw_secret};
+use crate::edge::{Clock, SecretSource, SystemClock, SystemSecrets, draw_hasher};
 use crate::error::{Fault, StoreError};
 use crate::faults::Faults;
 use crate::port::{Answer, ClaimRecord, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest};
@@ -109,6 +109,8 @@ pub struct Backing {
     pub timeline: Timeline,
     /// The seed of the indexes. Must be secret.
     pub hasher: RandomState,
+    /// Gives the keys of new coupons and rooms, the seeds of draws and the secrets of passes.
+    pub secrets: Arc<dyn SecretSource>,
 }
 
 firstcome_core::debug_by_name!(Backing);
@@ -128,6 +130,7 @@ impl Backing {
             heads: Vec::new(),
             timeline: Timeline::default(),
             hasher: draw_hasher(),
+            secrets: Arc::new(SystemSecrets),
         }
     }
 }
@@ -165,6 +168,7 @@ pub(crate) struct Shared {
     clockwork: Clockwork,
     timeline: Timeline,
     clock: Arc<dyn Clock>,
+    secrets: Arc<dyn SecretSource>,
     rows: Arc<dyn Rows>,
     /// The fault that stopped all writes permanently.
     fault: OnceLock<Arc<Fault>>,
@@ -190,6 +194,11 @@ impl Shared {
 
     fn both(&self) -> Now {
         self.timeline.now(self.clock.as_ref())
+    }
+
+    /// Draws a secret. An error: the source has none, and nothing was done.
+    fn draw_secret(&self) -> Result<[u8; 32], StoreError> {
+        self.secrets.draw().map_err(|fault| StoreError::Faulted(Arc::new(fault)))
     }
 
     /// Returns the fault that stops writes, permanent or temporary.
@@ -439,6 +448,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         clockwork: Clockwork::default(),
         timeline: backing.timeline,
         clock,
+        secrets: backing.secrets,
         rows: backing.rows,
         fault: OnceLock::new(),
         is_unknown: AtomicBool::new(false),
@@ -467,7 +477,7 @@ impl CouponStore for Embedded {
     ) -> Answer<Put> {
         let revision = revision.into();
         let (reply, answer) = Reply::pair();
-        let voucher_key = VoucherKey::new(draw_secret().map_err(|fault| StoreError::Faulted(Arc::new(fault)))?);
+        let voucher_key = VoucherKey::new(self.inner.shared.draw_secret()?);
         let command = Box::new(PutCommand { name: coupon.clone(), revision, voucher_key, reply });
         Ok(self.ask(Command::PutCoupon(command), answer).await?.map_err(Into::into))
     }

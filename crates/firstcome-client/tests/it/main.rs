@@ -4,6 +4,7 @@ mod conformance;
 mod faults;
 mod lock;
 mod pass;
+mod pass_on_cluster;
 mod proxy;
 mod scripted;
 mod service;

@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 const GRACE: PassOptions = PassOptions { grace: Duration::from_secs(6) };
 
 /// Sends one request with the admin key, as another client than the one under test.
-async fn call(service: SocketAddr, request: &str) -> Value {
+pub(crate) async fn call(service: SocketAddr, request: &str) -> Value {
     let mut stream = TcpStream::connect(service).await.expect("it listens");
     let text = format!(
         "{request} HTTP/1.1\r\nhost: shop\r\nauthorization: Bearer {ADMIN}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"

@@ -78,6 +78,11 @@ pub(crate) fn hasty() -> HttpOptions {
     }
 }
 
+/// [`hasty`] for tests in which each request has an answer or fails at once: however slow the machine, none is given up.
+pub(crate) fn patient() -> HttpOptions {
+    HttpOptions { answer_timeout: PATIENCE, ..hasty() }
+}
+
 /// Fails a test that hangs.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, what).await.expect("it happens in time")

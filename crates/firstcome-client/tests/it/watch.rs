@@ -1,7 +1,7 @@
 //! A watch of one ticket: by streams of a real service, and by polls where a stream is refused or breaks off.
 
 use crate::scripted::{answer, problem, server};
-use crate::service::{ADMIN, SERVICE, Service, hasty, soon};
+use crate::service::{ADMIN, SERVICE, Service, patient, soon};
 use firstcome::core::room::{Rejection, RoomSettings, TicketState};
 use firstcome::http::{HttpStore, TicketWatch};
 use firstcome::{Admission, RoomStore, Store};
@@ -55,7 +55,7 @@ fn stream(events: &str) -> String {
 /// What a watch tells of these answers, and how many it asked for.
 async fn told(answers: Vec<String>) -> (Vec<Option<u32>>, usize) {
     let (address, asked) = server(answers).await;
-    let store = HttpStore::with(&format!("http://{address}"), SERVICE, hasty()).expect("it can be made");
+    let store = HttpStore::with(&format!("http://{address}"), SERVICE, patient()).expect("it can be made");
     let mut watch = store.watch(&sale(), "ticket");
     let mut places = Vec::new();
     while places.last() != Some(&None) {
@@ -88,6 +88,19 @@ async fn a_watch_polls_where_a_stream_is_refused_or_breaks_off() {
         let (places, _) = told(vec![poll(Some(3)), stream(&broken), poll(None)]).await;
         assert_eq!(places, [Some(3), None], "{}", broken.len());
     }
+}
+
+#[tokio::test]
+async fn after_a_stream_that_told_no_place_a_watch_waits_before_it_asks_for_another() {
+    // The node of the stream says that the turn has come; that of the polls does not know it yet.
+    let ended = stream("event: end\ndata: {\"reason\":\"turn\",\"poll_after_ms\":0}\n\n");
+    let (places, asked) = told(vec![poll(Some(3)), ended, poll(Some(3)), poll(None)]).await;
+    assert_eq!((places, asked), (vec![Some(3), None], 4), "the last answer goes to a poll");
+    // One that told a place is followed by another at once.
+    let useful =
+        stream(&[&place_event(2), "event: end\ndata: {\"reason\":\"renew\",\"poll_after_ms\":0}\n\n"].concat());
+    let (places, asked) = told(vec![poll(Some(3)), useful, poll(Some(2)), stream(&place_event(1)), poll(None)]).await;
+    assert_eq!((places, asked), (vec![Some(3), Some(2), Some(1), None], 5));
 }
 
 #[tokio::test]
@@ -135,7 +148,7 @@ async fn a_watch_of_a_service_hears_each_place_until_the_turn() {
 async fn a_watch_tells_a_refusal_once_and_goes_on_after_an_error() {
     let service = Service::start().await;
     let (address, client) =
-        (service.address, HttpStore::with(&service.url(), SERVICE, hasty()).expect("it can be made"));
+        (service.address, HttpStore::with(&service.url(), SERVICE, patient()).expect("it can be made"));
     let store = Store::http(&service.url(), ADMIN).expect("it can be made");
     let room = store.room("sale").expect("a name");
     soon(room.put(RoomSettings::with_slots(1))).await.expect("it is put");

@@ -13,16 +13,17 @@ use crate::failure::Failure;
 use anyhow::{Context, anyhow, bail};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 const DRIVER: &str = "chromedriver";
-/// The longest start of a browser, on a machine with much other work.
+/// The longest start of the driver or of a browser, on a machine with much other work.
 const START: Duration = Duration::from_secs(120);
 /// The longest answer of the driver. A page that is not there in time is asked for again.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -81,12 +82,9 @@ impl Driver {
         let mut process = started.map_err(|_| Failure::Usage(anyhow!(says)))?;
         let output = process.stdout.take();
         let mut driver = Self { process, address: SocketAddr::from(([127, 0, 0, 1], 0)), profiles };
-        let mut lines = BufReader::new(output.context("the driver has no output")?).lines();
-        let port = lines.find_map(|line| {
-            let line = line.ok()?;
-            line.rsplit_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
-        });
-        driver.address.set_port(port.context("the driver of the browsers did not start")?);
+        let output = output.context("the driver has no output")?;
+        // Without a port the driver is dropped, which ends it.
+        driver.address.set_port(port_of(output, START).map_err(Failure::Unreachable)?);
         Ok(driver)
     }
 
@@ -99,6 +97,30 @@ impl Driver {
             bail!("the driver of the browsers answered {status}: {}", String::from_utf8_lossy(&bytes));
         }
         Ok(serde_json::from_slice::<Answer>(&bytes)?.value)
+    }
+}
+
+/// Waits until the driver says on which port it listens. An error: its output ended without a port, or it has named none
+/// within `patience`.
+fn port_of(output: impl Read + Send + 'static, patience: Duration) -> anyhow::Result<u16> {
+    let (tell, told) = mpsc::channel();
+    // A read cannot be given up, so a thread reads. It ends with the driver, or with the line that names the port.
+    std::thread::spawn(move || {
+        let port = BufReader::new(output).lines().find_map(|line| {
+            let line = line.ok()?;
+            line.rsplit_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
+        });
+        // Fails only if the wait is over.
+        let _ = tell.send(port);
+    });
+    match told.recv_timeout(patience) {
+        Ok(Some(port)) => Ok(port),
+        Ok(None) | Err(RecvTimeoutError::Disconnected) => {
+            bail!("{DRIVER} ended before it named its port: run it by hand to see why")
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            bail!("{DRIVER} named no port within {} s: run it by hand to see why", patience.as_secs())
+        }
     }
 }
 
@@ -230,6 +252,17 @@ fn observed(shown: &Shown, asked_us: u64, read_us: u64) -> PageObservation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_driver_that_names_no_port_is_not_waited_for_without_end() {
+        let port = |text: &'static str| port_of(text.as_bytes(), START).map_err(|error| error.to_string());
+        assert_eq!(port("Starting\nChromeDriver was started successfully on port 4711.\n"), Ok(4_711));
+        assert!(port("Exiting\n").is_err_and(|error| error.contains("ended before")));
+        // The other end stays open and says nothing.
+        let (silent, _open) = std::io::pipe().expect("a pipe");
+        let told = port_of(silent, Duration::from_millis(50)).expect_err("it names no port").to_string();
+        assert!(told.contains("named no port within"), "{told}");
+    }
 
     #[test]
     fn what_a_page_says_is_read_as_numbers() {

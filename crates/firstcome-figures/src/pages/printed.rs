@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The column with the rates.
@@ -11,10 +12,17 @@ const SLOWEST: &str = "p99";
 /// A row that shows what happens without a lock, and is no way to compare with.
 const CONTROL: &str = "no lock (control)";
 
-/// Returns the content of the block `report/NAME`: the first table of that report that has rates.
+/// Returns the content of the block `report/NAME`: the first table of that report that has rates, or the command that
+/// makes the report if there is none yet.
 pub(super) fn block(root: &Path, name: &str) -> Result<String, String> {
     let path = root.join("docs/full").join(format!("{name}.md"));
-    let text = fs::read_to_string(&path).map_err(|error| format!("report/{name}: {error}"))?;
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(format!("Not measured yet: `cargo xtask full {name}` measures it.\n"));
+        }
+        Err(error) => return Err(format!("report/{name}: {error}")),
+    };
     let day = text.lines().find(|line| line.contains(", commit ")).ok_or(format!("report/{name}: no commit"))?;
     let (head, rows) = rates(&text).ok_or(format!("report/{name}: no table of rates"))?;
     let mut markdown =
@@ -54,6 +62,12 @@ firstcome 0.1.0 · 2 CPUs
 └─────────────────────────┴────────────┴─────────┴────────┘
 │ Target ┆ Wanted ┆ Reached ┆ Met │
 ";
+
+    #[test]
+    fn a_report_that_is_not_there_yet_is_asked_for() {
+        let told = block(Path::new("no such directory"), "passes");
+        assert_eq!(told.as_deref(), Ok("Not measured yet: `cargo xtask full passes` measures it.\n"));
+    }
 
     #[test]
     fn the_rates_of_a_printed_table_are_read() {

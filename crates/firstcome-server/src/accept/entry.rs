@@ -8,6 +8,7 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpStream;
 
 /// The slots of a port, and limits for the log lines that a flood of connections would repeat.
@@ -16,7 +17,11 @@ pub(crate) struct Entry {
     full: Throttle,
     address: Throttle,
     made_room: Throttle,
+    failed: Throttle,
 }
+
+/// The pause after a connection that could not be accepted: the next one may fail as well.
+const FAILED_PAUSE: Duration = Duration::from_millis(20);
 
 impl Entry {
     pub(crate) fn new(max: usize, per_address: Option<NonZeroUsize>) -> Self {
@@ -25,6 +30,7 @@ impl Entry {
             full: Throttle::default(),
             address: Throttle::default(),
             made_room: Throttle::default(),
+            failed: Throttle::default(),
         }
     }
 
@@ -46,6 +52,18 @@ impl Entry {
                 None
             }
         }
+    }
+
+    /// Closes the longest idle connection after one that could not be accepted, warns, and waits a moment. The usual cause
+    /// is a lack of file descriptors, and the closed connection frees one.
+    pub(crate) async fn make_room_after(&self, app: &App, error: &std::io::Error) {
+        if self.places.make_room() {
+            app.metrics.connection_made_room();
+        }
+        if let Some(left_out) = self.failed.pass() {
+            tracing::warn!(%error, left_out, "cannot accept a connection");
+        }
+        tokio::time::sleep(FAILED_PAUSE).await;
     }
 
     fn note_room(&self, app: &App, peer: IpAddr) {

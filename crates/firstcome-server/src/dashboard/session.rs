@@ -102,6 +102,7 @@ fn is_same(one: &str, other: &str) -> bool {
 }
 
 /// A session of an operator.
+#[derive(Clone)]
 pub(crate) struct Session {
     pub(crate) role: Role,
     /// Its name, which is no secret.
@@ -177,7 +178,7 @@ impl Session {
     }
 
     /// How long the session lasts from now on, in seconds.
-    pub(super) fn left_s(&self, now_s: i64) -> u64 {
+    pub(crate) fn left_s(&self, now_s: i64) -> u64 {
         self.until_s.saturating_sub(now_s).try_into().unwrap_or(0)
     }
 

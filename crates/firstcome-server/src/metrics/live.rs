@@ -19,15 +19,18 @@ pub(crate) enum StreamEnd {
     Stopping,
     /// The room could not be looked at for a while.
     Unavailable,
+    /// The session of the operator is over.
+    Session,
 }
 
 impl StreamEnd {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Turn, "turn"),
         (Self::Poll, "poll"),
         (Self::Renew, "renew"),
         (Self::Stopping, "stopping"),
         (Self::Unavailable, "unavailable"),
+        (Self::Session, "session"),
     ];
 
     /// The name, in figures and in events.

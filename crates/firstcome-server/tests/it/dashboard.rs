@@ -1,5 +1,7 @@
 //! The dashboard, as browsers use it: with a cookie, and without scripts.
 
+mod stream;
+
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, Service, config, keys};
 use crate::stores::{clock, open};
 use firstcome_server::auth::KeyDigest;

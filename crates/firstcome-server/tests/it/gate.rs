@@ -11,7 +11,8 @@ use firstcome_server::gate::{GateConfig, PathRules, serve_gate};
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, Limits, api};
 use serde_json::json;
-use std::net::SocketAddr;
+use socket2::SockRef;
+use std::net::{Shutdown, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -119,6 +120,11 @@ impl Gate {
     /// Opens a gate before these paths, with these exceptions.
     async fn before(app: &Arc<App>, upstream: SocketAddr, gated: &[&str], open: &[&str]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::on(listener, app, upstream, [gated, open])
+    }
+
+    /// Opens a gate on this listener.
+    fn on(listener: TcpListener, app: &Arc<App>, upstream: SocketAddr, [gated, open]: [&[&str]; 2]) -> Self {
         let address = listener.local_addr().expect("an address");
         let rules = |texts: &[&str]| texts.iter().map(|text| text.parse().expect("a rule")).collect();
         let gate = GateConfig {
@@ -481,4 +487,24 @@ pub(crate) async fn an_upload_that_the_gate_refuses_is_told_whether_the_connecti
     peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
     received(&peer.answer().await);
     assert_eq!(door.site.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_gate_that_cannot_accept_ends_an_idle_connection() {
+    let site = Site::start().await;
+    let service = Service::memory_with(Config { limits: patient(), ..config() });
+    service.make_room("sale", json!({"max_active": 9})).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("it is ours");
+    let same = listener.try_clone().expect("a free descriptor");
+    let listener = TcpListener::from_std(listener).expect("a runtime");
+    let gate = Gate::on(listener, &service.app, site.address, [&[], &["/about/*"]]);
+    let mut peer = gate.connect().await;
+    peer.send("GET /about/us HTTP/1.1\r\nhost: shop.example\r\n\r\n").await;
+    peer.answer().await.is(200);
+    // From now on each `accept` fails, as it does without a free descriptor.
+    SockRef::from(&same).shutdown(Shutdown::Both).expect("it listens");
+    assert_eq!(soon(peer.stream.read(&mut [0; 16])).await.unwrap_or(0), 0, "the connection ends");
+    let metrics = service.metrics().await;
+    assert!(metrics.contains("firstcome_connections_made_room_total 1\n"), "it was ended to make room");
 }

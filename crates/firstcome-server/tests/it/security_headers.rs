@@ -11,7 +11,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// What pages and the dashboard have beside the document.
-const PAGES: [&str; 22] = [
+const PAGES: [&str; 23] = [
     "/",
     "/docs",
     "/openapi.json",
@@ -28,6 +28,7 @@ const PAGES: [&str; 22] = [
     "/dashboard",
     "/dashboard/login",
     "/dashboard/feed",
+    "/dashboard/stream",
     "/assets/firstcome.css",
     "/assets/room.css",
     "/assets/room.js",

@@ -11,7 +11,6 @@ pub(super) use writer::{Order, RoomWriter};
 use super::Shared;
 use super::journal::RoomId;
 use super::receipt::Published;
-use crate::error::{Fault, StoreError};
 use crate::room::{Glance, LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
@@ -173,11 +172,6 @@ impl RoomCell {
 fn check(room: &mut Room, number: TicketNumber, admission: u64, now: Now) -> Option<PassCheck> {
     let until = room.check_pass(number, admission, now)?;
     Some(PassCheck { until: now.wall_at(until), user: room.user(number).map(Into::into) })
-}
-
-/// Returns the error of a system that gives no random bytes.
-pub(super) fn no_secret(fault: Fault) -> StoreError {
-    StoreError::Faulted(Arc::new(fault))
 }
 
 impl Shared {

@@ -2,9 +2,8 @@
 
 use super::auction::Rest;
 use super::journal::PassSecret;
-use super::room::{Order, RoomCell, no_secret};
+use super::room::{Order, RoomCell};
 use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
-use crate::edge::draw_secret;
 use crate::error::StoreError;
 use crate::port::Put;
 use crate::room::{
@@ -155,8 +154,8 @@ impl RoomStore for Embedded {
     async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
         let revision = revision.into();
         let (reply, answer) = Reply::pair();
-        let ticket_key = TicketKey::new(draw_secret().map_err(no_secret)?);
-        let secrets = FreshSecrets { ticket_key, pass_secret: draw_secret().map_err(no_secret)? };
+        let ticket_key = TicketKey::new(self.inner.shared.draw_secret()?);
+        let secrets = FreshSecrets { ticket_key, pass_secret: self.inner.shared.draw_secret()? };
         let command = PutRoomCommand { name: room.clone(), revision, secrets, reply };
         self.ask(Command::PutRoom(Box::new(command)), answer).await
     }
@@ -266,7 +265,7 @@ impl RoomStore for Embedded {
     }
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
-        let bytes = draw_secret().map_err(no_secret)?;
+        let bytes = self.inner.shared.draw_secret()?;
         let (reply, answer) = Reply::pair();
         match self.ask(Command::RotatePassSecret { bytes, reply }, answer).await? {
             Ok(secret) => Ok(secret),

@@ -185,7 +185,7 @@ fn ten_thousand_idle_connections_of_one_address_keep_no_visitor_out_of_the_gate(
 }
 
 /// For a browser that reads a page on a clock of its own: that clock stands still while a stream is open.
-const NO_STREAMS: &str = "--streams-max=0";
+pub(super) const NO_STREAMS: &str = "--streams-max=0";
 
 pub(super) const BROWSER: &str = "/usr/bin/chromium";
 
@@ -214,7 +214,7 @@ impl Browser<'_> {
     }
 
     /// Shows a page until the answer is dropped, on the clock of this machine.
-    fn show(&self, address: &str) -> Shown {
+    pub(super) fn show(&self, address: &str) -> Shown {
         let mut browser = self.alone();
         browser.args(["--remote-debugging-port=0", "--accept-lang=en", address]);
         browser.stdout(Stdio::null()).stderr(Stdio::null());
@@ -228,7 +228,7 @@ impl Browser<'_> {
 }
 
 /// A page that a browser shows.
-struct Shown {
+pub(super) struct Shown {
     tools: SocketAddr,
     _browser: KilledOnDrop,
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// One open stream.
-struct Stream {
+pub(crate) struct Stream {
     peer: Peer,
     head: String,
     read: String,
@@ -18,7 +18,7 @@ struct Stream {
 
 impl Stream {
     /// Opens a stream that must not be refused.
-    async fn open(running: &Running, path: &str, headers: &str) -> Self {
+    pub(crate) async fn open(running: &Running, path: &str, headers: &str) -> Self {
         let mut peer = running.connect().await;
         peer.send(get(path, headers)).await;
         let mut read = String::new();
@@ -52,7 +52,7 @@ impl Stream {
     }
 
     /// The next event of this name; others before it are of no interest.
-    async fn named(&mut self, wanted: &str) -> Value {
+    pub(crate) async fn named(&mut self, wanted: &str) -> Value {
         loop {
             let (name, data) = self.event().await.expect("the stream goes on");
             if name == wanted {
@@ -62,7 +62,7 @@ impl Stream {
     }
 
     /// The reason of the last event, after which the connection ends.
-    async fn ended(&mut self) -> String {
+    pub(crate) async fn ended(&mut self) -> String {
         let end = self.named("end").await;
         assert_eq!(self.event().await, None, "nothing comes after the end");
         end["reason"].as_str().expect("a reason").to_owned()

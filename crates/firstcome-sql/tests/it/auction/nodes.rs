@@ -8,6 +8,7 @@ use firstcome_store::core::auction::{Bid, ListingSettings, ListingState, PlacedB
 use firstcome_store::core::coupon::Effect;
 use firstcome_store::core::points::Wallet;
 use firstcome_store::core::time::Timestamp;
+use firstcome_store::edge::Stopwatch;
 use firstcome_store::edge::rng::Rng;
 use firstcome_store::{AuctionStore, Put};
 use std::sync::Arc;
@@ -122,14 +123,24 @@ async fn two_processes_keep_one_order() {
     }
 }
 
+/// An end by which this machine can put so many auctions and place bids on them, however busy it is: an auction whose end
+/// is over before it is put, or before its bid, is refused.
+async fn soon_over(node: &SqlAuctions, auctions: u64) -> Timestamp {
+    let watch = Stopwatch::start();
+    for number in 0..auctions {
+        node.put_listing(&listing(&format!("rehearsal-{number}")), endless()).await.unwrap().unwrap();
+    }
+    let took_ms = watch.elapsed().as_millis() as u64;
+    node.listing(&listing("clock")).await.unwrap().unwrap().now.plus_ms(2_000 + 10 * took_ms)
+}
+
 /// Auctions that end soon, of which every second one has a bid, and two processes that close them: how many closings they
 /// count, and how many defaults.
 pub(super) async fn closings_by_two(base: &Base, auctions: u64) -> (u64, u64) {
     let nodes = [base.open().await, base.open().await];
     charge(&nodes[0], "ann", 1_000).await;
     nodes[0].put_listing(&listing("clock"), endless()).await.unwrap().unwrap();
-    let now = nodes[0].listing(&listing("clock")).await.unwrap().unwrap().now;
-    let ends_at = Timestamp::clamped_us(now.as_us() + 2_000_000);
+    let ends_at = soon_over(&nodes[0], auctions).await;
     for number in 0..auctions {
         let mut settings = ListingSettings::auction(member("own"), amount(1), ends_at);
         if let firstcome_store::core::auction::Terms::Auction(terms) = &mut settings.terms {
