@@ -35,13 +35,13 @@ impl Published {
     fn next(
         &self,
         key: impl FnOnce() -> HeadKey,
-        object: Object,
+        object: &Object,
         figures: Figures,
         at: Timestamp,
         rhythm: Rhythm,
     ) -> Option<SignedHead> {
         let last = self.last.lock();
-        let head = Head::next(last.as_ref().map(|signed| &signed.head), &object, figures, at, rhythm)?;
+        let head = Head::next(last.as_ref().map(|signed| &signed.head), object, figures, at, rhythm)?;
         Some(self.key.get_or_init(key).head(head))
     }
 
@@ -89,7 +89,7 @@ fn room_head(name: &RoomName, cell: &RoomCell, now: Now) -> Option<SignedHead> {
     if rhythm == Rhythm::OnChange && cell.published.has_said(figures) {
         return None;
     }
-    cell.published.next(|| cell.ticket_key.head_key(), Object::Room(name.clone()), figures, now.wall, rhythm)
+    cell.published.next(|| cell.ticket_key.head_key(), &Object::Room(name.clone()), figures, now.wall, rhythm)
 }
 
 fn coupon_head(name: &CouponName, cell: &CouponCell) -> Option<SignedHead> {
@@ -102,7 +102,7 @@ fn coupon_head(name: &CouponName, cell: &CouponCell) -> Option<SignedHead> {
     if cell.published.has_said(figures) {
         return None;
     }
-    cell.published.next(|| cell.voucher_key.head_key(), Object::Coupon(name.clone()), figures, at, Rhythm::OnChange)
+    cell.published.next(|| cell.voucher_key.head_key(), &Object::Coupon(name.clone()), figures, at, Rhythm::OnChange)
 }
 
 /// Publishes what is due, in a separate commit.
