@@ -15,6 +15,7 @@ pub(super) mod inserts;
 pub(super) mod known;
 mod names;
 mod redemption;
+pub(super) mod renewal;
 pub(super) mod room;
 pub(super) mod secrets;
 mod voided;
@@ -27,7 +28,7 @@ pub(super) use deployment::deployed;
 pub(super) use draw::{DRAW_COLUMNS, draw_of};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
-pub(super) use voided::Voided;
+pub(super) use voided::{SORT_COUNT, Voided};
 
 use super::wrap::DeploymentSecret;
 use firstcome_core::time::{Now, Timestamp};
@@ -69,12 +70,14 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0002.sql"),
                 include_str!("database/postgres_0003.sql"),
                 include_str!("database/postgres_0004.sql"),
+                include_str!("database/postgres_0005.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
                 include_str!("database/mysql_0002.sql"),
                 include_str!("database/mysql_0003.sql"),
                 include_str!("database/mysql_0004.sql"),
+                include_str!("database/mysql_0005.sql"),
             ],
         },
         written: &[
@@ -89,6 +92,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_ticket", "joined_at"),
             ("firstcome_slot", "ended"),
             ("firstcome_gone", "how"),
+            ("firstcome_renewal", "generation"),
             ("firstcome_pass_secret", "created_at"),
             ("firstcome_appearance", "version"),
         ],

@@ -16,6 +16,7 @@ mod lock_shape;
 mod member;
 mod pass;
 mod pass_key;
+pub(crate) mod renewal;
 pub(crate) mod revision;
 pub(crate) mod room;
 mod room_draw;
@@ -110,6 +111,7 @@ endpoints! {
     "/v1/rooms/{room}/feedback": post steering::post_feedback;
     "/v1/rooms/{room}/tickets": post room::post_ticket;
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
+    "/v1/rooms/{room}/tickets/{ticket}/renew": post renewal::post_renewal;
     "/v1/rooms/{room}/passes": get pass::get_passes;
     "/v1/rooms/{room}/tickets/{ticket}/events": get stream::get_ticket_events;
     "/v1/rooms/{room}/events": get stream::get_room_events;
@@ -141,7 +143,7 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 10] = [
+const PUBLIC_ROWS: [(Method, &str); 11] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
@@ -150,6 +152,7 @@ const PUBLIC_ROWS: [(Method, &str); 10] = [
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::GET, "/v1/rooms/{room}/tickets/{ticket}/events"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
+    (Method::POST, "/v1/rooms/{room}/tickets/{ticket}/renew"),
     (Method::GET, "/v1/pass-keys"),
     (Method::GET, "/v1/listings/{listing}"),
 ];

@@ -56,6 +56,7 @@ pub(crate) enum Route {
     GetTicketEvents,
     GetRoomEvents,
     GetEvents,
+    PostRenewal,
     PostRelease,
     PostVerify,
     GetPasses,
@@ -83,6 +84,7 @@ pub(crate) enum Route {
     GetDrawPage,
     PostRoomJoin,
     PostRoomLeave,
+    PostRoomTake,
     GetCouponPage,
     PostCouponClaim,
     GetRoomPageEvents,
@@ -91,7 +93,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 55] = [
+    const ALL: [(Self, &'static str); 57] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -115,6 +117,7 @@ impl Route {
         (Self::GetTicketEvents, "get_ticket_events"),
         (Self::GetRoomEvents, "get_room_events"),
         (Self::GetEvents, "get_events"),
+        (Self::PostRenewal, "post_renewal"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
         (Self::GetPasses, "get_passes"),
@@ -142,6 +145,7 @@ impl Route {
         (Self::GetDrawPage, "get_draw_page"),
         (Self::PostRoomJoin, "post_room_join"),
         (Self::PostRoomLeave, "post_room_leave"),
+        (Self::PostRoomTake, "post_room_take"),
         (Self::GetCouponPage, "get_coupon_page"),
         (Self::PostCouponClaim, "post_coupon_claim"),
         (Self::GetDashboard, "get_dashboard"),

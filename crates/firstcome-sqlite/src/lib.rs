@@ -26,6 +26,7 @@ mod coupon;
 mod create;
 mod faults;
 mod lock;
+mod renewal;
 mod room;
 mod schema;
 mod verify;

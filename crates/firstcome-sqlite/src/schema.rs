@@ -22,6 +22,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0005_appearances.sql"),
         include_str!("0006_draws.sql"),
         include_str!("0007_memory.sql"),
+        include_str!("0008_renewals.sql"),
     ],
 };
 

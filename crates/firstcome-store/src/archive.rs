@@ -21,7 +21,7 @@ use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{self, Record};
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self as core_room, Departure, Draw, Join, RoomSettings, TicketNumber};
+use firstcome_core::room::{self as core_room, Departure, Draw, Join, Renewal, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -157,6 +157,8 @@ pub enum TicketState {
         joined_at: Option<Timestamp>,
         /// Its slot, if it has one.
         slot: Option<ArchivedSlot>,
+        /// The last renewal of its ticket, if it was renewed.
+        renewal: Option<Renewal>,
     },
     /// It ended.
     Gone(Departure),

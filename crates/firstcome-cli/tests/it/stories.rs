@@ -13,6 +13,7 @@ mod one_address;
 mod pages_for_all;
 mod passes_offline;
 mod redis_unfit;
+mod renewals_killed;
 mod room_went_back;
 mod site_gate;
 mod stopping;

@@ -6,6 +6,7 @@ mod draw;
 mod faults;
 mod lost;
 mod pace;
+mod renewals;
 mod secrets;
 mod went_back;
 mod written;

@@ -167,7 +167,7 @@ async fn buckets_of_a_histogram_rise_to_its_count() {
             (before, histograms) = (0.0, histograms + 1);
         }
     }
-    assert_eq!(histograms, 59, "one for each of 55 routes, 2 of the store, 2 of locks");
+    assert_eq!(histograms, 61, "one for each of 57 routes, 2 of the store, 2 of locks");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod passes;
+pub(crate) mod renewals;
 pub(crate) mod restarts;
 pub(crate) mod steering;
 pub(crate) mod streams;
