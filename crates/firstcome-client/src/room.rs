@@ -6,12 +6,12 @@ use crate::call::{Call, CallReply, unavailable};
 use crate::coupon::{no_tag, optional_instant, segment};
 use crate::instant;
 use crate::problem::Problem;
-use firstcome_store::core::id::{RoomName, UserId};
+use firstcome_store::core::id::{RequestId, RoomName, UserId};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{
-    Admit, Departure, Draw, DrawSeed, DrawView, Hold, Join, OriginReport, RatePace, RateReason, Rejection, RoomOrder,
-    RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
+    Admit, Departure, Draw, DrawSeed, DrawView, Hold, Join, OriginReport, RatePace, RateReason, Rejection, RenewalKey,
+    RoomOrder, RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
 };
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
@@ -293,6 +293,7 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
     Some(match problem.code() {
         "unknown_room" => Rejection::UnknownRoom,
         "unknown_ticket" => Rejection::UnknownTicket,
+        "ticket_renewed" => Rejection::TicketRenewed,
         "idempotency_key_reused" => {
             let number = u32::try_from(problem.number("number")?).ok()?;
             Rejection::KeyReused(TicketNumber::new(number)?)
@@ -448,6 +449,22 @@ impl RoomStore for HttpStore {
             return refused(&told);
         }
         let answer = told.read::<TicketShown>()?.answer(ticket);
+        Ok(Ok(answer.ok_or_else(|| told.strange())?))
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        if !may_be_ticket(ticket) {
+            return self.no_ticket(room).await;
+        }
+        // The service compares the key alone: a ticket has one meaning.
+        let request = RequestId { key: key.get(), body: 0 };
+        let renew = format!("{}/tickets/{ticket}/renew", path(room));
+        let told = self.service.call(&Call::post_once(renew, &TicketBody { user: None }, Some(request))?).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let shown = told.read::<TicketShown>()?;
+        let answer = shown.ticket.as_deref().and_then(|ticket| shown.answer(ticket));
         Ok(Ok(answer.ok_or_else(|| told.strange())?))
     }
 

@@ -11,6 +11,7 @@ pub use out::ClusterArchive;
 
 use super::database::archive as rows;
 use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
+use super::database::renewal::{NewRenewal, write_renewals};
 use super::database::{CouponRow, HeadKeys, kind};
 use super::node::Node;
 use super::outbox::Tag;
@@ -133,6 +134,7 @@ struct Rows {
     redemptions: Vec<rows::NewRedemption>,
     tickets: Vec<rows::NewTicket>,
     slots: Vec<(i64, TicketNumber, core_room::Slot)>,
+    renewals: Vec<NewRenewal>,
     gone: Vec<(i64, TicketNumber, Departure)>,
     auctions: Vec<Change>,
 }
@@ -335,6 +337,7 @@ impl Import {
                         waiting.gone.push((room, number, how));
                     }
                     core_room::Change::Admitted { number, slot } => waiting.slots.push((room, number, slot)),
+                    core_room::Change::Renewed { number, renewal } => waiting.renewals.push((room, number, renewal)),
                     _ => {}
                 }
             }
@@ -348,7 +351,7 @@ impl Import {
     }
 
     async fn write(&mut self, waiting: Rows) -> Result<(), TransferError> {
-        let Rows { claims, redemptions, tickets, slots, gone, auctions } = waiting;
+        let Rows { claims, redemptions, tickets, slots, renewals, gone, auctions } = waiting;
         let request = |coupon: i64, kind, request: Option<RequestId>, serial| {
             Some(NewRequest { coupon, kind, request: request?, serial })
         };
@@ -373,6 +376,7 @@ impl Import {
         self.run_all(requests.chunks(ROWS_MAX).map(|rows| write_requests(dialect, rows.iter().copied()))).await?;
         self.run_all(tickets.chunks(ROWS_MAX).map(|rows| rows::write_tickets(dialect, rows))).await?;
         self.run_all(slots.chunks(ROWS_MAX).map(rows::write_slots)).await?;
+        self.run_all(renewals.chunks(ROWS_MAX).map(|rows| write_renewals(dialect, rows))).await?;
         self.run_all(gone.chunks(ROWS_MAX).map(rows::write_gone)).await?;
         self.auctions(auctions).await
     }

@@ -16,6 +16,7 @@ pub(super) mod known;
 mod names;
 mod receipt;
 mod redemption;
+pub(super) mod renewal;
 pub(super) mod room;
 pub(super) mod secrets;
 mod voided;
@@ -29,7 +30,7 @@ pub(super) use draw::{DRAW_COLUMNS, draw_of};
 pub(super) use receipt::{HeadKeys, heads_after};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
-pub(super) use voided::Voided;
+pub(super) use voided::{SORT_COUNT, Voided};
 
 use super::wrap::DeploymentSecret;
 use firstcome_core::time::{Now, Timestamp};
@@ -72,6 +73,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0003.sql"),
                 include_str!("database/postgres_0004.sql"),
                 include_str!("database/postgres_0005.sql"),
+                include_str!("database/postgres_0006.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
@@ -79,6 +81,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0003.sql"),
                 include_str!("database/mysql_0004.sql"),
                 include_str!("database/mysql_0005.sql"),
+                include_str!("database/mysql_0006.sql"),
             ],
         },
         written: &[
@@ -93,6 +96,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_ticket", "joined_at"),
             ("firstcome_slot", "ended"),
             ("firstcome_gone", "how"),
+            ("firstcome_renewal", "generation"),
             ("firstcome_pass_secret", "created_at"),
             ("firstcome_appearance", "version"),
             ("firstcome_head", "given"),

@@ -142,9 +142,11 @@ impl Node {
 
     async fn ticket_receipt(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<ReceiptReply> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        let Some(number) = room_node.ticket_number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let Some(shown) = room_node.ticket_id(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let number = shown.number;
         let found = self.seen(name, |replica, _| {
             let room = replica.room();
+            room.judge_ticket(shown)?;
             if number.get() < room.first() || room.drawn() < number.get() {
                 return Err(Rejection::UnknownTicket);
             }

@@ -18,11 +18,13 @@
 mod appearance;
 mod figures;
 mod follow;
+mod glance;
 pub(super) mod log;
 mod log_batch;
 mod log_writer;
 mod place;
 mod rebuild;
+mod renew;
 mod replica;
 mod secrets;
 pub(super) mod voided;
@@ -43,7 +45,8 @@ use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::{Applied, Drawn, Entry, Outcome, Replica};
 use firstcome_core::room::{
-    Join, Joined, OriginReport, Poll, RatePace, Rejection, RoomSettings, Sight, TicketNumber, TicketState, TicketView,
+    Join, Joined, OriginReport, Poll, RatePace, Rejection, RenewalKey, RoomSettings, TicketId, TicketNumber,
+    TicketState, TicketView,
 };
 use firstcome_core::time::Now;
 use firstcome_sql::boxed::boxed;
@@ -51,7 +54,7 @@ use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
 use firstcome_store::embedded::journal::PassSecret;
-use firstcome_store::{Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use log_batch::unavailable;
 use replica::{Ask, Found, RoomReplica, Want};
 use std::sync::atomic::Ordering;
@@ -84,7 +87,10 @@ fn answer(room_node: &RoomNode, copy: &RoomReplica, view: TicketView, shown: Opt
         _ => None,
     };
     TicketAnswer {
-        ticket: shown.map_or_else(|| room_node.ticket_key.ticket(view.number, user).into(), Into::into),
+        ticket: shown.map_or_else(
+            || room_node.ticket_key.ticket(copy.replica.room().ticket_of(view.number), user).into(),
+            Into::into,
+        ),
         number: view.number,
         user: user.map(Into::into),
         state: view.state,
@@ -273,7 +279,9 @@ impl Node {
             return Ok(Ok((joining, answer(&room_node, copy, view, None, now))));
         };
         // The same entry stood in the log before: how its ticket stands now is told as to the node that asks.
-        let ticket = room_node.ticket_key.ticket(number, join.user.as_ref().map(UserId::as_str));
+        let id =
+            room_node.copy.lock().as_ref().map_or(TicketId::first(number), |it| it.replica.room().ticket_of(number));
+        let ticket = room_node.ticket_key.ticket(id, join.user.as_ref().map(UserId::as_str));
         let joining = match joining {
             Drawn::New => Joining::New,
             Drawn::SameRequest => Joining::SameRequest,
@@ -284,7 +292,7 @@ impl Node {
 
     async fn poll(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        let Some((number, user)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let Some((id, user)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
         let until = Instant::now() + self.options.patience;
         self.wake(&room_node);
         let mut is_sure = false;
@@ -298,14 +306,15 @@ impl Node {
                     continue;
                 }
                 let now = copy.now(self.database.time.both());
-                match copy.poll(number, now) {
+                match copy.poll(id, now) {
+                    Found::Renewed => return Ok(Err(Rejection::TicketRenewed)),
                     Found::Answer(view) => return Ok(Ok(answer(&room_node, copy, view, Some(ticket), now))),
                     found => found,
                 }
             };
             let entry = match found {
-                Found::Unsettled | Found::Answer(_) => {
-                    self.settle(&room_node, number, until).await?;
+                Found::Unsettled | Found::Answer(_) | Found::Renewed => {
+                    self.settle(&room_node, id.number, until).await?;
                     continue;
                 }
                 // A node that has it from another node may be ahead of this one.
@@ -315,10 +324,14 @@ impl Node {
                     is_sure = true;
                     continue;
                 }
-                Found::Ask(Ask::Decide) => Entry::Poll { number, tag: tag()? },
-                Found::Ask(Ask::Readmit) => Entry::Readmit { number, user: user.clone(), tag: tag()? },
+                Found::Ask(Ask::Decide) => Entry::Poll { ticket: id, tag: tag()? },
+                Found::Ask(Ask::Readmit) => Entry::Readmit { ticket: id, user: user.clone(), tag: tag()? },
             };
-            if let Outcome::Ticket(Some(view)) = self.settled(&room_node, entry).await? {
+            let outcome = self.settled(&room_node, entry).await?;
+            if outcome == Outcome::TicketRenewed {
+                return Ok(Err(Rejection::TicketRenewed));
+            }
+            if let Outcome::Ticket(Some(view)) = outcome {
                 let copy = room_node.copy.lock();
                 let Some(copy) = &*copy else { return Err(StoreError::Unknown) };
                 return Ok(Ok(answer(&room_node, copy, view, Some(ticket), copy.now(self.database.time.both()))));
@@ -326,41 +339,15 @@ impl Node {
         }
     }
 
-    fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
-        let room_node = self.rooms.lock().get(room).map(Arc::clone)?;
-        let number = room_node.ticket_key.number(ticket)?;
-        if room_node.trusted.load(Ordering::Relaxed) != self.doubts() || !room_node.is_beating.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut copy = room_node.copy.lock();
-        let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
-        let now = copy.now(self.database.time.both());
-        match copy.poll(number, now) {
-            Found::Answer(view) => Some(Ok(answer(&room_node, copy, view, Some(ticket), now))),
-            Found::Unsettled | Found::Ask(_) => None,
-        }
-    }
-
-    fn glance_at(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
-        let room_node = self.rooms.lock().get(room).map(Arc::clone)?;
-        if room_node.trusted.load(Ordering::Relaxed) != self.doubts() || !room_node.is_beating.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut copy = room_node.copy.lock();
-        let copy = copy.as_mut().filter(|copy| copy.age() < FRESH_MAX)?;
-        let now = copy.now(self.database.time.both());
-        sights.extend(glances.iter().map(|&glance| copy.sight(glance, now)));
-        Some(now)
-    }
-
     async fn leave(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<()> {
         let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
-        let Some((number, _)) = room_node.ticket_key.open(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-        if self.is_gone(&room_node, number).await? {
+        let Some(ticket) = room_node.ticket_key.id(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        if self.is_gone(&room_node, ticket.number).await? {
             return Ok(Ok(()));
         }
-        match self.settled(&room_node, Entry::Leave { number, tag: tag()? }).await? {
+        match self.settled(&room_node, Entry::Leave { ticket, tag: tag()? }).await? {
             Outcome::Left(left) => Ok(left),
+            Outcome::TicketRenewed => Ok(Err(Rejection::TicketRenewed)),
             _ => Err(StoreError::Unknown),
         }
     }
@@ -484,20 +471,6 @@ async fn beat(node: Weak<Node>, room_node: Arc<RoomNode>) {
     }
 }
 
-impl Cluster {
-    /// [`RoomStore::poll`], if this node can answer by itself: as nearly always. Without waiting.
-    pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
-        self.node.poll_settled(room, ticket)
-    }
-
-    /// Looks at many tickets of a room under one lock of this node's replica, and appends to `sights` what each look shows: `None`
-    /// for a ticket whose state is not known here or not durable yet. Returns the time of the glances, or `None` if this node cannot
-    /// answer by itself. Decides and appends nothing, and does not wait.
-    pub fn glance(&self, room: &RoomName, glances: &[Glance], sights: &mut Vec<Option<Sight>>) -> Option<Now> {
-        self.node.glance_at(room, glances, sights)
-    }
-}
-
 impl RoomStore for Cluster {
     async fn put_room(&self, room: &RoomName, revision: impl Into<Revision<RoomSettings>> + Send) -> RoomAnswer<Put> {
         let revision = revision.into();
@@ -540,6 +513,10 @@ impl RoomStore for Cluster {
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         boxed(self.node.poll(room, ticket)).await
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        boxed(self.node.renew_ticket(room, ticket, key)).await
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

@@ -43,6 +43,8 @@ pub enum Bug {
     SlotLost,
     /// A visitor who joins after the opening takes part in the draw.
     LatecomerDrawn,
+    /// A ticket that was renewed still leads to its place.
+    RenewedTicketLives,
     /// Any caller can release a lock, not only its holder.
     AnybodyReleases,
     /// A lock is granted again with the fence of the grant before.
@@ -91,7 +93,7 @@ pub enum Bug {
 
 impl Bug {
     /// The bugs that the simulator must find, with a name for tables.
-    pub const ALL: [(Self, &'static str); 30] = [
+    pub const ALL: [(Self, &'static str); 31] = [
         (Self::OversellByOne, "oversell by one"),
         (Self::OneUserTwice, "one user twice"),
         (Self::GapInSerials, "gap in serials"),
@@ -109,6 +111,7 @@ impl Bug {
         (Self::DepartedCounted, "departed people counted"),
         (Self::SlotLost, "slot lost"),
         (Self::LatecomerDrawn, "latecomer in the draw"),
+        (Self::RenewedTicketLives, "renewed ticket lives"),
         (Self::AnybodyReleases, "released by anybody"),
         (Self::FenceStands, "fence not raised"),
         (Self::DeadServed, "granted to the skipped dead"),

@@ -32,6 +32,7 @@ mod loss;
 mod memory;
 mod pace;
 mod place;
+mod renewal;
 pub mod replica;
 mod restore;
 mod settings;
@@ -55,6 +56,8 @@ pub use loss::{GoneNumbers, Known};
 pub use memory::{Memory, MemoryRounds};
 use pace::{Bucket, Meter, Speed};
 pub use place::{PlaceKey, PlaceState, PlaceView};
+use renewal::Renewals;
+pub use renewal::{Renewal, RenewalKey, TicketId};
 pub use restore::RoomPhase;
 pub use settings::{Admit, RoomOrder, RoomSettings};
 use slots::Slots;
@@ -83,6 +86,7 @@ pub struct Room {
     /// The turns of tickets that were passed over and whose visitors have come back since.
     returned: BTreeSet<u32>,
     slots: Slots,
+    renewals: Renewals,
     admissions: u64,
     bucket: Option<Bucket>,
     steering: Steering,
@@ -117,6 +121,7 @@ impl Room {
             line: Line::new(hasher, first.max(1)),
             returned: BTreeSet::new(),
             slots,
+            renewals: Renewals::default(),
             admissions: 0,
             bucket,
             steering: Steering::new(now.steady),
@@ -215,6 +220,7 @@ impl Room {
         self.line = self.line.emptied();
         self.returned.clear();
         self.slots.clear();
+        self.renewals.clear();
         self.steering.clear();
     }
 
@@ -326,6 +332,7 @@ impl Room {
             self.note_missed(admission, now);
         }
         self.line.go(number, how);
+        self.renewals.remove(number);
         changes.push(Change::Gone { number: TicketNumber(number), how });
     }
 

@@ -17,6 +17,7 @@ mod member;
 mod pass;
 mod pass_key;
 pub(crate) mod receipt;
+pub(crate) mod renewal;
 pub(crate) mod revision;
 pub(crate) mod room;
 mod room_draw;
@@ -115,6 +116,7 @@ endpoints! {
     "/v1/rooms/{room}/tickets/{ticket}": get room::get_ticket, delete room::delete_ticket;
     "/v1/rooms/{room}/tickets/{ticket}/receipt": get receipt::get_ticket_receipt;
     "/v1/rooms/{room}/heads": get receipt::get_room_heads;
+    "/v1/rooms/{room}/tickets/{ticket}/renew": post renewal::post_renewal;
     "/v1/rooms/{room}/passes": get pass::get_passes;
     "/v1/rooms/{room}/tickets/{ticket}/events": get stream::get_ticket_events;
     "/v1/rooms/{room}/events": get stream::get_room_events;
@@ -146,7 +148,7 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 13] = [
+const PUBLIC_ROWS: [(Method, &str); 14] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
@@ -158,6 +160,7 @@ const PUBLIC_ROWS: [(Method, &str); 13] = [
     (Method::GET, "/v1/rooms/{room}/heads"),
     (Method::GET, "/v1/coupons/{coupon}/heads"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
+    (Method::POST, "/v1/rooms/{room}/tickets/{ticket}/renew"),
     (Method::GET, "/v1/pass-keys"),
     (Method::GET, "/v1/listings/{listing}"),
 ];

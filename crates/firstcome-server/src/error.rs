@@ -82,6 +82,7 @@ codes! {
     SoldOut 409 "sold_out" "All are issued" "There is nothing to wait for, unless an operator raises the limit.";
     RoomFull 409 "room_full" "The line is full" "Try again after `retry_after_ms`.";
     ReceiptPending 409 "receipt_pending" "No published head covers it yet" "Ask again after `retry_after_ms`. The service publishes a head every second.";
+    TicketRenewed 409 "ticket_renewed" "The place moved to another device" "This ticket, or the link with it, was used once and is void. Go on with the device that used it: it has the new ticket.";
     NotNear 409 "not_near" "The ticket is not in line near the front" "Poll after `poll_after_ms`. Open a stream when a poll says `stream`.";
     LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
     DrawFixed 409 "draw_fixed" "The order of the room cannot change now" "It changes only while no ticket is in line or has a slot, and a room draws once. Close the room with DELETE and put it again: that ends all its tickets.";

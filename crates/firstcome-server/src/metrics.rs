@@ -62,6 +62,7 @@ pub(crate) enum Route {
     GetTicketEvents,
     GetRoomEvents,
     GetEvents,
+    PostRenewal,
     PostRelease,
     PostVerify,
     GetPasses,
@@ -89,6 +90,7 @@ pub(crate) enum Route {
     GetDrawPage,
     PostRoomJoin,
     PostRoomLeave,
+    PostRoomTake,
     GetCouponPage,
     PostCouponClaim,
     GetRoomPageEvents,
@@ -99,7 +101,7 @@ pub(crate) enum Route {
 }
 
 impl Route {
-    const ALL: [(Self, &'static str); 61] = [
+    const ALL: [(Self, &'static str); 63] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -127,6 +129,7 @@ impl Route {
         (Self::GetTicketEvents, "get_ticket_events"),
         (Self::GetRoomEvents, "get_room_events"),
         (Self::GetEvents, "get_events"),
+        (Self::PostRenewal, "post_renewal"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
         (Self::GetPasses, "get_passes"),
@@ -154,6 +157,7 @@ impl Route {
         (Self::GetDrawPage, "get_draw_page"),
         (Self::PostRoomJoin, "post_room_join"),
         (Self::PostRoomLeave, "post_room_leave"),
+        (Self::PostRoomTake, "post_room_take"),
         (Self::GetCouponPage, "get_coupon_page"),
         (Self::PostCouponClaim, "post_coupon_claim"),
         (Self::GetRoomPageEvents, "get_room_page_events"),

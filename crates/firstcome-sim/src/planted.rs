@@ -36,7 +36,7 @@ pub const fn expected(bug: Bug) -> &'static str {
         Bug::AuctionNotTakenBack => "points_conserved",
         Bug::NumberTwice | Bug::InBothSets | Bug::RoomNotTakenBack => "one_place",
         Bug::RateTooHigh | Bug::AbsentAdmitted | Bug::SlotLost => "admission_pace",
-        Bug::PassOutlivesSlot => "acknowledged_rooms",
+        Bug::PassOutlivesSlot | Bug::RenewedTicketLives => "acknowledged_rooms",
         Bug::LatecomerDrawn => "places_drawn",
         Bug::DepartedCounted => "position_falls",
         Bug::AnybodyReleases | Bug::TooManyShare => "fenced_exclusion",

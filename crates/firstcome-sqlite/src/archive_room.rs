@@ -1,9 +1,10 @@
 //! Exports the rooms of a directory.
 
 use super::archive::{Archive, stoppable};
+use super::renewal;
 use super::room::{self, for_each_slot, for_each_ticket_of};
 use firstcome_core::id::UserId;
-use firstcome_core::room::{Hold, Join, RoomPhase, Slot, TicketNumber};
+use firstcome_core::room::{Hold, Join, Renewal, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::Now;
 use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
@@ -45,6 +46,11 @@ impl Archive {
                 admissions: slots.values().map(|slot| slot.admission).max().unwrap_or(0),
             };
             visit(ArchivedLine::Room(Box::new(room)))?;
+            let mut renewals: BTreeMap<TicketNumber, Renewal> = BTreeMap::new();
+            renewal::walk(&self.connection, room::range(row.id), |_, number, renewal| {
+                renewals.insert(number, renewal);
+                Ok(())
+            })?;
             stoppable(&mut visit, |visit| {
                 for_each_ticket_of(&self.connection, row.id, |ticket, joined_at| {
                     let user = ticket.user.map(UserId::parse).transpose();
@@ -54,7 +60,8 @@ impl Archive {
                         None => {
                             let slot = slots.get(&ticket.number).map(|slot| archived(slot, clock));
                             let join = Join { user, request: ticket.request };
-                            TicketState::Living { join, joined_at: Some(joined_at), slot }
+                            let renewal = renewals.get(&ticket.number).copied();
+                            TicketState::Living { join, joined_at: Some(joined_at), slot, renewal }
                         }
                     };
                     let ticket = ArchivedTicket { room: row.name.clone(), number: ticket.number, state };

@@ -27,6 +27,7 @@ mod create;
 mod faults;
 mod lock;
 mod receipt;
+mod renewal;
 mod room;
 mod schema;
 mod verify;

@@ -2,6 +2,7 @@
 
 use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
+use super::renewal;
 use firstcome_core::id::{RequestId, RoomName, UserId};
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
@@ -34,7 +35,7 @@ const LEFT: i64 = 1;
 const EXPIRED: i64 = 2;
 
 /// Returns the range of the keys of a room's tickets.
-fn range(id: RoomId) -> [i64; 2] {
+pub(super) fn range(id: RoomId) -> [i64; 2] {
     let first = i64::from(id.0) << 32;
     [first, first | i64::from(u32::MAX)]
 }
@@ -69,6 +70,7 @@ pub(super) fn close_room(connection: &Connection, id: RoomId, first: u32, at: Ti
         .prepare_cached("UPDATE room SET first = ?2, reached = ?2, closed_at = ?3, changed_at = ?3, draw_seed = NULL, draw_first = NULL, draw_entrants = NULL, drawn_at = NULL WHERE id = ?1")?;
     close.execute(params![id.0, first, at.as_us()])?;
     connection.prepare_cached("DELETE FROM slot WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
+    connection.prepare_cached("DELETE FROM renewal WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     connection.prepare_cached("DELETE FROM ticket WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     connection.prepare_cached("DELETE FROM memory WHERE id BETWEEN ?1 AND ?2")?.execute(range(id))?;
     Ok(())
@@ -143,7 +145,9 @@ pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rus
             let mut end = connection.prepare_cached("UPDATE ticket SET gone = ?2 WHERE id = ?1")?;
             end.execute(params![id.row(*number), how])?;
             delete_slot(number)?;
+            renewal::delete(connection, id.row(*number))?;
         }
+        Change::Renewed { number, renewal } => renewal::put(connection, id.row(*number), *renewal)?,
         Change::Reached(reached) => {
             let mut reach = connection.prepare_cached("UPDATE room SET reached = ?2 WHERE id = ?1")?;
             reach.execute(params![id.0, reached])?;
@@ -214,7 +218,7 @@ pub(super) struct RoomRow {
 }
 
 /// The range of the keys of all rooms' tickets and slots.
-const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
+pub(super) const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
 
 /// Reads all rooms, in the order of their creation.
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
@@ -270,7 +274,7 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
     Ok(read())
 }
 
-fn key_of(row: i64) -> Result<(RoomId, TicketNumber), Fault> {
+pub(super) fn key_of(row: i64) -> Result<(RoomId, TicketNumber), Fault> {
     let room = u32::try_from(row >> 32).ok().map(RoomId);
     room.zip(TicketNumber::new(row as u32)).ok_or_else(|| damaged(format!("{row} is not the key of a ticket")))
 }
@@ -464,6 +468,11 @@ fn load_of(
         let restored = stored.room.restore_slot(number, slot, now);
         restored.map_err(|damage| wrong(&stored.name, number, damage))?;
     }
+    renewal::walk(connection, range, |room, number, renewal| {
+        let (stored, _) = &mut loaded[*place.get(&room).ok_or_else(|| stray(room))?];
+        let restored = stored.room.restore_renewal(number, renewal);
+        restored.map_err(|damage| wrong(&stored.name, number, damage))
+    })?;
     for (stored, row) in &mut loaded {
         stored.room.restored(row.standing);
     }

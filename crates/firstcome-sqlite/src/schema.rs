@@ -22,7 +22,8 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0005_appearances.sql"),
         include_str!("0006_draws.sql"),
         include_str!("0007_memory.sql"),
-        include_str!("0008_heads.sql"),
+        include_str!("0008_renewals.sql"),
+        include_str!("0009_heads.sql"),
     ],
 };
 

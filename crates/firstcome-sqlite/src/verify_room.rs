@@ -1,6 +1,7 @@
 //! Checks every stored invariant of rooms from the rows alone.
 
-use super::room::{RoomRow, for_each_memory, for_each_slot, for_each_ticket, rooms};
+use super::renewal;
+use super::room::{EVERY_ROOM, RoomRow, for_each_memory, for_each_slot, for_each_ticket, rooms};
 use firstcome_core::id::UserId;
 use firstcome_core::room::TicketNumber;
 use firstcome_core::room::draw::Turns;
@@ -33,7 +34,7 @@ impl RoomCheck {
 }
 
 /// Checks all rooms of one snapshot. Memory: about 100 bytes per living ticket.
-pub(super) fn check(snapshot: &Connection) -> Result<[Check; 8], Fault> {
+pub(super) fn check(snapshot: &Connection) -> Result<[Check; 9], Fault> {
     let rows = rooms(snapshot)?;
     let mut seen: HashMap<RoomId, RoomCheck> = rows.iter().map(RoomCheck::new).collect();
     let mut owned = Check::new("every ticket and slot belongs to a room");
@@ -71,6 +72,14 @@ pub(super) fn check(snapshot: &Connection) -> Result<[Check; 8], Fault> {
         reached.check(turn < room.reached, here);
         Ok(())
     })?;
+    let mut renewed = Check::new("a renewal is of a living ticket");
+    renewal::walk(snapshot, EVERY_ROOM, |id, number, _| {
+        let known = seen.get(&id);
+        owned.check(known.is_some(), || format!("renewal of ticket {} of room number {}", number.get(), id.0));
+        let Some(room) = known else { return Ok(()) };
+        renewed.check(room.alive.contains(&number), || format!("room {}, number {}", room.name, number.get()));
+        Ok(())
+    })?;
     for_each_memory(snapshot, |id, memory| {
         owned.check(seen.contains_key(&id), || format!("memory {} of room number {}", memory.first_number, id.0));
         Ok(())
@@ -86,5 +95,5 @@ pub(super) fn check(snapshot: &Connection) -> Result<[Check; 8], Fault> {
         let is_committed = draw.seed == row.ticket_key.draw_key().seed(row.first);
         drawn.check(fits && is_committed, || format!("room {}: {} from {}", row.name, draw.entrants, draw.first));
     }
-    Ok([owned, once, valid, one_place, exclusive, admitted, reached, drawn])
+    Ok([owned, once, valid, one_place, exclusive, admitted, reached, drawn, renewed])
 }

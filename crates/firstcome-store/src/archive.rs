@@ -24,7 +24,7 @@ use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomNam
 use firstcome_core::points::{self, Record};
 use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self as core_room, Departure, Draw, Join, RoomSettings, TicketNumber};
+use firstcome_core::room::{self as core_room, Departure, Draw, Join, Renewal, RoomSettings, TicketNumber};
 use firstcome_core::time::Timestamp;
 use std::sync::Arc;
 
@@ -160,6 +160,8 @@ pub enum TicketState {
         joined_at: Option<Timestamp>,
         /// Its slot, if it has one.
         slot: Option<ArchivedSlot>,
+        /// The last renewal of its ticket, if it was renewed.
+        renewal: Option<Renewal>,
     },
     /// It ended.
     Gone(Departure),

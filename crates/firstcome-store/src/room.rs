@@ -7,8 +7,8 @@ use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    Contact, DrawView, Join, OriginReport, RatePace, RateReason, Rejection, Room, RoomSettings, RoomView, TicketNumber,
-    TicketState,
+    Contact, DrawView, Join, OriginReport, RatePace, RateReason, Rejection, RenewalKey, Room, RoomSettings, RoomView,
+    TicketId, TicketNumber, TicketState,
 };
 use firstcome_core::time::{Now, Timestamp};
 use std::future::Future;
@@ -119,8 +119,8 @@ pub struct TicketAnswer {
 /// A look at one ticket, together with glances at others of its room: see [`Embedded::glance`](crate::Embedded::glance).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Glance {
-    /// The number of the ticket.
-    pub number: TicketNumber,
+    /// The ticket that the visitor showed. One that was renewed shows [`Sight::Poll`](firstcome_core::room::Sight::Poll).
+    pub ticket: TicketId,
     /// Whether the look counts as a contact of the visitor.
     pub contact: Contact,
 }
@@ -148,7 +148,7 @@ pub struct LiveAdmissions {
 /// - Linearizable per room: replies are those of [`firstcome_core::room::Room`], applied in some order that agrees with
 ///   real time. Numbers count that order.
 /// - Clock: `now` is the store's own; leases and time-outs run on its steady clock.
-/// - Durable before the reply: a number, a slot taken, a departure. Positions and counts may be ahead of the disk.
+/// - Durable before the reply: a number, a slot taken, a departure, a renewal. Positions and counts may be ahead of the disk.
 /// - Admission needs no call: the store admits by itself. [`RoomStore::tick`] only does it now.
 /// - Cancel-safe: a caller that drops its future leaves the command done or not done, never half done.
 pub trait RoomStore: Send + Sync {
@@ -183,11 +183,25 @@ pub trait RoomStore: Send + Sync {
     fn join(&self, room: &RoomName, join: Join) -> impl Future<Output = RoomAnswer<(Joining, TicketAnswer)>> + Send;
 
     /// Shows a ticket to its holder, and takes the slot that is offered to it. No file access while the ticket waits,
-    /// or once its slot is taken. Refused: `unknown_room`, `unknown_ticket`.
+    /// or once its slot is taken. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`.
     fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
 
-    /// Gives up a ticket. A second call has no effect. Refused: `unknown_room`, `unknown_ticket`.
+    /// Gives up a ticket. A second call has no effect. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`.
     fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send;
+
+    /// Gives the place of a ticket another ticket, and polls with it like [`Self::poll`]. When the reply comes, the renewal is
+    /// durable, and each method refuses the ticket that was shown: on this node at once, on other nodes of a cluster within
+    /// 250 ms. Number, place and pass stay. A repeat with the same `key` and the same `ticket` returns the same new ticket, until
+    /// that one is renewed. A place that is gone keeps its ticket.
+    ///
+    /// Refused, in this order: `unknown_room`, `unknown_ticket`, `ticket_renewed` (by a request with another key). One write,
+    /// shared by its batch. The first renewal of a living place adds about 60 bytes of memory and one row.
+    fn renew(
+        &self,
+        room: &RoomName,
+        ticket: &str,
+        key: RenewalKey,
+    ) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
 
     /// Gives up the slot of one admission. A second call has no effect. Refused: `unknown_room`.
     fn release(

@@ -81,7 +81,7 @@ impl WriterStats {
             Change::Lapsed { .. } => &self.lapsed,
             Change::Gone { how: Departure::Left, .. } => &self.left,
             Change::Gone { how: Departure::Expired, .. } => &self.expired,
-            Change::Reached(_) | Change::Drawn(_) => return,
+            Change::Renewed { .. } | Change::Reached(_) | Change::Drawn(_) => return,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }

@@ -5,7 +5,7 @@ use crate::error::{InputError, RoomError, flat};
 use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::appearance::Appearance;
-use firstcome_store::core::room::{Join, OriginReport, RatePace, RoomSettings, TicketNumber, TicketState};
+use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::{Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::fmt;
 use std::sync::Arc;
@@ -149,13 +149,36 @@ impl<S: RoomStore> WaitingRoom<S> {
     /// [`TicketAnswer::poll_after_ms`]: a visitor that is silent for three times that (at least 30 s) is passed over.
     ///
     /// No file access while the ticket waits, or once it has its slot. Refused: `unknown_room`, `unknown_ticket` (also
-    /// for a forged ticket, or one of another room).
+    /// for a forged ticket, or one of another room), `ticket_renewed`.
     pub async fn poll(&self, ticket: &str) -> Result<TicketAnswer, RoomError> {
         flat(self.store.poll(&self.name, ticket).await)
     }
 
+    /// Gives the place of a ticket another ticket, so that this one is void: see [`RoomStore::renew`]. Call it with a ticket that
+    /// came in a link, which other people may have seen. `key` are 128 random bits of the caller: repeat the call with the same
+    /// ones until an answer comes. One step of the store. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed` (another
+    /// caller was first).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::Store;
+    /// use firstcome::core::room::{RenewalKey, RoomSettings};
+    ///
+    /// let sale = Store::memory().room("sale")?;
+    /// sale.put(RoomSettings::with_slots(1)).await?;
+    /// let (_, ann) = sale.join().send().await?;
+    /// let key = RenewalKey::new(0x5eed_0000_1111_2222_3333_4444_5555_6666); // drawn at random
+    /// let renewed = sale.renew(&ann.ticket, key).await?;
+    /// assert_eq!(renewed.number, ann.number);
+    /// assert!(sale.poll(&ann.ticket).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn renew(&self, ticket: &str, key: RenewalKey) -> Result<TicketAnswer, RoomError> {
+        flat(self.store.renew(&self.name, ticket, key).await)
+    }
+
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect. One step
-    /// of the store. Refused: `unknown_room`, `unknown_ticket`.
+    /// of the store. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`.
     pub async fn leave(&self, ticket: &str) -> Result<(), RoomError> {
         flat(self.store.leave(&self.name, ticket).await)
     }

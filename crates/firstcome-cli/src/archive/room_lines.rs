@@ -10,7 +10,9 @@ use firstcome::TicketKey;
 use firstcome::archive::{ArchivedRoom, ArchivedSecret, ArchivedSlot, ArchivedTicket, TicketState};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::room::appearance::Appearance;
-use firstcome::core::room::{Admit, Departure, Draw, DrawSeed, Join, RoomOrder, RoomSettings, TicketNumber};
+use firstcome::core::room::{
+    Admit, Departure, Draw, DrawSeed, Join, Renewal, RenewalKey, RoomOrder, RoomSettings, TicketNumber,
+};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
 use firstcome_server::rfc3339;
@@ -108,6 +110,8 @@ pub(super) struct TicketLine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slot: Option<SlotLine>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    renewal: Option<RenewalLine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     gone: Option<GoneLine>,
     /// The last number of a range whose tickets are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +125,25 @@ struct SlotLine {
     admitted_at: String,
     taken: bool,
     until: String,
+}
+
+/// The last renewal of a ticket: tickets of earlier generations stay void in another store.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RenewalLine {
+    generation: u32,
+    key: String,
+}
+
+impl RenewalLine {
+    fn new(renewal: Renewal) -> Self {
+        Self { generation: renewal.generation, key: format!("{:032x}", renewal.key.get()) }
+    }
+
+    fn read(&self) -> anyhow::Result<Renewal> {
+        let key = RenewalKey::new(u128::from_str_radix(&self.key, 16)?);
+        Ok(Renewal { generation: self.generation, key })
+    }
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -222,10 +245,11 @@ impl RoomLine {
 impl TicketLine {
     pub(super) fn new(ticket: &ArchivedTicket) -> Self {
         let (room, number) = (ticket.room.to_string(), ticket.number.get());
-        let (user, joined_at, request, slot, gone, lost_to) = Default::default();
-        let mut line = Self { room, number, user, joined_at, request, slot, gone, lost_to };
+        let (user, joined_at, request, slot, renewal, gone, lost_to) = Default::default();
+        let mut line = Self { room, number, user, joined_at, request, slot, renewal, gone, lost_to };
         match &ticket.state {
-            TicketState::Living { join, joined_at, slot } => {
+            TicketState::Living { join, joined_at, slot, renewal } => {
+                line.renewal = renewal.map(RenewalLine::new);
                 line.user = join.user.as_ref().map(UserId::to_string);
                 line.joined_at = joined_at.map(rfc3339::format);
                 line.request = join.request.map(RequestLine::new);
@@ -245,14 +269,17 @@ impl TicketLine {
 
     pub(super) fn read(self) -> anyhow::Result<ArchivedTicket> {
         let (room, at) = (room_name(&self.room)?, number("number", self.number)?);
-        let lives = self.user.is_some() || self.joined_at.is_some() || self.request.is_some() || self.slot.is_some();
+        let is_placed = self.slot.is_some() || self.renewal.is_some();
+        let lives = self.user.is_some() || self.joined_at.is_some() || self.request.is_some() || is_placed;
         let state = match (self.gone, self.lost_to) {
             (None, None) => {
                 let user = self.user.as_deref().map(UserId::parse).transpose();
                 let request = self.request.map(|line| line.read().context("request")).transpose()?;
                 let join = Join { user: user.map_err(|error| anyhow!("user {error}"))?, request };
                 let joined_at = self.joined_at.as_deref().map(read_instant).transpose()?;
-                TicketState::Living { join, joined_at, slot: self.slot.as_ref().map(read_slot).transpose()? }
+                let slot = self.slot.as_ref().map(read_slot).transpose()?;
+                let renewal = self.renewal.as_ref().map(RenewalLine::read).transpose().context("renewal")?;
+                TicketState::Living { join, joined_at, slot, renewal }
             }
             (Some(gone), None) if !lives => TicketState::Gone(match gone {
                 GoneLine::Left => Departure::Left,

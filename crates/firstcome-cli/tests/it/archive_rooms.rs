@@ -14,6 +14,8 @@ pub(crate) struct Hall {
     pub(crate) service: String,
     pub(crate) tickets: Vec<Value>,
     pub(crate) pass: Value,
+    /// The first ticket of one who has another one now.
+    pub(crate) void: Value,
     /// The public records of two draws: of one that is still to come, and of one that took place.
     pub(crate) draws: [Value; 2],
 }
@@ -58,7 +60,7 @@ impl Hall {
             assert_eq!(answer.status, 201, "{}", answer.text());
             answer.json()["ticket"].clone()
         };
-        let tickets = vec![
+        let mut tickets = vec![
             join("hall", Some("ann-1"), json!({"user": "ann"})),
             join("hall", None, json!({})),
             join("hall", None, json!({"user": "bob"})),
@@ -69,6 +71,11 @@ impl Hall {
             seen.get("pass").cloned()
         });
         assert_eq!(client.call("DELETE", &path_of(&tickets[2]), None).status, 204);
+        // The caller without a name went on with another device.
+        let renewed = client.try_call("POST", &format!("{}/renew", path_of(&tickets[1])), Some("other-device"), None);
+        let renewed = renewed.expect("it is answered");
+        assert_eq!(renewed.status, 200, "{}", renewed.text());
+        let void = std::mem::replace(&mut tickets[1], renewed.json()["ticket"].clone());
         for room in ["closed", "again", "empty"] {
             assert_eq!(client.put_status(&format!("/v1/rooms/{room}"), &json!({"max_active": 3, "paused": true})), 201);
         }
@@ -80,7 +87,7 @@ impl Hall {
         }
         assert_eq!(client.put_status("/v1/rooms/again", &json!({"max_active": 2, "paused": true})), 200);
         let draws = draws(&mut client);
-        Self { admin, service, tickets, pass, draws }
+        Self { admin, service, tickets, pass, void, draws }
     }
 
     /// All is as it was: at another service, which knows the same keys.
@@ -92,6 +99,8 @@ impl Hall {
             states.into_iter().map(|(number, state)| (number.unwrap_or(0), state.unwrap_or(""))).collect();
         assert_eq!(states, [(1, "admitted"), (2, "waiting"), (3, "left"), (4, "waiting")], "{seen:?}");
         assert_eq!((&seen[1]["position"], &seen[3]["position"]), (&json!(0), &json!(1)));
+        let void = client.get(&path_of(&self.void));
+        assert_eq!((void.status, void.code().as_str()), (409, "ticket_renewed"), "{}", void.text());
         let checked = client.call("POST", "/v1/rooms/hall/passes/verify", Some(&json!({"pass": self.pass})));
         assert_eq!((checked.status, &checked.json()["valid"]), (200, &json!(true)), "{}", checked.text());
         let mut client = Client::with_key(server.address(), &self.admin);

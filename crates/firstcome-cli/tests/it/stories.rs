@@ -14,6 +14,7 @@ mod pages_for_all;
 mod passes_offline;
 mod receipts;
 mod redis_unfit;
+mod renewals_killed;
 mod room_went_back;
 mod site_gate;
 mod stopping;

@@ -9,7 +9,7 @@ use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
-use firstcome_store::core::room::{Join, OriginReport, RatePace, RoomSettings, TicketNumber};
+use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber};
 use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
@@ -193,6 +193,10 @@ impl RoomStore for Remote {
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         self.http.poll(room, ticket).await
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        self.http.renew(room, ticket, key).await
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

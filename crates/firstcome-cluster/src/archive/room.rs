@@ -4,6 +4,7 @@ use super::TransferError;
 use super::out::{Export, PAGE};
 use crate::ClusterError;
 use crate::database::known::{gone_of, slot_of, ticket_of};
+use crate::database::renewal::{RENEWALS, renewal_of};
 use crate::database::{Database, RoomRow};
 use crate::room::Followed;
 use firstcome_core::room::appearance::Appearance;
@@ -112,7 +113,7 @@ impl Export {
         for found in &self.session.ask(text).await? {
             let (number, join) = ticket_of(found)?;
             let joined_at = Some(Reader::at(found, 4).instant()?);
-            page.insert(number, TicketState::Living { join, joined_at, slot: None });
+            page.insert(number, TicketState::Living { join, joined_at, slot: None, renewal: None });
         }
         let text = format!(
             "SELECT number,admission,admitted_at,taken,until_steady FROM firstcome_slot WHERE room={id} AND ended=0 AND {range};"
@@ -122,10 +123,17 @@ impl Export {
             let (Hold::Offered { until } | Hold::Taken { until }) = hold;
             let (is_taken, until) = (matches!(hold, Hold::Taken { .. }), row.now.wall_at(until));
             let slot = Some(ArchivedSlot { admission, admitted_at, is_taken, until });
-            let nobody = Join { user: None, request: None };
-            match page.entry(number).or_insert(TicketState::Living { join: nobody, joined_at: None, slot: None }) {
+            match page.entry(number).or_insert_with(unnamed) {
                 TicketState::Living { slot: its, .. } => *its = slot,
                 _ => return Err(wrong("a slot of a ticket that is gone")),
+            }
+        }
+        let text = format!("SELECT {RENEWALS} WHERE room={id} AND {range};");
+        for found in &self.session.ask(text).await? {
+            let (number, renewal) = renewal_of(found)?;
+            match page.entry(number).or_insert_with(unnamed) {
+                TicketState::Living { renewal: its, .. } => *its = Some(renewal),
+                _ => return Err(wrong("a renewal of a ticket that is gone")),
             }
         }
         Ok(page)
@@ -156,11 +164,14 @@ fn by_log(replica: &Replica, number: TicketNumber) -> Option<TicketState> {
     }
     match room.peek(number, replica.now())? {
         Poll::Answer(room::TicketView { state: room::TicketState::Gone(how), .. }) => Some(TicketState::Gone(how)),
-        _ => {
-            let join = Join { user: None, request: None };
-            Some(TicketState::Living { join, joined_at: None, slot: None })
-        }
+        _ => Some(unnamed()),
     }
+}
+
+/// A living ticket without a user, of which nothing more is known.
+const fn unnamed() -> TicketState {
+    let join = Join { user: None, request: None };
+    TicketState::Living { join, joined_at: None, slot: None, renewal: None }
 }
 
 fn tell_lost<E>(

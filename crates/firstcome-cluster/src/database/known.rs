@@ -1,5 +1,6 @@
 //! What outlived the log of a room, page by page: a caller that makes it anew must be heard of meanwhile.
 
+use super::renewal::{RENEWALS, renewal_of};
 use super::{Database, RoomRow};
 use firstcome_core::id::{RequestId, UserId};
 use firstcome_core::room::{Departure, GoneNumbers, Hold, Join, Known, Slot, TicketNumber};
@@ -62,6 +63,8 @@ impl Database {
             row.gone[word] |= mask;
             row.left[word] |= if how == Departure::Left { mask } else { 0 };
         }
+        let renewals = format!("{RENEWALS} WHERE");
+        let renewals = self.pages(row.id, &renewals, before, rows_max, renewal_of, |it| it.0).await?;
         Ok(Known {
             settings: row.settings.clone(),
             standing: row.standing,
@@ -73,6 +76,7 @@ impl Database {
             tickets,
             slots,
             gone: gone.into_values().collect(),
+            renewals,
             grace_until: None,
         })
     }

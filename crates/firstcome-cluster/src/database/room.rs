@@ -1,6 +1,7 @@
 //! Reads and writes the rows of rooms, which outlive their logs.
 
 use super::draw::{UNDRAWN, draw_of, drawn};
+use super::renewal::write_renewals;
 use super::{Database, tag};
 use crate::room::Floor;
 use firstcome_core::id::RoomName;
@@ -492,7 +493,8 @@ fn records(dialect: Dialect, room: i64, records: &[Record]) -> String {
         let _ = write!(
             writing.text,
             "UPDATE firstcome_slot SET ended=1 WHERE room={room} AND ended=0 AND number IN ({numbers});\
-             DELETE FROM firstcome_ticket WHERE room={room} AND number IN ({numbers});"
+             DELETE FROM firstcome_ticket WHERE room={room} AND number IN ({numbers});\
+             DELETE FROM firstcome_renewal WHERE room={room} AND number IN ({numbers});"
         );
     }
     writing.text
@@ -566,6 +568,10 @@ fn change_of(dialect: Dialect, writing: &mut Writing, departed: &mut Vec<u32>, r
             departed.push(number.get());
             writing.row(GONE);
             gone(&mut writing.text, room, *number, *how);
+        }
+        Change::Renewed { number, renewal } => {
+            writing.end();
+            writing.text.push_str(&write_renewals(dialect, &[(room, *number, *renewal)]));
         }
         Change::Reached(_) => {}
         Change::Drawn(draw) => {

@@ -2,6 +2,7 @@
 
 use super::{Found, Inspection, Lost, PAGE, State, Tried, is_held, room_log, text_of};
 use crate::ClusterError;
+use crate::database::renewal::renewal;
 use crate::database::{settings_columns, settings_of};
 use crate::sequencer::{Sequencer, number, parts_of, unreadable};
 use firstcome_core::room::replica::{Outcome, Replica};
@@ -361,6 +362,13 @@ impl Inspection {
         .await?;
         let active = room.view(now).active;
         differs.check(slots == active, || format!("{active} slots, and {slots} in the database"));
+        let renewed = "number,generation,request FROM firstcome_renewal";
+        self.numbers(renewed, id, &living, |number, columns| {
+            let is_same = room.renewal(number) == Some(renewal(columns)?);
+            differs.check(is_same, || format!("the renewal of ticket {}", number.get()));
+            Ok(())
+        })
+        .await?;
         self.numbers("number,how FROM firstcome_gone", id, &living, |number, columns| {
             let how = if columns.integer()? == 1 { Departure::Left } else { Departure::Expired };
             differs.check(is_gone(room, number, how, now), || format!("that ticket {} is gone", number.get()));

@@ -2,18 +2,17 @@
 
 use super::replica::RoomNode;
 use crate::Cluster;
-
 use crate::node::Node;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{PlaceKey, PlaceView, TicketNumber};
+use firstcome_core::room::{PlaceKey, PlaceView, TicketId};
 use firstcome_store::receipt::HeadKey;
 use firstcome_store::{RoomAnswer, RoomStore, StoreError};
 
 impl RoomNode {
-    /// The number of a ticket. `None` if the room never gave it out.
-    pub(crate) fn ticket_number(&self, ticket: &str) -> Option<TicketNumber> {
-        self.ticket_key.number(ticket)
+    /// What a ticket says. `None` if the room never gave it out.
+    pub(crate) fn ticket_id(&self, ticket: &str) -> Option<TicketId> {
+        self.ticket_key.id(ticket)
     }
 
     /// The key that signs the heads of the room.
@@ -38,10 +37,10 @@ impl Node {
 }
 
 impl Cluster {
-    /// Returns the number of a ticket of a room that this node has a copy of. `None` if the room never gave it out.
-    pub fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
+    /// Returns what a ticket of a room says, also one that was renewed, if this node has a copy of the room. `None` if the room never gave it out.
+    pub fn ticket_id(&self, room: &RoomName, ticket: &str) -> Option<TicketId> {
         let room_node = self.node.rooms.lock().get(room).cloned()?;
-        room_node.ticket_number(ticket)
+        room_node.ticket_id(ticket)
     }
 
     /// Looks a place up without any effect on it: see [`firstcome_core::room::Room::look_up`]. Brings this node's copy

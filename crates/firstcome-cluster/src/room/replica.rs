@@ -6,7 +6,7 @@ use super::log_batch::ORDERS_MAX;
 use crate::database::RoomRow;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::{Applied, Entry, Outcome, Replica, Witness};
-use firstcome_core::room::{Change, Contact, Poll, Sight, TicketNumber, TicketState, TicketView};
+use firstcome_core::room::{Change, Contact, Poll, Sight, TicketId, TicketNumber, TicketState, TicketView};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::TicketKey;
 use firstcome_store::batcher::Batcher;
@@ -136,6 +136,8 @@ pub(super) enum Found {
     Answer(TicketView),
     /// Something about it is not durable yet.
     Unsettled,
+    /// The ticket was renewed, and that is durable.
+    Renewed,
     /// To be decided, or no node here knows the number.
     Ask(Ask),
 }
@@ -251,9 +253,13 @@ impl RoomReplica {
     }
 
     /// What a poll of a ticket is told. Counts as a contact, of which the log hears later.
-    pub(super) fn poll(&mut self, number: TicketNumber, now: Now) -> Found {
+    pub(super) fn poll(&mut self, ticket: TicketId, now: Now) -> Found {
+        let number = ticket.number;
         if self.replica.unsettled(number) {
             return Found::Unsettled;
+        }
+        if self.replica.room().judge_ticket(ticket).is_err() {
+            return Found::Renewed;
         }
         match self.replica.room().peek(number, now) {
             None => Found::Ask(Ask::Unknown),
@@ -269,14 +275,19 @@ impl RoomReplica {
     /// What a look at a ticket shows; `None` if that is not known here, or not durable. With [`Contact::Made`] it counts as a
     /// contact, of which the log hears later.
     pub(super) fn sight(&mut self, glance: Glance, now: Now) -> Option<Sight> {
-        if self.replica.unsettled(glance.number) {
+        let Glance { ticket, contact } = glance;
+        if self.replica.unsettled(ticket.number) {
             return None;
         }
-        let poll = self.replica.room().peek(glance.number, now)?;
-        if let (Poll::Answer(view), Contact::Made) = (&poll, glance.contact) {
+        // A poll tells that the place moved to another device.
+        if self.replica.room().judge_ticket(ticket).is_err() {
+            return Some(Sight::Poll);
+        }
+        let poll = self.replica.room().peek(ticket.number, now)?;
+        if let (Poll::Answer(view), Contact::Made) = (&poll, contact) {
             self.note(view, now);
         }
-        Some(self.replica.room().sight_of(glance.number, poll, now))
+        Some(self.replica.room().sight_of(ticket.number, poll, now))
     }
 
     /// Keeps a contact until the log is told.

@@ -6,7 +6,7 @@
 //! Each page is a short transaction, and as much time passes between two pages as one takes, so everything else that goes to
 //! the database stays durable meanwhile.
 
-use crate::database::Voided;
+use crate::database::{SORT_COUNT, Voided};
 use crate::node::Node;
 use firstcome_sql::SqlError;
 use firstcome_store::edge::Stopwatch;
@@ -54,7 +54,7 @@ pub(super) fn call(node: &Arc<Node>, room: i64) {
 
 /// Deletes page by page, until nothing is left or the node ends.
 async fn delete_voided_rows(node: Weak<Node>, sweeping: VoidedScan) {
-    let mut after = [0; 3];
+    let mut after = [0; SORT_COUNT];
     while let Some(node) = node.upgrade() {
         let begun_at = Stopwatch::start();
         let page = node.delete_voided(sweeping.room, after).await;
@@ -89,7 +89,7 @@ pub(crate) async fn look(node: Weak<Node>) {
 
 impl Node {
     /// Deletes one page, and says up to which numbers nothing is left. `None` if nothing was left before.
-    async fn delete_voided(&self, room: i64, after: [u32; 3]) -> Result<Option<[u32; 3]>, SqlError> {
+    async fn delete_voided(&self, room: i64, after: [u32; SORT_COUNT]) -> Result<Option<[u32; SORT_COUNT]>, SqlError> {
         let Some(voided) = self.database.voided(room, after).await? else { return Ok(None) };
         self.database.delete_voided(&voided).await?;
         Ok(Some(voided.after()))

@@ -30,6 +30,7 @@ struct Checks {
     reached: Check,
     drawn: Check,
     settings: Check,
+    renewed: Check,
 }
 
 impl Checks {
@@ -43,21 +44,23 @@ impl Checks {
             reached: Check::new("the line has reached every slot, and no more than was drawn"),
             drawn: Check::new("no number is above the ceiling of its room"),
             settings: Check::new("names and settings of rooms are within their limits"),
+            renewed: Check::new("a renewal is of a ticket that is not gone"),
         }
     }
 
-    fn all(self) -> [Check; 8] {
-        let Self { owned, valid, one_place, exclusive, admitted, reached, drawn, settings } = self;
-        [owned, valid, one_place, exclusive, admitted, reached, drawn, settings]
+    fn all(self) -> [Check; 9] {
+        let Self { owned, valid, one_place, exclusive, admitted, reached, drawn, settings, renewed } = self;
+        [owned, valid, one_place, exclusive, admitted, reached, drawn, settings, renewed]
     }
 }
 
-pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 8], SqlError> {
+pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 9], SqlError> {
     let mut checks = Checks::new();
     let mut seen = rooms(reading, &mut checks).await?;
     tickets(reading, &mut checks, &mut seen).await?;
     slots(reading, &mut checks, &seen).await?;
     gone(reading, &mut checks, &seen).await?;
+    renewals(reading, &mut checks, &seen).await?;
     for (id, room) in &seen {
         let (first, reached, ceiling) = (room.first, room.reached, room.ceiling);
         let stands = 1 <= first && first <= reached && reached <= ceiling + 1;
@@ -166,6 +169,25 @@ async fn gone(reading: &mut Reading, checks: &mut Checks, seen: &BTreeMap<i64, R
             checks.owned.check(room.is_some(), || format!("ticket {number} of room number {id}"));
             if let Some(room) = room {
                 checks.drawn.check(number <= room.ceiling, || format!("room {}, number {number}", room.name));
+            }
+            Ok(())
+        })
+        .await
+}
+
+async fn renewals(reading: &mut Reading, checks: &mut Checks, seen: &BTreeMap<i64, RoomCheck>) -> Result<(), SqlError> {
+    let what = "r.number,g.number FROM firstcome_renewal r \
+                LEFT JOIN firstcome_gone g ON g.room=r.room AND g.number=r.number";
+    reading
+        .paired(what, ["r.room", "r.number"], |id, columns| {
+            let (number, is_gone) = (columns.integer()?, columns.maybe_integer()?.is_some());
+            let room = seen.get(&id);
+            checks.owned.check(room.is_some(), || format!("renewal of ticket {number} of room number {id}"));
+            if let Some(room) = room {
+                let here = || format!("room {}, number {number}", room.name);
+                checks.drawn.check(number <= room.ceiling, here);
+                // A closing leaves void rows, which are deleted page by page.
+                checks.renewed.check(number < room.first || !is_gone, here);
             }
             Ok(())
         })

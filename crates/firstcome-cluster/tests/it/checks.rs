@@ -180,7 +180,7 @@ async fn a_sound_deployment_on_mariadb_has_no_breach() {
 }
 
 /// Damage to the tables, how it is undone, and the beginnings of the invariants that name it.
-const ROWS: [(&str, &str, &[&str]); 20] = [
+const ROWS: [(&str, &str, &[&str]); 21] = [
     (
         "UPDATE firstcome_claim SET serial=9 WHERE serial=4",
         "UPDATE firstcome_claim SET serial=4 WHERE serial=9",
@@ -248,6 +248,11 @@ const ROWS: [(&str, &str, &[&str]); 20] = [
         &["an admission stands once"],
     ),
     ("UPDATE firstcome_gone SET number=1", "UPDATE firstcome_gone SET number=3", &["in line, in a slot or gone"]),
+    (
+        "INSERT INTO firstcome_renewal (room,number,generation,request) VALUES (1,3,1,'0123456789abcdef')",
+        "DELETE FROM firstcome_renewal",
+        &["a renewal is of a ticket"],
+    ),
     ("UPDATE firstcome_room SET admissions=0", "UPDATE firstcome_room SET admissions=1", &["an admission stands once"]),
     ("UPDATE firstcome_room SET reached=1", "UPDATE firstcome_room SET reached=2", &["the line has reached"]),
     (
@@ -408,7 +413,7 @@ async fn damage_to_sequencer_is_sorted_and_repaired_on_mariadb() {
 }
 
 /// The same of logs: what is done, how it is sorted, and the invariant.
-const LOG_HARMS: [(&str, Harm, &[&str], &str); 9] = [
+const LOG_HARMS: [(&str, Harm, &[&str], &str); 10] = [
     ("a log that is gone", Redis(&["DEL", "fc:{r1}:log"]), &["missing"], ""),
     ("another generation", Redis(&["HSET", "fc:{r1}:log", "generation", "0"]), &["other_generation"], "an open log"),
     ("behind", Redis(&["HSET", "fc:{r1}:log", "position", "1"]), &["behind"], "an open log"),
@@ -422,6 +427,12 @@ const LOG_HARMS: [(&str, Harm, &[&str], &str); 9] = [
         "the image of a log",
     ),
     ("another digest", Sql("UPDATE firstcome_room SET digest=digest+1"), &["differs"], "a log leads to"),
+    (
+        "a renewal that the log lacks",
+        Sql("INSERT INTO firstcome_renewal (room,number,generation,request) VALUES (1,1,1,'0123456789abcdef')"),
+        &["differs"],
+        "a log leads to",
+    ),
     ("a slot is over", Sql("UPDATE firstcome_slot SET ended=1"), &["differs"], "a log leads to"),
 ];
 

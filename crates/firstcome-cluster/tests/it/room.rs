@@ -7,6 +7,7 @@ mod faults;
 mod lost;
 mod pace;
 mod receipts;
+mod renewals;
 mod secrets;
 mod went_back;
 mod written;

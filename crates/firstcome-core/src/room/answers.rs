@@ -1,6 +1,7 @@
 //! Requests, changes, refusals and views of rooms.
 
 use super::draw::Draw;
+use super::renewal::Renewal;
 use super::slots::Slot;
 use super::steer::RatePace;
 use crate::id::{RequestId, TicketNumber, UserId};
@@ -63,6 +64,13 @@ pub enum Change {
         /// How it ended.
         how: Departure,
     },
+    /// The place has another ticket: the one before it is void.
+    Renewed {
+        /// The number of the place.
+        number: TicketNumber,
+        /// The generation of the new ticket, and the request.
+        renewal: Renewal,
+    },
     /// The line advanced: this is the lowest turn that it has not reached.
     Reached(u32),
     /// The room has opened: the draw fixed who takes part, and revealed the seed of their places.
@@ -77,6 +85,7 @@ impl Change {
             | Self::Admitted { number, .. }
             | Self::Taken { number, .. }
             | Self::Lapsed { number }
+            | Self::Renewed { number, .. }
             | Self::Gone { number, .. } => Some(*number),
             Self::Reached(_) | Self::Drawn(_) => None,
         }
@@ -91,6 +100,8 @@ pub enum Rejection {
     UnknownRoom,
     /// This room never drew that number.
     UnknownTicket,
+    /// The ticket was renewed: the place has another ticket, which only the request that renewed it was given.
+    TicketRenewed,
     /// The idempotency key belongs to another request, which drew this number.
     KeyReused(TicketNumber),
     /// The settings have changed since they were read.
@@ -112,6 +123,7 @@ impl Rejection {
         match self {
             Self::UnknownRoom => "unknown_room",
             Self::UnknownTicket => "unknown_ticket",
+            Self::TicketRenewed => "ticket_renewed",
             Self::KeyReused(_) => "idempotency_key_reused",
             Self::SettingsChanged => "settings_changed",
             Self::DrawFixed => "draw_fixed",
@@ -127,6 +139,7 @@ impl fmt::Display for Rejection {
         match self {
             Self::UnknownRoom => f.write_str("no room has this name"),
             Self::UnknownTicket => f.write_str("the room has not signed this ticket"),
+            Self::TicketRenewed => f.write_str("the place moved to another device, which has a new ticket for it"),
             Self::KeyReused(_) => f.write_str("the idempotency key came with another request before"),
             Self::SettingsChanged => f.write_str("the settings have changed since they were read"),
             Self::DrawFixed => {
@@ -296,6 +309,8 @@ pub enum Damage {
     Reached,
     /// A draw among numbers that were not drawn or are void.
     Draw,
+    /// A renewal of a ticket that was not drawn or is gone, or a second one of the same number.
+    Renewal,
 }
 
 impl Damage {
@@ -308,6 +323,7 @@ impl Damage {
             Self::Slot => "a slot without its living ticket, or an admission that was never counted",
             Self::Reached => "the line has reached more than was drawn",
             Self::Draw => "the draw names numbers that the room does not have",
+            Self::Renewal => "a renewal without its living ticket, or two renewals of one number",
         }
     }
 }

@@ -4,8 +4,9 @@ use super::bytes::{
     ImageError, Reader, put_bool, put_number, put_option, put_rising, put_signed, put_steady, put_text,
 };
 use super::draw::{Draw, DrawKey, DrawSeed};
-use super::line::Line;
+use super::line::{Line, TicketPlace};
 use super::pace::{Bucket, Meter};
+use super::renewal::Renewals;
 use super::slots::Slots;
 use super::steer::Steering;
 use super::{Admit, Room, RoomOrder, RoomSettings};
@@ -22,6 +23,8 @@ const CLOSED: u8 = 1;
 const DRAWN: u8 = 2;
 /// The room has a key of draws.
 const KEYED: u8 = 4;
+/// A ticket was renewed. An image without this flag has the bytes that it always had.
+const RENEWED: u8 = 8;
 
 impl Room {
     /// Returns the complete state of the room as bytes. The room that [`Self::from_image`] makes of them answers and changes
@@ -37,7 +40,9 @@ impl Room {
     pub(super) fn put_image(&self, out: &mut Vec<u8>) {
         put_settings(out, &self.settings);
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        out.push(flag(self.closed, CLOSED) | flag(self.draw.is_some(), DRAWN) | flag(self.draw_key.is_some(), KEYED));
+        let is_renewed = !self.renewals.is_empty();
+        let draws = flag(self.draw.is_some(), DRAWN) | flag(self.draw_key.is_some(), KEYED);
+        out.push(flag(self.closed, CLOSED) | draws | flag(is_renewed, RENEWED));
         for is in [self.was_open, self.was_busy] {
             put_bool(out, is);
         }
@@ -58,6 +63,9 @@ impl Room {
         self.slots.put_image(out);
         self.line.put(out);
         put_rising(out, self.returned.iter().copied());
+        if is_renewed {
+            self.renewals.put(out);
+        }
     }
 
     /// Restores the room from its image. `hasher` carries the seed of this process.
@@ -80,7 +88,7 @@ impl Room {
     pub(super) fn read_image(reader: &mut Reader<'_>, is_first: bool, hasher: RandomState) -> Result<Self, ImageError> {
         let settings = read_settings(reader)?;
         let head = reader.byte()?;
-        if head & !(CLOSED | DRAWN | KEYED) != 0 {
+        if head & !(CLOSED | DRAWN | KEYED | RENEWED) != 0 {
             return Err(ImageError::Value("flag"));
         }
         let (closed, was_open, was_busy) = (head & CLOSED != 0, reader.bool()?, reader.bool()?);
@@ -99,6 +107,11 @@ impl Room {
             return Err(ImageError::Value("draw"));
         }
         let returned = BTreeSet::from_iter(reader.rising()?);
+        let renewals = if head & RENEWED != 0 { Renewals::read(reader)? } else { Renewals::default() };
+        let may_be_renewed = |number| !matches!(line.place(number), None | Some(TicketPlace::Gone(_)));
+        if !renewals.numbers().all(may_be_renewed) {
+            return Err(ImageError::Value("renewal"));
+        }
         // Sums with these values must not overflow.
         if i64::MAX as u64 <= admissions || slots.admissions().any(|(_, admission)| admissions < admission) {
             return Err(ImageError::Value("admission"));
@@ -120,6 +133,7 @@ impl Room {
             line,
             returned,
             slots,
+            renewals,
             admissions,
             bucket,
             steering,
@@ -174,7 +188,8 @@ impl Room {
             .chain(flags.into_iter().map(u64::from))
             .chain(rest)
             .chain(order.or(drawn).into_iter().flatten())
-            .chain(self.steering.digest());
+            .chain(self.steering.digest())
+            .chain(self.renewals.digest());
         all.fold(0, mixed)
     }
 }

@@ -8,7 +8,7 @@
 
 use super::draw::Draw;
 use super::line::{Line, TicketPlace};
-use super::{Change, Damage, Departure, Join, Room, RoomPhase, RoomSettings, Slot, TicketNumber};
+use super::{Change, Damage, Departure, Join, Renewal, Room, RoomPhase, RoomSettings, Slot, TicketNumber};
 use crate::id::UserId;
 use crate::time::{Now, Steady};
 use std::hash::RandomState;
@@ -48,6 +48,8 @@ pub struct Known {
     pub slots: Vec<(TicketNumber, Slot)>,
     /// Tickets that are gone.
     pub gone: Vec<GoneNumbers>,
+    /// The last renewals of tickets whose places are not gone, each number once.
+    pub renewals: Vec<(TicketNumber, Renewal)>,
     /// The room admits no visitor before this, so that visitors in front can come back first.
     pub grace_until: Option<Steady>,
 }
@@ -84,6 +86,9 @@ impl Room {
         room.restore_reached(known.reached, known.admissions)?;
         for (number, slot) in &known.slots {
             room.restore_slot(*number, *slot, now)?;
+        }
+        for (number, renewal) in &known.renewals {
+            room.restore_renewal(*number, *renewal)?;
         }
         room.restored(known.standing);
         room.grace_until = known.grace_until;
@@ -160,6 +165,7 @@ impl Room {
 
     pub(super) fn forget(&mut self, number: u32, how: Departure, changes: &mut Vec<Change>) {
         if self.line.forget(number, how) {
+            self.renewals.remove(number);
             changes.push(Change::Gone { number: TicketNumber(number), how });
         }
     }

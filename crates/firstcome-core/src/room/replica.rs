@@ -54,6 +54,10 @@ pub enum Outcome {
     NoNumber,
     /// The ticket of a look or a readmission. `None` if its number was never drawn, or is unknown.
     Ticket(Option<TicketView>),
+    /// The place of a renewed ticket, or why it was not renewed.
+    Renewed(Result<TicketView, Rejection>),
+    /// The ticket of the entry was renewed before, so the entry had no effect.
+    TicketRenewed,
     /// The result of giving up a ticket.
     Left(Result<(), Rejection>),
     /// An entry with this tag came before, so this one has no effect. If it was a join that succeeded: the number of the
@@ -240,13 +244,18 @@ impl Replica {
         if let Some(first) = tagged {
             return Outcome::Repeated(first);
         }
+        // The node that appended the entry may not have seen the renewal.
+        if entry.shown().is_some_and(|ticket| self.room.judge_ticket(ticket).is_err()) {
+            return Outcome::TicketRenewed;
+        }
         match entry {
             Entry::Join { join, tag } => return self.join(join, *tag, changes),
-            Entry::Poll { number, .. } => return Outcome::Ticket(self.room.decide(*number, now, changes)),
-            Entry::Leave { number, .. } => return Outcome::Left(self.room.leave(*number, now, changes)),
-            Entry::Readmit { number, user, .. } => {
-                self.room.readmit(*number, user.as_ref(), now, changes);
-                return Outcome::Ticket(self.room.decide(*number, now, changes));
+            Entry::Poll { ticket, .. } => return Outcome::Ticket(self.room.decide(ticket.number, now, changes)),
+            Entry::Leave { ticket, .. } => return Outcome::Left(self.room.leave(ticket.number, now, changes)),
+            Entry::Renew { ticket, key, .. } => return Outcome::Renewed(self.room.renew(*ticket, *key, now, changes)),
+            Entry::Readmit { ticket, user, .. } => {
+                self.room.readmit(ticket.number, user.as_ref(), now, changes);
+                return Outcome::Ticket(self.room.decide(ticket.number, now, changes));
             }
             Entry::Durable { position, digest } => return self.settle(*position, *digest),
             Entry::Release { number, admission, .. } => self.room.release(*number, *admission, now, changes),
@@ -339,9 +348,10 @@ impl Replica {
             (Outcome::SettingsRefused(_), _) => settings_at.max(self.drawn_at),
             (Outcome::Done, Entry::Put { .. } | Entry::Close { .. }) => settings_at,
             (Outcome::NoNumber | Outcome::Diverged, _) => 0,
-            (Outcome::Ticket(_) | Outcome::Left(_) | Outcome::Done, _) => {
-                entry.number().map_or(0, |number| self.decided_at(number))
-            }
+            (
+                Outcome::Ticket(_) | Outcome::Left(_) | Outcome::Renewed(_) | Outcome::TicketRenewed | Outcome::Done,
+                _,
+            ) => entry.number().map_or(0, |number| self.decided_at(number)),
         };
         if position <= self.durable { 0 } else { position }
     }
@@ -392,6 +402,10 @@ fn told(change: &Change) -> [u64; 4] {
         Change::Taken { number, until } => [3, number.0.into(), instant(*until), 0],
         Change::Lapsed { number } => [4, number.0.into(), 0, 0],
         Change::Gone { number, how } => [5, number.0.into(), *how as u64, 0],
+        Change::Renewed { number, renewal } => {
+            let key = renewal.key.get();
+            [8, number.0.into(), renewal.generation.into(), (key ^ (key >> 64)) as u64]
+        }
         Change::Reached(reached) => [6, (*reached).into(), 0, 0],
         Change::Drawn(draw) => [7, draw.first.into(), draw.entrants.into(), draw.drawn_at.as_us() as u64],
     }

@@ -22,6 +22,7 @@ mod planted;
 mod positions;
 mod presence;
 mod properties;
+mod renewing;
 mod replica;
 mod restoring;
 mod settings;
@@ -265,6 +266,7 @@ fn describe_change(change: &Change) -> String {
         Change::Admitted { number, .. } => format!("admitted {}", number.get()),
         Change::Taken { number, .. } => format!("taken {}", number.get()),
         Change::Lapsed { number } => format!("lapsed {}", number.get()),
+        Change::Renewed { number, renewal } => format!("renewed {} as {}", number.get(), renewal.generation),
         Change::Gone { number, how } => format!("{} {}", describe_departure(*how), number.get()),
         Change::Reached(reached) => format!("reached {reached}"),
         Change::Drawn(draw) => format!("drawn {} from {}", draw.entrants, draw.first),

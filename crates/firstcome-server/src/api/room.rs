@@ -39,6 +39,7 @@ pub(crate) fn refused(rejection: Rejection) -> Problem {
     match rejection {
         Rejection::UnknownRoom => Code::UnknownRoom.into(),
         Rejection::UnknownTicket => Code::UnknownTicket.into(),
+        Rejection::TicketRenewed => Code::TicketRenewed.into(),
         Rejection::KeyReused(number) => Problem::new(Code::IdempotencyKeyReused).with("number", number.get()),
         Rejection::SettingsChanged => Code::SettingsChanged.into(),
         Rejection::DrawFixed => Code::DrawFixed.into(),
@@ -336,6 +337,7 @@ pub(super) async fn join(
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 409, description = "`ticket_renewed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
@@ -397,6 +399,7 @@ pub(crate) async fn leave(app: &App, room: &RoomName, ticket: &str) -> Result<()
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
+        (status = 409, description = "`ticket_renewed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]

@@ -37,7 +37,9 @@ pub(crate) async fn visitor(app: &App, room: &RoomName, ticket: &str, tell: Tell
         return Err(Problem::new(Code::NotNear).with("poll_after_ms", told.poll_after_ms));
     }
     let summary = room::summary(app, room).await?;
-    Ok(Visitor { room: room.clone(), number: told.number, told, summary, tell })
+    // The store has just opened this ticket.
+    let shown = app.rooms.ticket_id(room, ticket).ok_or(Code::UnknownTicket)?;
+    Ok(Visitor { room: room.clone(), ticket: shown, told, summary, tell })
 }
 
 /// Hear of a place near the front
@@ -56,7 +58,7 @@ pub(crate) async fn visitor(app: &App, room: &RoomName, ticket: &str, tell: Tell
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
-        (status = 409, description = "`not_near`", body = ProblemShape),
+        (status = 409, description = "`not_near` `ticket_renewed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`streams_full` `overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]

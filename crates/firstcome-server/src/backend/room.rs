@@ -6,7 +6,8 @@ use firstcome::core::id::RoomName;
 use firstcome::core::revision::Revision;
 use firstcome::core::room::appearance::Appearance;
 use firstcome::core::room::{
-    Join, OriginReport, PlaceKey, PlaceView, RatePace, Rejection, RoomSettings, Sight, TicketNumber,
+    Join, OriginReport, PlaceKey, PlaceView, RatePace, Rejection, RenewalKey, RoomSettings, Sight, TicketId,
+    TicketNumber,
 };
 use firstcome::core::time::Now;
 use firstcome::embedded::journal::PassSecret;
@@ -81,9 +82,9 @@ impl Rooms {
         }
     }
 
-    /// Returns the number of a ticket of a room that was just read. `None` if the room never gave it out.
-    pub(crate) fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
-        forward!(self.ticket_number(room, ticket))
+    /// Returns what a ticket of a room that was just read says, also one that was renewed. `None` if the room never gave it out.
+    pub(crate) fn ticket_id(&self, room: &RoomName, ticket: &str) -> Option<TicketId> {
+        forward!(self.ticket_id(room, ticket))
     }
 
     /// Returns published heads of a room. See [`ReceiptStore::room_heads`].
@@ -145,6 +146,10 @@ impl RoomStore for Rooms {
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         forward!(self.poll(room, ticket).await)
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        forward!(self.renew(room, ticket, key).await)
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

@@ -70,7 +70,7 @@ impl Visit<'_> {
         let by_number = || what.parse().ok().and_then(TicketNumber::new);
         let key = match by {
             By::User => PlaceKey::User(body::looked_up_user(what)?),
-            By::Ticket => match self.app.rooms.ticket_number(&room, what).or_else(by_number) {
+            By::Ticket => match self.app.rooms.ticket_id(&room, what).map(|id| id.number).or_else(by_number) {
                 Some(number) => PlaceKey::Number(number),
                 None => return Ok(None),
             },

@@ -8,7 +8,7 @@ use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::response::Response;
 use firstcome::core::id::RoomName;
-use firstcome::core::room::{Contact, RoomSettings, RoomState, Sight, TicketNumber, TicketState, TicketView};
+use firstcome::core::room::{Contact, RoomSettings, RoomState, Sight, TicketId, TicketNumber, TicketState, TicketView};
 use firstcome::core::time::{Now, Steady, Timestamp};
 use firstcome::{Glance, RoomSummary, TicketAnswer};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ pub(crate) type Tell = Box<dyn Fn(&RoomSummary, &TicketAnswer) -> Vec<u8> + Send
 /// A visitor who asks for a stream.
 pub(crate) struct Visitor {
     pub(crate) room: RoomName,
-    pub(crate) number: TicketNumber,
+    pub(crate) ticket: TicketId,
     /// What the visitor was told when the stream began.
     pub(crate) told: TicketAnswer,
     pub(crate) summary: RoomSummary,
@@ -95,7 +95,8 @@ impl Drop for Place {
 
 /// One stream, as the task keeps it.
 struct Stream {
-    number: TicketNumber,
+    /// The ticket that the visitor showed. Once it is renewed, the stream ends.
+    ticket: TicketId,
     mailbox: Arc<Mailbox>,
     tell: Tell,
     told: News,
@@ -131,7 +132,8 @@ impl News {
 impl Live {
     /// Opens a stream for a visitor in line. Refused if too many are open, or the service stops.
     pub(crate) fn open(&self, app: &Arc<App>, visitor: Visitor) -> Result<Response, Problem> {
-        let Visitor { room, number, told, summary, tell } = visitor;
+        let Visitor { room, ticket, told, summary, tell } = visitor;
+        let number = ticket.number;
         let first = event("place", &tell(&summary, &told));
         let mut rooms = self.rooms.lock();
         let (streams, is_new) = match rooms.get(&room) {
@@ -147,7 +149,7 @@ impl Live {
             _ => (0, None),
         };
         streams.state.lock().arrived.push(Stream {
-            number,
+            ticket,
             mailbox: Arc::clone(&mailbox),
             tell,
             told: News { position, wait_ms, revision: 0 },
@@ -284,7 +286,7 @@ impl Feed {
         self.glances.extend(self.streams.iter_mut().map(|stream| {
             // A client that takes nothing may be gone.
             let is_due = stream.contact_tick <= tick && stream.mailbox.is_empty();
-            Glance { number: stream.number, contact: if is_due { Contact::Made } else { Contact::None } }
+            Glance { ticket: stream.ticket, contact: if is_due { Contact::Made } else { Contact::None } }
         }));
         self.sights.clear();
         let mut now = None;
@@ -365,7 +367,7 @@ fn end(app: &App, stream: &Stream, reason: StreamEnd, claim_until: Option<Timest
     app.metrics.live.events.inc();
     let poll_after_ms = match reason {
         // All streams of the service end together.
-        StreamEnd::Stopping | StreamEnd::Unavailable => 500 + 2 * spread_ms(stream.number.get()),
+        StreamEnd::Stopping | StreamEnd::Unavailable => 500 + 2 * spread_ms(stream.ticket.number.get()),
         _ => 0,
     };
     let end = End { reason: reason.as_str(), poll_after_ms, claim_until: claim_until.map(instant) };

@@ -241,6 +241,7 @@ impl<'a> Visit<'a> {
             claim: Some(self.address("/claim")),
             back: None,
             place: None,
+            offer: None,
         };
         let status = match view.phase {
             Phase::SoldOut | Phase::Ended => StatusCode::GONE,

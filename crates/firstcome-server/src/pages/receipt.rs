@@ -1,14 +1,16 @@
 //! Receipts for people: a file to keep, and a page that checks one without any further call.
 
-use super::room::kept_receipt;
+use super::room::kept;
 use super::{Base, asset, refusal, rendered};
-use crate::api::body::PathName;
-use crate::api::measured;
+use crate::api::body::{self, PathName};
+use crate::api::{measured, receipt};
+use crate::error::{Code, Problem};
 use crate::metrics::Route;
 use crate::state::App;
 use askama::Template;
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -40,6 +42,13 @@ async fn checks(State(app): State<Arc<App>>, request: Request) -> Response {
         Ok(response)
     });
     measured(&app, Route::GetReceiptPage, call).await
+}
+
+/// Returns the receipt of the place that the browser keeps in a room.
+async fn kept_receipt(app: &App, path: PathName, parts: &Parts) -> Result<Box<Receipt>, Problem> {
+    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
+    let kept = kept(&room, &parts.headers).ok_or(Code::UnknownTicket)?;
+    receipt::of_ticket(app, &room, kept.ticket).await
 }
 
 /// Gives the receipt of the place that the browser keeps, as a file.

@@ -2,16 +2,16 @@
 //!
 //! # What it promises
 //! - A browser keeps its place in a cookie that no script can read. A reload, a second tab and a restart of the service
-//!   show the same place. The recovery link moves the place to another browser.
+//!   show the same place. The recovery link moves the place to another browser, once (`take.rs`).
 //! - Only a POST of this site draws a number. A crawler, a preview or another site cannot.
 //! - The page loads nothing from elsewhere and runs no inline script. It works without scripts.
 //!
 //! # What it does not promise
 //! - One place per person: a browser without the cookie joins again. The rate of joins per address applies.
-//! - That the recovery link is used once: any browser that has it has the place.
 
 mod branding;
 mod draw;
+mod take;
 pub(super) mod view;
 
 use super::coupon::over_behind;
@@ -22,7 +22,7 @@ use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
 use crate::api::json::{Json, json_bytes};
 use crate::api::stream::visitor;
-use crate::api::{appearance, measured, receipt, room as calls};
+use crate::api::{appearance, measured, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use crate::live::Tell;
@@ -30,18 +30,17 @@ use crate::metrics::Route;
 use crate::state::App;
 use askama::Template;
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 pub(super) use branding::Branding;
+use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
-use firstcome::{Receipt, TicketAnswer};
 use form_urlencoded::Serializer;
-use qrcode::QrCode;
-use qrcode::render::svg;
 use serde::Deserialize;
 use std::pin::pin;
 use std::sync::Arc;
@@ -65,8 +64,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// What the address of a page may carry. Others are ignored: sites append their own to links.
 #[derive(Deserialize, Default)]
 struct RoomQuery {
-    /// A place to move to this browser.
+    /// A place that may move to this browser.
     ticket: Option<String>,
+    /// Set after a link that was used before.
+    moved: Option<String>,
     /// A language to keep.
     lang: Option<String>,
     /// Where the visitor wanted to go.
@@ -80,8 +81,8 @@ struct RoomQuery {
 }
 
 /// The place that a browser keeps.
-struct Kept<'a> {
-    ticket: &'a str,
+pub(super) struct Kept<'a> {
+    pub(super) ticket: &'a str,
     /// The position that the place began with, for the progress.
     first_position: u32,
 }
@@ -123,6 +124,8 @@ pub(super) struct RoomPage<'a> {
     pub(super) claim: Option<String>,
     pub(super) back: Option<&'a str>,
     pub(super) place: Option<PlaceLinks>,
+    /// The place that a recovery link offers.
+    pub(super) offer: Option<take::Offer<'a>>,
 }
 
 /// The addresses of a visitor who has a place.
@@ -190,16 +193,6 @@ const fn lives(answer: &TicketAnswer) -> bool {
     !matches!(answer.state, TicketState::Gone(_))
 }
 
-/// The order of two living places: those inside, then those in line by position, then by number.
-const fn order(answer: &TicketAnswer) -> (u32, u32) {
-    let ahead = match answer.state {
-        TicketState::Waiting { position, .. } => position.saturating_add(1),
-        TicketState::InDraw { .. } => 1,
-        TicketState::Admitted { .. } | TicketState::Gone(_) => 0,
-    };
-    (ahead, answer.number.get())
-}
-
 /// Sends the browser to another address, with a GET.
 pub(super) fn see_other(address: &str) -> Result<Response, Problem> {
     let location = HeaderValue::try_from(address).map_err(|_| Problem::new(Code::InvalidQuery))?;
@@ -243,16 +236,32 @@ pub(super) fn is_foreign(app: &App, parts: &Parts) -> bool {
 }
 
 /// What the browser keeps of its place in a room.
-fn kept<'a>(room: &RoomName, headers: &'a HeaderMap) -> Option<Kept<'a>> {
+pub(super) fn kept<'a>(room: &RoomName, headers: &'a HeaderMap) -> Option<Kept<'a>> {
     let (ticket, first_position) = cookie::read(headers, &place_cookie(room))?.split_once('~')?;
     Some(Kept { ticket, first_position: first_position.parse().ok()? })
 }
 
-/// Looks up a ticket. `None` if the room never gave it out.
-async fn find(app: &App, room: &RoomName, ticket: &str) -> Result<Option<TicketAnswer>, Problem> {
+/// What the room says of a ticket that a browser keeps.
+enum Found {
+    Place(TicketAnswer),
+    /// The ticket was renewed: the place moved to another browser.
+    Moved,
+    /// There is no ticket, or the room never gave it out.
+    None,
+}
+
+impl Found {
+    fn place(self) -> Option<TicketAnswer> {
+        if let Self::Place(answer) = self { Some(answer) } else { None }
+    }
+}
+
+/// Looks up a ticket.
+async fn find(app: &App, room: &RoomName, ticket: &str) -> Result<Found, Problem> {
     match calls::poll(app, room.as_str(), ticket).await {
-        Ok(answer) => Ok(Some(answer)),
-        Err(problem) if problem.code() == Code::UnknownTicket => Ok(None),
+        Ok(answer) => Ok(Found::Place(answer)),
+        Err(problem) if problem.code() == Code::TicketRenewed => Ok(Found::Moved),
+        Err(problem) if problem.code() == Code::UnknownTicket => Ok(Found::None),
         Err(problem) => Err(problem),
     }
 }
@@ -264,16 +273,9 @@ pub(super) async fn kept_place(
     headers: &HeaderMap,
 ) -> Result<Option<TicketAnswer>, Problem> {
     match kept(room, headers) {
-        Some(kept) => find(app, room, kept.ticket).await,
+        Some(kept) => Ok(find(app, room, kept.ticket).await?.place()),
         None => Ok(None),
     }
-}
-
-/// Returns the receipt of the place that the browser keeps in a room.
-pub(super) async fn kept_receipt(app: &App, path: PathName, parts: &Parts) -> Result<Box<Receipt>, Problem> {
-    let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
-    let kept = kept(&room, &parts.headers).ok_or(Code::UnknownTicket)?;
-    receipt::of_ticket(app, &room, kept.ticket).await
 }
 
 /// Answers with a page. `is_auto` if the visitor wants it to load itself again.
@@ -325,13 +327,6 @@ impl<'a> Visit<'a> {
         format!("{}/rooms/{}{action}", self.base, self.room.as_str())
     }
 
-    /// The address that opens a place in another browser.
-    fn link(&self, ticket: &str) -> String {
-        let host = host(self.app, self.parts);
-        let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
-        format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
-    }
-
     fn kept(&self) -> Option<Kept<'a>> {
         kept(&self.room, &self.parts.headers)
     }
@@ -345,31 +340,22 @@ impl<'a> Visit<'a> {
         set_cookie(response, cookie::write(&place_cookie(&self.room), &value, PLACE_MAX_AGE_S, self.transport));
     }
 
-    async fn find(&self, ticket: &str) -> Result<Option<TicketAnswer>, Problem> {
-        find(self.app, &self.room, ticket).await
-    }
-
     /// Looks up the place that the browser keeps.
-    async fn place(&self) -> Result<Option<(Kept<'a>, TicketAnswer)>, Problem> {
-        let Some(kept) = self.kept() else { return Ok(None) };
-        Ok(self.find(kept.ticket).await?.map(|answer| (kept, answer)))
+    async fn place(&self) -> Result<Option<TicketAnswer>, Problem> {
+        kept_place(self.app, &self.room, &self.parts.headers).await
     }
 
     /// Answers an address that changes what the browser keeps, and then leads to the page itself.
-    async fn moved(&self) -> Result<Option<Response>, Problem> {
-        if let Some(ticket) = &self.query.ticket {
-            let offered = self.find(ticket).await?.ok_or(Code::UnknownTicket)?;
-            let mut response = see_other(&self.address("", &[]))?;
-            // A link of a stranger must not take a better place away.
-            let is_better = |own: &TicketAnswer| lives(own) && (!lives(&offered) || order(own) < order(&offered));
-            let own = self.place().await?.filter(|(_, own)| is_better(own));
-            if own.is_none() {
-                self.keep(&mut response, &offered);
-            }
-            return Ok(Some(response));
-        }
-        let Some(language) = self.query.lang.as_deref().and_then(of_tag) else { return Ok(None) };
-        let mut response = see_other(&self.address("", &[]))?;
+    fn moved(&self) -> Result<Option<Response>, Problem> {
+        let Some(language) = self.query.lang.as_deref().and_then(of_tag) else {
+            // The browser has the place of this link already.
+            let is_own =
+                self.query.ticket.as_deref().is_some_and(|it| self.kept().is_some_and(|kept| kept.ticket == it));
+            return if is_own { see_other(&self.address("", &[])).map(Some) } else { Ok(None) };
+        };
+        // An offer stands in each language.
+        let offer: Vec<(&str, &str)> = self.query.ticket.iter().map(|ticket| ("ticket", ticket.as_str())).collect();
+        let mut response = see_other(&self.address("", &offer))?;
         set_cookie(&mut response, cookie::write(LANGUAGE_COOKIE, language.tag, LANGUAGE_MAX_AGE_S, self.transport));
         Ok(Some(response))
     }
@@ -381,9 +367,18 @@ impl<'a> Visit<'a> {
             return Err(Code::NoPass.into());
         }
         let room = calls::summary(self.app, &self.room).await?;
-        let known = self.place().await?;
+        let offer = self.offer()?;
+        let kept = self.kept().filter(|_| offer.is_none());
+        let found = match &kept {
+            Some(kept) => find(self.app, &self.room, kept.ticket).await?,
+            None => Found::None,
+        };
+        let has_moved = matches!(found, Found::Moved) || self.query.moved.is_some();
+        let known = kept.zip(found.place());
         let place = match &known {
             Some((kept, answer)) => Place::Known { answer, first_position: kept.first_position },
+            None if offer.is_some() => Place::Offered,
+            None if has_moved => Place::Moved,
             None if self.query.full.is_some() => Place::Full,
             None if self.query.joined.is_some() => Place::Forgotten,
             None => Place::None,
@@ -404,8 +399,9 @@ impl<'a> Visit<'a> {
         }
         let mut response = match format {
             Format::Json => Json(&view).into_response(),
-            Format::Html => self.page(&view, &branding, known.as_ref().map(|(kept, _)| kept.ticket)),
+            Format::Html => self.page(&view, &branding, known.as_ref().map(|(kept, _)| kept.ticket), offer),
         };
+        self.remember_offer(&mut response, offer)?;
         if is_instead {
             *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
         }
@@ -421,7 +417,7 @@ impl<'a> Visit<'a> {
         Ok(response)
     }
 
-    fn page(&self, view: &View, branding: &Branding, ticket: Option<&str>) -> Response {
+    fn page(&self, view: &View, branding: &Branding, ticket: Option<&str>, offer: Option<&str>) -> Response {
         let status = match view.phase {
             Phase::Admitted => StatusCode::OK,
             Phase::Over | Phase::SoldOut | Phase::Ended => StatusCode::GONE,
@@ -454,6 +450,7 @@ impl<'a> Visit<'a> {
                 leave: self.address("/leave", &[]),
                 receipt: self.part("/receipt"),
             }),
+            offer: offer.map(|ticket| take::Offer { ticket, take: self.address("/take", &[]) }),
         };
         page_response(status, &page, self.query.auto.is_some())
     }
@@ -464,7 +461,7 @@ impl<'a> Visit<'a> {
             // A proxy that rewrites `Host` makes each join look so: the script must not press the button again and again.
             return see_other(&self.address("", &[("asked", "1")]));
         }
-        if self.place().await?.is_some_and(|(_, answer)| lives(&answer)) {
+        if self.place().await?.is_some_and(|answer| lives(&answer)) {
             return to_page();
         }
         if !self.app.is_dev() {
@@ -504,19 +501,15 @@ impl<'a> Visit<'a> {
             return see_other(&self.address("", &[]));
         }
         if let Some(kept) = self.kept() {
-            calls::leave(self.app, &self.room, kept.ticket).await?;
+            match calls::leave(self.app, &self.room, kept.ticket).await {
+                // The page says that the place moved.
+                Err(problem) if problem.code() == Code::TicketRenewed => return see_other(&self.address("", &[])),
+                left => left?,
+            }
         }
         let mut response = see_other(&self.address("", &[]))?;
         set_cookie(&mut response, cookie::write(cookie::PASS, "", 0, self.transport));
         Ok(response)
-    }
-
-    /// Draws the recovery link, to be read by the camera of another device.
-    fn picture(&self) -> Result<Response, Problem> {
-        let kept = self.kept().ok_or(Code::NotFound)?;
-        let code = QrCode::new(self.link(kept.ticket)).map_err(|_| Problem::new(Code::NotFound))?;
-        let drawing = code.render::<svg::Color<'_>>().min_dimensions(190, 190).build();
-        Ok(([(header::CONTENT_TYPE, "image/svg+xml"), (header::CACHE_CONTROL, "no-store")], drawing).into_response())
     }
 }
 
@@ -526,20 +519,22 @@ enum Action {
     Show,
     Join,
     Leave,
+    Take,
     Picture,
     Draw,
     Events,
 }
 
-async fn act(app: &Arc<App>, path: PathName, parts: &Parts, action: Action) -> Result<Response, Problem> {
+async fn act(app: &Arc<App>, path: PathName, parts: &Parts, body: Body, action: Action) -> Result<Response, Problem> {
     let visit = Visit::of(app, path, parts)?;
     match action {
-        Action::Show => match visit.moved().await? {
+        Action::Show => match visit.moved()? {
             Some(response) => Ok(response),
             None => visit.show(Format::of(&parts.headers)).await,
         },
         Action::Join => visit.join().await,
         Action::Leave => visit.leave().await,
+        Action::Take => visit.take(body).await,
         Action::Picture => visit.picture(),
         Action::Draw => visit.draw(Format::of(&parts.headers)).await,
         Action::Events => visit.events(app).await,
@@ -548,9 +543,9 @@ async fn act(app: &Arc<App>, path: PathName, parts: &Parts, action: Action) -> R
 
 /// Answers a visit. A browser reads a refusal as a page.
 async fn answer(app: Arc<App>, path: PathName, request: Request, route: Route, action: Action) -> Response {
-    let (parts, _) = request.into_parts();
+    let (parts, body) = request.into_parts();
     let call = pin!(async {
-        match Box::pin(act(&app, path, &parts, action)).await {
+        match Box::pin(act(&app, path, &parts, body, action)).await {
             Err(problem) if Format::of(&parts.headers) == Format::Html => {
                 app.metrics.refused(problem.code());
                 Ok(refusal(problem, Base::of(&parts)))
@@ -572,6 +567,9 @@ pub(super) fn router() -> Router<Arc<App>> {
     let leave = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::PostRoomLeave, Action::Leave).await
     };
+    let take = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::PostRoomTake, Action::Take).await
+    };
     let picture = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::GetRoomPage, Action::Picture).await
     };
@@ -586,6 +584,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}", any(page))
         .route("/rooms/{room}/join", post(join))
         .route("/rooms/{room}/leave", post(leave))
+        .route("/rooms/{room}/take", post(take))
         .route("/rooms/{room}/place.svg", get(picture))
         .route("/rooms/{room}/style.css", get(branding::get_style))
         .route("/rooms/{room}/logo", get(branding::get_logo))

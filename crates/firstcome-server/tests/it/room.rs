@@ -15,6 +15,7 @@ pub(crate) mod limits;
 pub(crate) mod page;
 pub(crate) mod passes;
 pub(crate) mod receipts;
+pub(crate) mod renewals;
 pub(crate) mod restarts;
 pub(crate) mod steering;
 pub(crate) mod streams;

@@ -11,7 +11,7 @@ use crate::lock::{
 use crate::promises::seen;
 use crate::room::{
     abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys,
-    limits, page, passes, receipts, restarts, steering, streams, tickets, trouble as room_trouble,
+    limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -88,6 +88,9 @@ scenarios! {
         a_slot_ends_at_its_end a_slot_without_contact_ends_after_its_idle_time
         who_is_silent_is_passed_over_and_next_on_coming_back who_is_silent_for_the_whole_time_loses_the_place
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
+    renewals: a_ticket_is_renewed_once_and_the_old_one_is_void a_renewal_needs_a_key_that_is_repeated
+        a_link_works_once_and_moves_the_place a_look_at_a_link_spends_nothing_and_keeps_its_offer_in_each_language
+        a_link_is_not_spent_by_another_site_or_without_cookies;
     gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
         the_gate_is_shut_when_the_slot_is_given_back;
     draw: a_draw_is_committed_to_before_and_revealed_at_the_opening
@@ -133,7 +136,7 @@ scenarios! {
         one_task_feeds_all_streams_of_a_room_and_wakes_none_without_news
         an_open_stream_keeps_its_visitor_present_and_a_closed_one_does_not a_stop_ends_streams_at_once
         operators_hear_the_figures_of_rooms_every_second a_page_hears_of_its_place_in_its_language
-        a_client_that_takes_nothing_is_cut_off;
+        a_client_that_takes_nothing_is_cut_off a_stream_ends_when_the_place_moves;
     steering: a_site_in_trouble_gets_fewer_visitors_and_more_again reports_are_checked each_reason_is_shown_when_it_decides;
     passes: a_valid_pass_tells_whose_it_is_and_until_when no_altered_pass_is_one
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for

@@ -4,6 +4,8 @@
 //! - A pass that was told valid was in a slot that was taken and not over; after "not valid", and after a leave or a
 //!   release that was acknowledged, it never is again.
 //! - A ticket that was told is never called unknown.
+//! - A renewal that was told is stored, and the ticket before it never leads to a living place again. A ticket that is refused as
+//!   renewed was renewed.
 //! - The store's steady time goes on across a restart as if no operator had set the wall clock before the clocks were stored
 //!   last; within a life nothing moves it.
 
@@ -11,8 +13,10 @@ use super::{RoomEvidence, Violation};
 use crate::history::Kind;
 use crate::room::history::{Command, Operation, RoomStepReply};
 use crate::room::ledger::{Ledger, RoomStory};
+use firstcome_core::id::RoomName;
 use firstcome_core::room::{Departure, Rejection, TicketNumber, TicketState};
 use firstcome_store::{Joining, TicketAnswer};
+use std::collections::BTreeMap;
 
 const NAME: &str = "acknowledged_rooms";
 
@@ -27,6 +31,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
         let kept = match told {
             RoomStepReply::Joined(joining, answer) => join_is_stored(operation, *joining, answer, room),
             RoomStepReply::Ticket(answer) => ticket_is_stored(operation, answer, room),
+            RoomStepReply::Renewed(answer) => renewal_is_stored(operation, answer, room),
             RoomStepReply::Left => left_is_stored(operation, room),
             RoomStepReply::Released => release_is_stored(operation, room),
             RoomStepReply::Pass(check) => pass_is_alive(operation, check.is_some(), room),
@@ -46,6 +51,7 @@ pub fn check(evidence: &RoomEvidence<'_>, ledger: &Ledger) -> Result<(), Violati
         };
         kept.map_err(|detail| found(format!("{}: {detail}", operation.name)))?;
     }
+    renewals_stand(evidence).map_err(found)?;
     denials_stand(evidence).map_err(found)
 }
 
@@ -90,6 +96,48 @@ fn ticket_is_stored(operation: &Operation, answer: &TicketAnswer, room: &RoomSto
         return Ok(());
     }
     Err(format!("number {number} was told {:?}, which is not stored: {ticket:?}", answer.state))
+}
+
+fn renewal_is_stored(operation: &Operation, answer: &TicketAnswer, room: &RoomStory) -> Result<(), String> {
+    ticket_is_stored(operation, answer, room)?;
+    let Command::Renew(shown, _, key) = &operation.command else { return Ok(()) };
+    let renewals = room.ticket(answer.number).map_or(&[][..], |ticket| &ticket.renewals);
+    let is_stored = renewals.iter().any(|(at, renewal)| *at <= operation.end() && renewal.key == *key);
+    let number = answer.number.get();
+    match (&answer.ticket == shown, answer.state) {
+        (true, TicketState::Gone(_)) => Ok(()),
+        (true, _) => Err(format!("number {number} was renewed and has the same ticket")),
+        (false, _) if is_stored => Ok(()),
+        (false, _) => Err(format!("number {number} was told of a renewal that is not stored")),
+    }
+}
+
+/// A ticket whose renewal was told leads to no living place any more.
+fn renewals_stand(evidence: &RoomEvidence<'_>) -> Result<(), String> {
+    let operations = evidence.history.operations();
+    let mut void: BTreeMap<(&RoomName, &str), i64> = BTreeMap::new();
+    for operation in operations {
+        if let (Command::Renew(shown, ..), Some(RoomStepReply::Renewed(answer))) =
+            (&operation.command, operation.told())
+            && answer.ticket != *shown
+        {
+            let since = void.entry((&operation.name, shown)).or_insert(operation.end());
+            *since = operation.end().min(*since);
+        }
+    }
+    for operation in operations {
+        let (Command::Poll(shown, _), Some(RoomStepReply::Ticket(answer))) = (&operation.command, operation.told())
+        else {
+            continue;
+        };
+        let since = void.get(&(&operation.name, &**shown));
+        let lives = !matches!(answer.state, TicketState::Gone(_));
+        if lives && since.is_some_and(|since| *since < operation.asked) {
+            let number = answer.number.get();
+            return Err(format!("{}: a renewed ticket of number {number} still leads to its place", operation.name));
+        }
+    }
+    Ok(())
 }
 
 fn left_is_stored(operation: &Operation, room: &RoomStory) -> Result<(), String> {
@@ -144,9 +192,20 @@ fn refusal_is_right(
     match rejection {
         Rejection::UnknownRoom if is_known(evidence, operation, room) => Err("was put and is called unknown".into()),
         Rejection::Closed if !room.is_closed_within(from, to) => Err("is called closed and is not".into()),
+        Rejection::TicketRenewed => {
+            let number = match operation.command {
+                Command::Poll(_, number) | Command::Leave(_, number) | Command::Renew(_, number, _) => number,
+                _ => None,
+            };
+            let ticket = number.and_then(|number| room.ticket(number));
+            match ticket.is_some_and(|ticket| ticket.renewals.iter().any(|(at, _)| *at <= to)) {
+                true => Ok(()),
+                false => Err("a ticket is called renewed and was not".into()),
+            }
+        }
         Rejection::UnknownTicket => {
             let number = match operation.command {
-                Command::Poll(_, number) | Command::Leave(_, number) => number,
+                Command::Poll(_, number) | Command::Leave(_, number) | Command::Renew(_, number, _) => number,
                 _ => None,
             };
             // The number stands in the command because a client was told it.
@@ -315,6 +374,27 @@ mod tests {
         let mut story = Story::with_slots(1);
         story.replied_put(RoomSettings::with_slots(2));
         story.assert_found(check, "not stored");
+    }
+
+    #[test]
+    fn a_renewal_that_is_not_stored_or_does_not_stand_is_found() {
+        let mut story = Story::with_slots(1);
+        story.joined(1).replied_renewed(1, "first", "second");
+        story.assert_found(check, "a renewal that is not stored");
+        let mut story = Story::with_slots(1);
+        story.joined(1).renewed(1, 1).replied_renewed(1, "first", "second").shows(1, "second");
+        story.assert_clean(check);
+        story.shows(1, "first");
+        story.assert_found(check, "still leads to its place");
+        let mut story = Story::with_slots(1);
+        story.joined(1).renewed(1, 1).replied_renewed(1, "first", "first");
+        story.assert_found(check, "has the same ticket");
+        let mut story = Story::with_slots(1);
+        story.joined(1).refused_as_renewed(1);
+        story.assert_found(check, "is called renewed and was not");
+        let mut story = Story::with_slots(1);
+        story.joined(1).renewed(1, 1).refused_as_renewed(1);
+        story.assert_clean(check);
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn remembered_us(room: &RoomStory, number: u32, life: i64) -> i64 {
 /// The tickets that a request without an answer may have been about.
 fn may_be_about(operation: &Operation, room: &RoomStory) -> Vec<u32> {
     match &operation.command {
-        Command::Poll(_, number) => number.iter().map(|number| number.get()).collect(),
+        Command::Poll(_, number) | Command::Renew(_, number, _) => number.iter().map(|number| number.get()).collect(),
         Command::Join(join) => {
             let same = |ticket: &&TicketStory| {
                 (join.user.is_some() && ticket.join.user == join.user)

@@ -8,8 +8,8 @@ use crate::room::ledger::Ledger;
 use crate::room::rows::Stored;
 use firstcome_core::id::{RoomName, UserId};
 use firstcome_core::room::{
-    self, Departure, Draw, DrawSeed, DrawView, Hold, Join, RatePace, RateReason, Rejection, RoomSettings, RoomState,
-    RoomView, Slot, TicketNumber, TicketState,
+    self, Departure, Draw, DrawSeed, DrawView, Hold, Join, RatePace, RateReason, Rejection, Renewal, RenewalKey,
+    RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
 };
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, RoomId, RoomPut};
@@ -238,6 +238,30 @@ impl Story {
 
     pub(super) fn replied_gone(&mut self, of: u32, how: Departure) -> &mut Self {
         self.told(of, TicketState::Gone(how))
+    }
+
+    /// What is stored of a renewal; its key is 1.
+    pub(super) fn renewed(&mut self, of: u32, generation: u32) -> &mut Self {
+        let renewal = Renewal { generation, key: RenewalKey::new(1) };
+        self.change(room::Change::Renewed { number: number(of), renewal })
+    }
+
+    pub(super) fn replied_renewed(&mut self, of: u32, shown: &str, ticket: &str) -> &mut Self {
+        let state = TicketState::Waiting { position: 0, wait_ms: None };
+        let answer = TicketAnswer { ticket: ticket.into(), ..self.answer(of, state) };
+        let command = Command::Renew(shown.into(), Some(number(of)), RenewalKey::new(1));
+        self.tell(command, RoomStepReply::Renewed(answer))
+    }
+
+    /// A poll with this ticket finds the place.
+    pub(super) fn shows(&mut self, of: u32, ticket: &str) -> &mut Self {
+        let answer = self.answer(of, TicketState::Waiting { position: 0, wait_ms: None });
+        self.tell(Command::Poll(ticket.into(), Some(number(of))), RoomStepReply::Ticket(answer))
+    }
+
+    pub(super) fn refused_as_renewed(&mut self, of: u32) -> &mut Self {
+        let command = Command::Poll("first".into(), Some(number(of)));
+        self.tell(command, RoomStepReply::Refused(Rejection::TicketRenewed))
     }
 
     pub(super) fn unclear_poll(&mut self, of: u32) -> &mut Self {

@@ -6,7 +6,7 @@
 use super::workload::Rooms;
 use crate::history::{self, Event, Events, Kind, Vocabulary};
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
+use firstcome_core::room::{Join, Rejection, RenewalKey, RoomSettings, TicketNumber, TicketState};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{Joining, PassCheck, Put, RoomSummary, TicketAnswer};
@@ -31,6 +31,8 @@ pub enum Command {
     Join(Join),
     /// A holder asks about a ticket. The number is the one that was told with it; none for a forged one.
     Poll(Box<str>, Option<TicketNumber>),
+    /// A holder wants another ticket for its place.
+    Renew(Box<str>, Option<TicketNumber>, RenewalKey),
     /// A holder gives up a ticket.
     Leave(Box<str>, Option<TicketNumber>),
     /// The shop gives up the slot of one admission.
@@ -53,6 +55,7 @@ impl Kind for Command {
             Self::View => "room",
             Self::Join(_) => "join",
             Self::Poll(..) => "poll",
+            Self::Renew(..) => "renew",
             Self::Leave(..) => "leave",
             Self::Release(..) => "release",
             Self::Check(..) => "check",
@@ -76,6 +79,8 @@ pub enum RoomStepReply {
     Joined(Joining, TicketAnswer),
     /// Where a ticket stands.
     Ticket(TicketAnswer),
+    /// The place has another ticket, unless it is gone.
+    Renewed(TicketAnswer),
     /// The ticket is given up.
     Left,
     /// The slot is given up.
@@ -105,6 +110,7 @@ impl Kind for RoomStepReply {
             Self::Ticket(TicketAnswer { state: TicketState::Waiting { .. }, .. }) => "waiting",
             Self::Ticket(TicketAnswer { state: TicketState::Admitted { .. }, .. }) => "admitted",
             Self::Ticket(TicketAnswer { state: TicketState::Gone(_), .. }) => "gone",
+            Self::Renewed(_) => "renewed",
             Self::Pass(Some(_)) => "valid",
             Self::Pass(None) => "not valid",
             Self::Closed | Self::Left | Self::Released | Self::Ticked | Self::Rotated(_) | Self::Secrets(_) => "done",
@@ -117,7 +123,7 @@ impl RoomStepReply {
     /// The ticket that the answer shows.
     pub const fn ticket(&self) -> Option<&TicketAnswer> {
         match self {
-            Self::Joined(_, ticket) | Self::Ticket(ticket) => Some(ticket),
+            Self::Joined(_, ticket) | Self::Ticket(ticket) | Self::Renewed(ticket) => Some(ticket),
             _ => None,
         }
     }

@@ -5,7 +5,9 @@
 
 use crate::journal::Commit;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Draw, Hold, Join, Memory, RoomOrder, RoomSettings, Slot, TicketNumber};
+use firstcome_core::room::{
+    self, Departure, Draw, Hold, Join, Memory, Renewal, RoomOrder, RoomSettings, Slot, TicketNumber,
+};
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::embedded::journal::{Change, PassSecret, RoomId};
 use std::collections::BTreeMap;
@@ -33,6 +35,8 @@ pub struct TicketStory {
     pub joined: i64,
     /// Its admissions.
     pub slots: Vec<SlotStory>,
+    /// The renewals of its ticket.
+    pub renewals: Vec<(i64, Renewal)>,
     /// When it went, and how; nothing where the room was closed.
     pub gone: Option<(i64, Option<Departure>)>,
 }
@@ -271,7 +275,8 @@ impl RoomStory {
         if let Some((other, _)) = alike {
             return Err(format!("one user or one key has the living numbers {other} and {drawn}"));
         }
-        let ticket = TicketStory { join: join.clone(), joined: at, slots: Vec::new(), gone: None };
+        let ticket =
+            TicketStory { join: join.clone(), joined: at, slots: Vec::new(), renewals: Vec::new(), gone: None };
         self.tickets.insert(drawn, ticket);
         let wanted = std::mem::replace(&mut self.next, drawn + 1);
         if wanted == drawn { Ok(()) } else { Err(format!("number {drawn} was drawn, {wanted} was next")) }
@@ -346,6 +351,13 @@ impl RoomStory {
                     self.active = self.active.saturating_sub(1);
                 }
                 Ok(())
+            }
+            room::Change::Renewed { number, renewal } => {
+                let ticket = self.living(*number)?;
+                let wanted = ticket.renewals.last().map_or(1, |(_, last)| last.generation + 1);
+                ticket.renewals.push((at, *renewal));
+                let found = renewal.generation;
+                if found == wanted { Ok(()) } else { Err(format!("ticket {found} of a place, {wanted} was next")) }
             }
             room::Change::Drawn(draw) => self.draw_lots(at, draw),
             room::Change::Reached(reached) => {

@@ -34,6 +34,9 @@ fn recover_room(rows: &RoomRows, hasher: &RandomState, now: Now) -> Result<Room,
     for (&number, slot) in &rows.slots {
         room.restore_slot(TicketNumber::new(number).ok_or(Damage::Slot)?, *slot, now)?;
     }
+    for (&number, renewal) in &rows.renewals {
+        room.restore_renewal(TicketNumber::new(number).ok_or(Damage::Renewal)?, *renewal)?;
+    }
     room.restored(if rows.closed { RoomPhase::Closed } else { RoomPhase::Running });
     rows.memory.values().for_each(|memory| room.recall(memory, now));
     Ok(room)
@@ -65,6 +68,11 @@ fn differs(room: &mut Room, rows: &RoomRows, now: Now) -> Option<String> {
     }
     if room.settings() != &rows.settings {
         return Some(format!("{}: its settings became others", rows.name));
+    }
+    let renewals = rows.tickets.keys().copied().filter_map(TicketNumber::new);
+    let renewed = renewals.filter_map(|number| Some((number.get(), room.renewal(number)?)));
+    if !renewed.eq(rows.renewals.iter().map(|(number, renewal)| (*number, *renewal))) {
+        return Some(format!("{}: the renewals {:?} became others", rows.name, rows.renewals));
     }
     rows.tickets.iter().find_map(|(&number, row)| {
         let told = TicketNumber::new(number).and_then(|number| room.poll(number, now));

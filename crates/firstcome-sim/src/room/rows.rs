@@ -3,7 +3,7 @@
 use super::recovery;
 use crate::journal::Tables;
 use firstcome_core::id::RoomName;
-use firstcome_core::room::{self, Departure, Draw, Hold, Join, Memory, RoomSettings, Slot};
+use firstcome_core::room::{self, Departure, Draw, Hold, Join, Memory, Renewal, RoomSettings, Slot};
 use firstcome_core::time::Now;
 use firstcome_store::TicketKey;
 use firstcome_store::embedded::StoredRoom;
@@ -41,6 +41,8 @@ pub struct RoomRows {
     pub tickets: BTreeMap<u32, TicketRow>,
     /// Its slots by number.
     pub slots: BTreeMap<u32, Slot>,
+    /// The renewals of its living tickets, by number.
+    pub renewals: BTreeMap<u32, Renewal>,
     /// What it remembers, by the first number of each part.
     pub memory: BTreeMap<u32, Memory>,
 }
@@ -71,6 +73,7 @@ impl Tables for Stored {
                     closed: false,
                     tickets: BTreeMap::new(),
                     slots: BTreeMap::new(),
+                    renewals: BTreeMap::new(),
                     memory: BTreeMap::new(),
                 });
                 rows.settings = settings.clone();
@@ -82,6 +85,7 @@ impl Tables for Stored {
                 rows.draw = None;
                 rows.tickets.clear();
                 rows.slots.clear();
+                rows.renewals.clear();
                 rows.memory.clear();
             }
             Change::Room { id, change } => self.known(*id).apply(change),
@@ -137,9 +141,13 @@ impl RoomRows {
             }
             room::Change::Gone { number, how } => {
                 self.slots.remove(&number.get());
+                self.renewals.remove(&number.get());
                 if let Some(row) = self.tickets.get_mut(&number.get()) {
                     row.gone = Some(*how);
                 }
+            }
+            room::Change::Renewed { number, renewal } => {
+                self.renewals.insert(number.get(), *renewal);
             }
             room::Change::Reached(reached) => self.reached = *reached,
             room::Change::Drawn(draw) => self.draw = Some(*draw),

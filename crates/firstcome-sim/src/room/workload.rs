@@ -5,7 +5,7 @@ use super::history::{Command, Operation, RoomStepReply};
 use crate::rng::Rng;
 use crate::workload::{Action, Plan, START_US, Workload, draw_key, valid};
 use firstcome_core::id::{RequestId, RoomName, UserId};
-use firstcome_core::room::{Admit, Join, RoomOrder, RoomSettings, TicketNumber, TicketState};
+use firstcome_core::room::{Admit, Join, RenewalKey, RoomOrder, RoomSettings, TicketNumber, TicketState};
 use firstcome_core::time::Timestamp;
 
 /// Rooms open within this time of the start.
@@ -38,6 +38,22 @@ pub struct KnownTicket {
     pub number: TicketNumber,
     /// The admission that was told last.
     pub admission: Option<u64>,
+    /// Whether its renewal may have taken place: the client repeats it until it is told.
+    pub is_renewing: bool,
+}
+
+impl KnownTicket {
+    /// The command by which the client learns of its place.
+    pub fn asks(&self) -> Command {
+        if self.is_renewing { self.renews() } else { Command::Poll(self.ticket.clone(), Some(self.number)) }
+    }
+
+    /// The renewal of the ticket. A client has one key for each ticket, so that a repeat is one.
+    fn renews(&self) -> Command {
+        let mixed = |key: u128, byte: u8| (key ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        let key = self.ticket.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, mixed);
+        Command::Renew(self.ticket.clone(), Some(self.number), RenewalKey::new(key))
+    }
 }
 
 /// The people of rooms and what they remember.
@@ -52,6 +68,8 @@ pub struct Rooms {
     unclear: Vec<(RoomName, Command)>,
     /// The tickets that a client was told.
     pub(super) tickets: Vec<KnownTicket>,
+    /// Tickets that were renewed, in the hands of others.
+    void: Vec<KnownTicket>,
     passes: Vec<(RoomName, TicketNumber, u64)>,
 }
 
@@ -87,8 +105,8 @@ impl Workload for Rooms {
         };
         let rooms = (1..=rng.range(1, 2)).map(|number| name(&format!("room-{number}"))).collect();
         let users = (1..=rng.range(1, 16)).map(|number| valid(UserId::parse(&format!("user-{number}")))).collect();
-        let (joins, unclear, tickets, passes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        (plan, Self { crowd_max, rates, rooms, users, joins, unclear, tickets, passes })
+        let (joins, unclear, tickets, void, passes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        (plan, Self { crowd_max, rates, rooms, users, joins, unclear, tickets, void, passes })
     }
 
     fn opening(&mut self, rng: &mut Rng, _: Timestamp) -> Vec<(RoomName, Command)> {
@@ -153,6 +171,11 @@ impl Workload for Rooms {
     fn learn(&mut self, operation: &Operation) {
         let room = &operation.name;
         let Some(told) = operation.told() else {
+            if let Command::Renew(shown, ..) = &operation.command
+                && let Some(known) = self.tickets.iter_mut().find(|known| known.ticket == *shown)
+            {
+                known.is_renewing = true;
+            }
             let repeat = matches!(
                 operation.command,
                 Command::Join(_) | Command::Leave(..) | Command::Release(..) | Command::Put(_) | Command::Close
@@ -163,6 +186,15 @@ impl Workload for Rooms {
             return;
         };
         let Some(answer) = told.ticket() else { return };
+        if let (RoomStepReply::Renewed(_), Command::Renew(shown, ..)) = (told, &operation.command)
+            && let Some(known) = self.tickets.iter_mut().find(|known| known.ticket == *shown)
+        {
+            known.is_renewing = false;
+            if answer.ticket != *shown {
+                self.void.push(known.clone());
+                known.ticket = answer.ticket.clone();
+            }
+        }
         let admission = match answer.state {
             TicketState::Admitted { slot, .. } => Some(slot.admission),
             _ => None,
@@ -179,6 +211,7 @@ impl Workload for Rooms {
                 ticket: answer.ticket.clone(),
                 number: answer.number,
                 admission,
+                is_renewing: false,
             }),
             None => {}
         }
@@ -212,7 +245,22 @@ impl Rooms {
         if self.tickets.is_empty() || rng.chance(20) {
             return (self.room(rng), Command::Poll("AAAAAAAAAAAAAAAAAAAAAAAAAAA".into(), None));
         }
+        if !self.void.is_empty() && rng.chance(60) {
+            // A link that was used: the place is another client's.
+            let void = rng.pick(&self.void).clone();
+            return match rng.below(3) {
+                0 => (void.room, Command::Leave(void.ticket, Some(void.number))),
+                1 => {
+                    let key = RenewalKey::new(draw_key(rng));
+                    (void.room, Command::Renew(void.ticket, Some(void.number), key))
+                }
+                _ => (void.room, Command::Poll(void.ticket, Some(void.number))),
+            };
+        }
         let known = rng.pick(&self.tickets).clone();
+        if known.is_renewing || rng.chance(40) {
+            return (known.room.clone(), known.renews());
+        }
         // The ticket of one room shown at another is none there.
         let (room, number) = match self.rooms.iter().find(|room| **room != known.room) {
             Some(other) if rng.chance(20) => (other.clone(), None),

@@ -44,6 +44,7 @@ impl Primitive for Rooms {
                     store.join(&room, join).await?.map(|(joining, answer)| RoomStepReply::Joined(joining, answer))
                 }
                 Command::Poll(ticket, _) => store.poll(&room, &ticket).await?.map(RoomStepReply::Ticket),
+                Command::Renew(ticket, _, key) => store.renew(&room, &ticket, key).await?.map(RoomStepReply::Renewed),
                 Command::Leave(ticket, _) => store.leave(&room, &ticket).await?.map(|()| RoomStepReply::Left),
                 Command::Release(number, admission) => {
                     store.release(&room, number, admission).await?.map(|()| RoomStepReply::Released)
@@ -136,7 +137,7 @@ impl Primitive for Rooms {
                 return world.restart();
             }
             for known in staying {
-                world.ask(known.room, Command::Poll(known.ticket, Some(known.number)));
+                world.ask(known.room.clone(), known.asks());
             }
             world.settle()?;
             for (room, number, admission) in admitted(&world.history.operations()[asked..]) {
@@ -172,7 +173,7 @@ fn tick(world: &mut World<Rooms>) {
 fn poll_all(world: &mut World<Rooms>, per_mille: u64) {
     for known in world.clients.tickets.clone() {
         if world.rng.chance(per_mille) {
-            world.ask(known.room, Command::Poll(known.ticket, Some(known.number)));
+            world.ask(known.room.clone(), known.asks());
         }
     }
 }

@@ -169,12 +169,16 @@ impl Intake {
         };
         let mut changes = Vec::new();
         match state {
-            TicketState::Living { join, joined_at, slot } => {
+            TicketState::Living { join, joined_at, slot, renewal } => {
                 coming.room.restore_ticket(number, &join, None, now).map_err(broken)?;
                 changes.push(joined(number, join, joined_at.unwrap_or(now.wall)));
                 if let Some(slot) = slot {
                     let slot = coming.admitted(number, slot, now).map_err(broken)?;
                     changes.push(Change::Room { id, change: room::Change::Admitted { number, slot } });
+                }
+                if let Some(renewal) = renewal {
+                    coming.room.restore_renewal(number, renewal).map_err(broken)?;
+                    changes.push(Change::Room { id, change: room::Change::Renewed { number, renewal } });
                 }
             }
             TicketState::Gone(how) => {

@@ -10,6 +10,7 @@ mod cancelled;
 mod concurrent;
 mod draw;
 mod oracle;
+mod renewed;
 mod reopened;
 mod rows;
 mod time;
@@ -22,7 +23,7 @@ use firstcome_core::limits::APPEARANCE_LOGO_BYTES_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::{Appearance, Color, Colors, Logo, Texts};
 use firstcome_core::room::{
-    Departure, Join, OriginReport, RatePace, Rejection, RoomSettings, RoomView, TicketNumber, TicketState,
+    Departure, Join, OriginReport, RatePace, Rejection, RenewalKey, RoomSettings, RoomView, TicketNumber, TicketState,
 };
 use firstcome_core::time::Timestamp;
 use parking_lot::Mutex;
@@ -31,7 +32,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 /// Tests a store: the order of all checks, numbers, positions, admission by rate and by slots, claim windows, ends,
-/// absence, passes and their secrets, closing, concurrency, dropped futures, and random commands against the rules.
+/// absence, passes and their secrets, closing, concurrency, dropped futures, renewed tickets, and random commands against the rules.
 ///
 /// `new_store` returns an empty store on the passed clock; it is called once per case.
 ///
@@ -69,6 +70,9 @@ where
         time::the_absent_are_passed_over_and_next_when_they_return,
         time::who_is_silent_too_long_is_gone,
         time::setting_the_wall_clock_moves_no_lease,
+        renewed::a_renewed_ticket_is_refused_and_the_new_one_has_the_place,
+        renewed::a_renewal_takes_the_slot_and_keeps_the_pass,
+        renewed::one_of_many_renewals_at_once_gets_the_place,
         draw::a_draw_gives_each_entrant_a_place_and_latecomers_come_behind,
         time::reports_of_the_origin_lower_the_rate_and_it_recovers,
         concurrent::numbers_drawn_at_once_have_no_gap,
@@ -101,6 +105,7 @@ where
     reopened::a_long_line_comes_back_exactly(&open).await;
     reopened::an_appearance_comes_back(&open).await;
     draw::a_draw_outlives_the_store(&open).await;
+    renewed::renewals_come_back(&open).await;
 }
 
 /// One command of a row. Numbers name the tickets.
@@ -109,9 +114,14 @@ enum Step {
     Put(RoomSettings),
     Close,
     View,
-    Join { user: Option<String>, request: Option<RequestId> },
+    Join {
+        user: Option<String>,
+        request: Option<RequestId>,
+    },
     Poll(u32),
     Leave(u32),
+    /// The newest ticket of the number, and the key of the request.
+    Renew(u32, u128),
     Release(u32, u64),
     Check(u32, u64),
     Admissions,
@@ -234,6 +244,7 @@ impl<S: RoomStore + 'static> Bench<S> {
             Step::View => describe_view(answered(self.store.room(room).await).map(|summary| summary.view)),
             Step::Join { user, request } => describe_join(self.join(room, join(user.as_deref(), *request)).await),
             Step::Poll(number) => describe_ticket(self.poll(room, *number).await),
+            Step::Renew(number, key) => describe_ticket(self.renew(room, *number, *key).await),
             Step::Leave(number) => {
                 let ticket = self.ticket(room, *number);
                 describe_done(answered(self.store.leave(room, &ticket).await), "left")

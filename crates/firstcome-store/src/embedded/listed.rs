@@ -3,7 +3,7 @@
 use super::Embedded;
 use crate::names::Names;
 use firstcome_core::id::{CouponName, RoomName};
-use firstcome_core::room::{PlaceKey, PlaceView, Rejection, TicketNumber};
+use firstcome_core::room::{PlaceKey, PlaceView, Rejection, TicketId};
 
 impl Embedded {
     /// Lists coupons by name, deleted ones included. Looks at each name.
@@ -16,9 +16,9 @@ impl Embedded {
         Names::select(self.inner.shared.rooms.read().keys(), after, count)
     }
 
-    /// Returns the number of a ticket of a room. `None` if the room never gave it out, and without the room.
-    pub fn ticket_number(&self, room: &RoomName, ticket: &str) -> Option<TicketNumber> {
-        self.inner.shared.room(room.as_str())?.ticket_key.number(ticket)
+    /// Returns what a ticket of a room says, also one that was renewed. `None` if the room never gave it out, and without the room.
+    pub fn ticket_id(&self, room: &RoomName, ticket: &str) -> Option<TicketId> {
+        self.inner.shared.room(room.as_str())?.ticket_key.id(ticket)
     }
 
     /// Looks a place up without any effect on it: see [`firstcome_core::room::Room::look_up`].

@@ -147,8 +147,10 @@ impl RoomCell {
 
     /// Returns what a ticket stands for, and its turn and the instant of its admission if it is inside.
     fn subject(&self, name: &RoomName, ticket: &str) -> Result<(Subject, Option<(u32, Timestamp)>), room::Rejection> {
-        let number = self.ticket_key.number(ticket).ok_or(room::Rejection::UnknownTicket)?;
+        let shown = self.ticket_key.id(ticket).ok_or(room::Rejection::UnknownTicket)?;
+        let number = shown.number;
         let kept = self.kept.lock();
+        kept.room.judge_ticket(shown)?;
         let (first, drawn) = (kept.room.first(), kept.room.drawn());
         if number.get() < first || drawn < number.get() {
             return Err(room::Rejection::UnknownTicket);

@@ -15,8 +15,8 @@ use crate::room::{Glance, LiveAdmissions, PassCheck, RoomSummary, TicketAnswer};
 use crate::ticket::TicketKey;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{
-    DrawView, Join, MemoryRounds, PlaceKey, PlaceView, Poll, Rejection, Room, Sight, TicketNumber, TicketState,
-    TicketView,
+    DrawView, Join, MemoryRounds, PlaceKey, PlaceView, Poll, Rejection, Room, Sight, TicketId, TicketNumber,
+    TicketState, TicketView,
 };
 use firstcome_core::time::Now;
 use parking_lot::{Mutex, RwLock};
@@ -80,7 +80,7 @@ impl RoomCell {
             _ => None,
         };
         TicketAnswer {
-            ticket: self.ticket_key.ticket(view.number, user).into(),
+            ticket: self.ticket_key.ticket(room.ticket_of(view.number), user).into(),
             number: view.number,
             user: user.map(Into::into),
             state: view.state,
@@ -91,11 +91,15 @@ impl RoomCell {
     }
 
     /// Returns the reply to a poll if it depends on durable data only, and needs no decision.
-    pub(super) fn poll(&self, number: TicketNumber, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
+    pub(super) fn poll(&self, id: TicketId, ticket: &str, now: Now) -> Option<Result<TicketAnswer, Rejection>> {
+        let number = id.number;
         let (view, user) = {
             let mut kept = self.kept.lock();
             if kept.is_unsettled(number) {
                 return None;
+            }
+            if let Err(rejection) = kept.room.judge_ticket(id) {
+                return Some(Err(rejection));
             }
             let view = match kept.room.poll(number, now) {
                 None => return Some(Err(Rejection::UnknownTicket)),
@@ -118,8 +122,13 @@ impl RoomCell {
     pub(super) fn glance(&self, glances: &[Glance], sights: &mut Vec<Option<Sight>>, now: Now) {
         let mut kept = self.kept.lock();
         sights.extend(glances.iter().map(|glance| {
-            let is_told = !kept.is_unsettled(glance.number);
-            if is_told { kept.room.sight(glance.number, glance.contact, now) } else { None }
+            let Glance { ticket, contact } = *glance;
+            if kept.is_unsettled(ticket.number) {
+                return None;
+            }
+            // A poll tells that the place moved to another device.
+            let is_renewed = kept.room.judge_ticket(ticket).is_err();
+            if is_renewed { Some(Sight::Poll) } else { kept.room.sight(ticket.number, contact, now) }
         }));
     }
 

@@ -13,7 +13,9 @@ use crate::ticket::TicketKey;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{Join, OriginReport, RatePace, Rejection, RoomSettings, Sight, TicketNumber};
+use firstcome_core::room::{
+    Join, OriginReport, RatePace, Rejection, RenewalKey, RoomSettings, Sight, TicketNumber, TicketState,
+};
 use firstcome_core::time::Now;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -114,8 +116,8 @@ impl Embedded {
     pub fn poll_settled(&self, room: &str, ticket: &str) -> Option<Result<TicketAnswer, Rejection>> {
         let rooms = self.inner.shared.rooms.read();
         let Some(cell) = rooms.get(room) else { return Some(Err(Rejection::UnknownRoom)) };
-        match cell.ticket_key.number(ticket) {
-            Some(number) => cell.poll(number, ticket, self.inner.shared.both()),
+        match cell.ticket_key.id(ticket) {
+            Some(id) => cell.poll(id, ticket, self.inner.shared.both()),
             None => Some(Err(Rejection::UnknownTicket)),
         }
     }
@@ -206,8 +208,8 @@ impl RoomStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-        let mut answer = self.order(cell, |reply| Order::Poll(number, reply)).await;
+        let Some(id) = cell.ticket_key.id(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let mut answer = self.order(cell, |reply| Order::Poll(id, reply)).await;
         if let Ok(Ok(told)) = &mut answer {
             // The room does not keep the user of a ticket that ended, so return the ticket that the caller showed.
             told.ticket = ticket.into();
@@ -220,8 +222,23 @@ impl RoomStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection)),
         };
-        let Some(number) = cell.ticket_key.number(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
-        self.order(cell, |reply| Order::Leave(number, reply)).await
+        let Some(id) = cell.ticket_key.id(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        self.order(cell, |reply| Order::Leave(id, reply)).await
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let Some(id) = cell.ticket_key.id(ticket) else { return Ok(Err(Rejection::UnknownTicket)) };
+        let mut answer = self.order(cell, |reply| Order::Renew(id, key, reply)).await;
+        if let Ok(Ok(told)) = &mut answer
+            && matches!(told.state, TicketState::Gone(_))
+        {
+            told.ticket = ticket.into();
+        }
+        answer
     }
 
     async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {

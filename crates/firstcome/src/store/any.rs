@@ -17,7 +17,7 @@ use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
-use firstcome_store::core::room::{Join, OriginReport, RatePace, RoomSettings, TicketNumber};
+use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber};
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
@@ -187,6 +187,10 @@ impl RoomStore for AnyStore {
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         forward!(self, 0, poll(room, ticket).await)
+    }
+
+    async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        forward!(self, 0, renew(room, ticket, key).await)
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

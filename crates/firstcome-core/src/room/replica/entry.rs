@@ -6,7 +6,7 @@ use crate::limits::ROOM_NUMBER_MAX;
 use crate::revision::Revision;
 use crate::room::bytes::{ImageError, Reader, put_bits, put_number, put_rising, put_user};
 use crate::room::image::{put_settings, read_settings};
-use crate::room::{Join, OriginReport, RoomSettings, TicketNumber};
+use crate::room::{Join, OriginReport, RenewalKey, RoomSettings, TicketId, TicketNumber};
 
 /// A command to a room, or a fact about it.
 ///
@@ -28,15 +28,15 @@ pub enum Entry {
     /// A poll needs a decision: takes an offered slot. A repeat is one more poll of the same visitor just after the first one,
     /// which has decided already.
     Poll {
-        /// The ticket.
-        number: TicketNumber,
+        /// The ticket that the visitor showed.
+        ticket: TicketId,
         /// The tag of the request.
         tag: u64,
     },
     /// A visitor gives up the ticket. A ticket goes once; a repeat finds it gone.
     Leave {
-        /// The ticket.
-        number: TicketNumber,
+        /// The ticket that the visitor showed.
+        ticket: TicketId,
         /// The tag of the request.
         tag: u64,
     },
@@ -90,10 +90,19 @@ pub enum Entry {
     /// A visitor came with a ticket of an unknown number, and a node checked its signature. A repeat finds the number known, and
     /// works as a [`Self::Poll`].
     Readmit {
-        /// The ticket.
-        number: TicketNumber,
+        /// The ticket that the visitor showed.
+        ticket: TicketId,
         /// The user of the ticket.
         user: Option<UserId>,
+        /// The tag of the request.
+        tag: u64,
+    },
+    /// A visitor wants another ticket for a place. A repeat has the same key, and finds what the first one led to.
+    Renew {
+        /// The ticket that the visitor showed, which is void afterwards.
+        ticket: TicketId,
+        /// The digest of the request.
+        key: RenewalKey,
         /// The tag of the request.
         tag: u64,
     },
@@ -149,6 +158,10 @@ const REVISE: u8 = 15;
 /// The version of entries whose kinds do not fit the first one: each has its kind there.
 const VERSION_MORE: u8 = 2;
 const REPORT: u8 = 0;
+const RENEW: u8 = 1;
+/// Stands before an entry of the first version that is about a renewed ticket: its generation. A first ticket has none, so its
+/// entry has the bytes that it always had.
+const SHOWN: u8 = 2;
 
 const ALL: [u64; 64] = [u64::MAX; 64];
 const SEGMENT_MAX: u32 = u32::MAX / 4_096;
@@ -172,7 +185,8 @@ impl Entry {
             | Self::Put { tag, .. }
             | Self::Close { tag }
             | Self::Report { tag, .. }
-            | Self::Readmit { tag, .. } => Some(*tag),
+            | Self::Readmit { tag, .. }
+            | Self::Renew { tag, .. } => Some(*tag),
             Self::Contacts { .. }
             | Self::Alive { .. }
             | Self::Tick
@@ -186,17 +200,37 @@ impl Entry {
     /// Returns the ticket, if the entry is about one.
     pub(super) const fn number(&self) -> Option<TicketNumber> {
         match self {
-            Self::Poll { number, .. }
-            | Self::Leave { number, .. }
-            | Self::Release { number, .. }
-            | Self::EndOver { number, .. }
-            | Self::Readmit { number, .. } => Some(*number),
+            Self::Release { number, .. } | Self::EndOver { number, .. } => Some(*number),
+            Self::Poll { ticket, .. }
+            | Self::Leave { ticket, .. }
+            | Self::Readmit { ticket, .. }
+            | Self::Renew { ticket, .. } => Some(ticket.number),
+            _ => None,
+        }
+    }
+
+    /// Returns the ticket that a visitor showed for the entry, which must not be void. A renewal judges its ticket itself.
+    pub const fn shown(&self) -> Option<TicketId> {
+        match self {
+            Self::Poll { ticket, .. } | Self::Leave { ticket, .. } | Self::Readmit { ticket, .. } => Some(*ticket),
             _ => None,
         }
     }
 
     /// Appends the entry to `out` as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        if let Some(shown) = self.shown().filter(|shown| shown.generation != 0) {
+            out.push(VERSION_MORE << 4 | SHOWN);
+            put_number(out, shown.generation);
+        }
+        self.put(out);
+        if let Some(tag) = self.tag() {
+            out.extend_from_slice(&tag.to_le_bytes());
+        }
+    }
+
+    /// Appends kind and content, without the tag.
+    fn put(&self, out: &mut Vec<u8>) {
         let head = |kind: u8| VERSION << 4 | kind;
         let ticket = |out: &mut Vec<u8>, kind: u8, number: TicketNumber| {
             out.push(head(kind));
@@ -207,15 +241,15 @@ impl Entry {
                 out.push(head(JOIN));
                 put_join(out, join);
             }
-            Self::Poll { number, .. } => ticket(out, POLL, *number),
-            Self::Leave { number, .. } => ticket(out, LEAVE, *number),
+            Self::Poll { ticket: shown, .. } => ticket(out, POLL, shown.number),
+            Self::Leave { ticket: shown, .. } => ticket(out, LEAVE, shown.number),
             Self::Release { number, admission, .. } => {
                 ticket(out, RELEASE, *number);
                 put_number(out, *admission);
             }
             Self::EndOver { number, .. } => ticket(out, END_OVER, *number),
             Self::Contacts { numbers } if !numbers.is_sorted_by(|a, b| a < b) => {
-                return Self::contacts(numbers.clone()).encode(out);
+                Self::contacts(numbers.clone()).put(out);
             }
             Self::Contacts { numbers } => {
                 out.push(head(CONTACTS));
@@ -240,8 +274,8 @@ impl Entry {
                 out.push(head(CEILING));
                 put_number(out, *ceiling);
             }
-            Self::Readmit { number, user, .. } => {
-                ticket(out, READMIT, *number);
+            Self::Readmit { ticket: shown, user, .. } => {
+                ticket(out, READMIT, shown.number);
                 put_user(out, user.as_ref().map(UserId::as_str));
             }
             Self::Lost { ceiling, grace_ms, branch } => {
@@ -254,14 +288,12 @@ impl Entry {
                 out.push(VERSION_MORE << 4 | REPORT);
                 out.push(report.code());
             }
+            Self::Renew { ticket: shown, key, .. } => put_renew(out, *shown, *key),
             Self::Durable { position, digest } => {
                 out.push(head(DURABLE));
                 put_number(out, *position);
                 out.extend_from_slice(&digest.to_le_bytes());
             }
-        }
-        if let Some(tag) = self.tag() {
-            out.extend_from_slice(&tag.to_le_bytes());
         }
     }
 
@@ -270,9 +302,23 @@ impl Entry {
         let mut reader = Reader::new(bytes);
         let head = reader.byte()?;
         let entry = match (head >> 4, head & 0xf) {
-            (VERSION, kind) => Self::read(kind, &mut reader)?,
+            (VERSION, kind) => Self::read(kind, 0, &mut reader)?,
             (VERSION_MORE, REPORT) => {
                 Self::Report { report: OriginReport::of_code(reader.byte()?)?, tag: reader.fixed_u64()? }
+            }
+            (VERSION_MORE, RENEW) => {
+                let ticket = TicketId { number: read_ticket(&mut reader)?, generation: reader.number_u32()? };
+                let (low, high) = (reader.fixed_u64()?, reader.fixed_u64()?);
+                let key = RenewalKey::new(u128::from(high) << 64 | u128::from(low));
+                Self::Renew { ticket, key, tag: reader.fixed_u64()? }
+            }
+            (VERSION_MORE, SHOWN) => {
+                let (generation, head) = (reader.number_u32()?, reader.byte()?);
+                let is_shown = matches!(head & 0xf, POLL | LEAVE | READMIT) && head >> 4 == VERSION;
+                if !is_shown || generation == 0 {
+                    return Err(ImageError::Value("generation"));
+                }
+                Self::read(head & 0xf, generation, &mut reader)?
             }
             _ => return Err(ImageError::Version),
         };
@@ -280,11 +326,12 @@ impl Entry {
         Ok(entry)
     }
 
-    fn read(kind: u8, reader: &mut Reader<'_>) -> Result<Self, ImageError> {
+    fn read(kind: u8, generation: u32, reader: &mut Reader<'_>) -> Result<Self, ImageError> {
+        let shown = |reader: &mut Reader<'_>| Ok(TicketId { number: read_ticket(reader)?, generation });
         Ok(match kind {
             JOIN => Self::Join { join: read_join(reader)?, tag: reader.fixed_u64()? },
-            POLL => Self::Poll { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
-            LEAVE => Self::Leave { number: read_ticket(reader)?, tag: reader.fixed_u64()? },
+            POLL => Self::Poll { ticket: shown(reader)?, tag: reader.fixed_u64()? },
+            LEAVE => Self::Leave { ticket: shown(reader)?, tag: reader.fixed_u64()? },
             RELEASE => {
                 Self::Release { number: read_ticket(reader)?, admission: reader.number()?, tag: reader.fixed_u64()? }
             }
@@ -309,7 +356,7 @@ impl Entry {
             }
             CLOSE => Self::Close { tag: reader.fixed_u64()? },
             CEILING => Self::Ceiling(reader.number_u32()?),
-            READMIT => Self::Readmit { number: read_ticket(reader)?, user: reader.user()?, tag: reader.fixed_u64()? },
+            READMIT => Self::Readmit { ticket: shown(reader)?, user: reader.user()?, tag: reader.fixed_u64()? },
             LOST => {
                 let ceiling = reader.number_u32()?;
                 if ROOM_NUMBER_MAX < ceiling {
@@ -321,4 +368,11 @@ impl Entry {
             _ => return Err(ImageError::Value("entry")),
         })
     }
+}
+
+fn put_renew(out: &mut Vec<u8>, shown: TicketId, key: RenewalKey) {
+    out.push(VERSION_MORE << 4 | RENEW);
+    put_number(out, shown.number.0);
+    put_number(out, shown.generation);
+    out.extend_from_slice(&key.get().to_le_bytes());
 }

@@ -2,6 +2,7 @@
 
 use crate::room::bytes::{ImageError, Reader, put_number, put_option, put_request, put_signed, put_steady, put_user};
 use crate::room::image::{put_draw, put_settings, read_draw, read_settings};
+use crate::room::renewal::{put_renewal, read_renewal};
 use crate::room::slots::{put_slot, read_slot};
 use crate::room::{Change, Departure, Join, RoomSettings, TicketNumber};
 use crate::time::Timestamp;
@@ -30,6 +31,7 @@ const REACHED: u8 = 6;
 const SETTINGS: u8 = 7;
 const CLOSED: u8 = 8;
 const DRAWN: u8 = 9;
+const RENEWED: u8 = 10;
 
 impl Record {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
@@ -90,6 +92,10 @@ fn put_change(out: &mut Vec<u8>, change: &Change) {
         Change::Lapsed { number } => head(LAPSED, number.0),
         Change::Gone { number, how: Departure::Left } => head(LEFT, number.0),
         Change::Gone { number, how: Departure::Expired } => head(EXPIRED, number.0),
+        Change::Renewed { number, renewal } => {
+            head(RENEWED, number.0);
+            put_renewal(out, *renewal);
+        }
         Change::Reached(reached) => head(REACHED, *reached),
         Change::Drawn(draw) => {
             out.push(DRAWN);
@@ -116,6 +122,7 @@ fn read_change(kind: u8, reader: &mut Reader<'_>) -> Result<Change, ImageError> 
         TAKEN => Change::Taken { number, until: reader.steady()? },
         LAPSED => Change::Lapsed { number },
         LEFT => Change::Gone { number, how: Departure::Left },
+        RENEWED => Change::Renewed { number, renewal: read_renewal(reader)? },
         EXPIRED => Change::Gone { number, how: Departure::Expired },
         _ => return Err(ImageError::Value("change")),
     })

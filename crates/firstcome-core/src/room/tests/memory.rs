@@ -40,7 +40,7 @@ impl Store {
                     self.tickets.get_mut(&number.get()).unwrap().1 = Some(how);
                 }
                 Change::Reached(reached) => self.reached = reached,
-                Change::Drawn(_) => unreachable!("no room here draws"),
+                Change::Drawn(_) | Change::Renewed { .. } => unreachable!("no room here draws or renews"),
             }
         }
     }

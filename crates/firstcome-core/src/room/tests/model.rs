@@ -546,7 +546,8 @@ impl Both {
                     self.take_over_told(at);
                 }
             }
-            Step::Poll(pick) => {
+            // A renewal is a poll that gives out another ticket, of which the model knows nothing.
+            Step::Poll(pick) | Step::Renew(pick, ..) => {
                 let at = self.at(*pick);
                 self.look(at);
                 self.take_over_told(at);

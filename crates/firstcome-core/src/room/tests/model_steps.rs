@@ -8,6 +8,8 @@ pub(in crate::room::tests) enum Step {
     Join(Join),
     Poll(u32),
     Leave(u32),
+    /// The ticket of this generation is renewed by the request of this key.
+    Renew(u32, u32, u128),
     Check(u32, u64),
     Release(u32, u64),
     Tick,
@@ -71,6 +73,7 @@ pub(in crate::room::tests) fn any_step() -> impl Strategy<Value = Step> {
         12 => any_join().prop_map(Step::Join),
         14 => (0..30_u32).prop_map(Step::Poll),
         2 => (0..30_u32).prop_map(Step::Leave),
+        3 => (0..30_u32, 0..3_u32, 0..3_u128).prop_map(|(ticket, of, key)| Step::Renew(ticket, of, key << 70)),
         3 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Check(ticket, admission)),
         2 => (0..30_u32, 0..3_u64).prop_map(|(ticket, admission)| Step::Release(ticket, admission)),
         8 => Just(Step::Tick),

@@ -110,3 +110,15 @@ fn a_latecomer_takes_part_in_the_draw() {
     };
     assert_eq!(told(Bug::LatecomerDrawn, scene), pair("2", "3"));
 }
+
+#[test]
+fn a_renewed_ticket_still_leads_to_its_place() {
+    let scene = || {
+        let mut play = Play::new(RoomSettings::with_slots(1));
+        play.strangers(1);
+        let first = TicketId::first(number(1));
+        play.room.renew(first, RenewalKey::new(1), play.now, &mut play.changes).unwrap();
+        play.room.judge_ticket(first).map_or_else(|refusal| refusal.code(), |()| "judged").to_owned()
+    };
+    assert_eq!(told(Bug::RenewedTicketLives, scene), pair("ticket_renewed", "judged"));
+}

@@ -54,7 +54,7 @@ impl Follower {
 
     fn look(&mut self, ticket: u32) -> (String, u64) {
         let tag = self.next_tag();
-        let applied = self.say(&Entry::Poll { number: number(ticket), tag });
+        let applied = self.say(&Entry::Poll { ticket: TicketId::first(number(ticket)), tag });
         let Outcome::Ticket(view) = applied.outcome else { panic!("a ticket") };
         (view.map_or("unknown".to_owned(), |view| describe_state(view.state)), applied.rests_on)
     }
@@ -143,10 +143,10 @@ fn an_admission_and_its_end_are_unsettled_until_they_are_durable() {
     assert_eq!(it.say(&over).rests_on, 52);
     assert_eq!(it.say(&over).rests_on, 52);
     assert_eq!(it.look(2), ("waiting 0".to_owned(), 52));
-    let leave = Entry::Leave { number: number(2), tag: 3 };
+    let leave = Entry::Leave { ticket: TicketId::first(number(2)), tag: 3 };
     assert_eq!(it.say(&leave), Applied { outcome: Outcome::Left(Ok(())), rests_on: 55 });
     assert_eq!(it.say(&leave), Applied { outcome: Outcome::Left(Ok(())), rests_on: 55 });
-    let leave = Entry::Leave { number: number(3), tag: 3 };
+    let leave = Entry::Leave { ticket: TicketId::first(number(3)), tag: 3 };
     assert_eq!(it.say(&leave).outcome, Outcome::Left(Err(Rejection::UnknownTicket)));
 }
 
@@ -156,7 +156,7 @@ fn what_is_durable_up_to_a_position_leaves_what_came_later() {
     it.joins(named("ann"));
     it.joins(named("bob"));
     let digest = it.replica.digest();
-    it.say(&Entry::Leave { number: number(1), tag: 1 });
+    it.say(&Entry::Leave { ticket: TicketId::first(number(1)), tag: 1 });
     it.say(&Entry::Durable { position: 42, digest });
     assert_eq!((it.replica.durable(), it.pending().as_str()), (42, "43 left 1"));
     assert!(it.replica.unsettled(number(1)) && !it.replica.unsettled(number(2)));
@@ -188,8 +188,8 @@ fn who_was_admitted_makes_a_difference_for_ever() {
         let mut it = Follower::new(RoomSettings::with_slots(1));
         it.joins(anonymous());
         it.joins(anonymous());
-        it.say(&Entry::Leave { number: number(left), tag: 1 });
-        it.say(&Entry::Leave { number: number(3 - left), tag: 1 });
+        it.say(&Entry::Leave { ticket: TicketId::first(number(left)), tag: 1 });
+        it.say(&Entry::Leave { ticket: TicketId::first(number(3 - left)), tag: 1 });
         it.replica
     };
     let (one, other) = (play(1), play(2));
@@ -243,7 +243,7 @@ fn what_stands_in_the_log_twice_has_one_effect() {
     let first = [join(anonymous(), 1), join(named("ann"), 2), join(keyed(anonymous(), 7, 7), 3)];
     first.iter().for_each(|entry| assert!(matches!(it.say(entry).outcome, Outcome::Joined(Ok(Joined::New(_))))));
     assert!(matches!(it.say(&join(anonymous(), 4)).outcome, Outcome::Joined(Err(Rejection::Full { .. }))));
-    it.say(&Entry::Leave { number: number(1), tag: 5 });
+    it.say(&Entry::Leave { ticket: TicketId::first(number(1)), tag: 5 });
     let repeated = |number: Option<u32>| Outcome::Repeated(number.map(|it| (super::number(it), Drawn::New)));
     let again = [(1, Some(1), 45), (2, Some(2), 42), (3, Some(3), 43), (4, None, 0)];
     for (tag, known, rests_on) in again {
@@ -297,7 +297,7 @@ fn numbers_that_may_have_been_drawn_elsewhere_are_unknown_and_drawn_by_no_visito
     assert!(it.replica.room().is_unknown(number(91)) && !it.replica.room().is_unknown(number(90)));
     for ticket in [9_000, 91, 4_097, 4_096] {
         let tag = it.next_tag();
-        it.say(&Entry::Readmit { number: number(ticket), user: None, tag });
+        it.say(&Entry::Readmit { ticket: TicketId::first(number(ticket)), user: None, tag });
     }
     it.say(&Entry::Ceiling(20_000));
     assert_eq!(it.joins(anonymous()).0, 9_001);
@@ -439,8 +439,11 @@ fn a_visitor_that_comes_back_after_a_loss_is_told_at_once_if_they_have_no_name()
     let known = twins::nothing(&RoomSettings::with_slots(1), 10);
     let room = Room::rebuilt(&known, hasher(), start()).unwrap();
     let mut it = Follower::of(Replica::new(room, 0, 20, hasher(), start()));
-    let readmit =
-        |ticket, user: Option<&str>| Entry::Readmit { number: number(ticket), user: user.map(user_id), tag: 1 };
+    let readmit = |ticket, user: Option<&str>| Entry::Readmit {
+        ticket: TicketId::first(number(ticket)),
+        user: user.map(user_id),
+        tag: 1,
+    };
     let told = |applied: Applied| match applied.outcome {
         Outcome::Ticket(Some(view)) => (describe_state(view.state), applied.rests_on),
         other => (format!("{other:?}"), applied.rests_on),

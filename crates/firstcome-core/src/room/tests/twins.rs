@@ -32,6 +32,7 @@ pub(super) fn nothing(settings: &RoomSettings, ceiling: u32) -> Known {
         tickets: Vec::new(),
         slots: Vec::new(),
         gone: Vec::new(),
+        renewals: Vec::new(),
         grace_until: None,
     }
 }
@@ -68,6 +69,11 @@ impl Twin {
             Step::Poll(pick) => {
                 let ticket = Self::ticket(room, *pick);
                 format!("{:?} {:?}", room.poll(ticket, now), room.decide(ticket, now, &mut changes))
+            }
+            Step::Renew(pick, generation, key) => {
+                let ticket = TicketId { number: Self::ticket(room, *pick), generation: *generation };
+                let renewed = room.renew(ticket, RenewalKey::new(*key), now, &mut changes);
+                format!("{renewed:?} {:?} {:?}", room.ticket_of(ticket.number), room.judge_ticket(ticket))
             }
             Step::Leave(pick) => format!("{:?}", room.leave(Self::ticket(room, *pick), now, &mut changes)),
             Step::Check(pick, admission) => {

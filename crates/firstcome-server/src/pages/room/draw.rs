@@ -40,7 +40,7 @@ impl Visit<'_> {
                     page: format!("{}/rooms/{}", self.base, self.room.as_str()),
                     json: serde_json::to_string(&draw).unwrap_or_default(),
                     draw: &draw,
-                    number: self.place().await?.map(|(_, answer)| answer.number.get()),
+                    number: self.place().await?.map(|answer| answer.number.get()),
                 };
                 let mut response = rendered(StatusCode::OK, &page);
                 let headers = response.headers_mut();

@@ -43,6 +43,10 @@ pub(in crate::pages) enum Phase {
     Left,
     /// An operator has closed the room.
     Over,
+    /// A link offers a place to this browser.
+    Offer,
+    /// The place moved to another browser.
+    Moved,
     /// The browser did not keep the cookie of the place.
     Cookies,
     /// All claims of the coupon are issued.
@@ -72,6 +76,8 @@ impl Phase {
             Self::Expired => "expired",
             Self::Left => "left",
             Self::Over => "over",
+            Self::Offer => "offer",
+            Self::Moved => "moved",
             Self::Cookies => "cookies",
             Self::SoldOut => "soldout",
             Self::Ended => "ended",
@@ -106,6 +112,10 @@ pub(super) enum Place<'a> {
     Full,
     /// There is none, since the browser did not keep it.
     Forgotten,
+    /// A link offers one.
+    Offered,
+    /// There is none any more, since another browser took it by a link.
+    Moved,
     /// What the store says of a ticket, and the position that it began with.
     Known { answer: &'a TicketAnswer, first_position: u32 },
 }
@@ -158,6 +168,8 @@ fn phase_of(state: RoomState, place: Place<'_>) -> Phase {
         Place::None => return Phase::Join,
         Place::Full => return Phase::Full,
         Place::Forgotten => return Phase::Cookies,
+        Place::Offered => return Phase::Offer,
+        Place::Moved => return Phase::Moved,
         Place::Known { answer, .. } => answer,
     };
     match (answer.state, state) {
@@ -212,7 +224,7 @@ impl View {
         });
         let position = waiting.map(|(position, _)| position);
         let poll_after_ms = match phase {
-            Phase::Left | Phase::Expired | Phase::Cookies => None,
+            Phase::Left | Phase::Expired | Phase::Cookies | Phase::Offer | Phase::Moved => None,
             Phase::Join | Phase::Full | Phase::Over => Some(POLL_AFTER_MS),
             // The phases of a coupon have no place.
             _ => answer.map(|answer| answer.poll_after_ms),

@@ -48,29 +48,48 @@ impl<'a> Browser<'a> {
         answer
     }
 
-    async fn page(&mut self) -> Answer {
+    /// Opens a link, and presses the button of the page that it shows.
+    pub(crate) async fn take(&mut self, link: &str) -> Answer {
+        let page = self.send(Ask::get(link)).await.is(503);
+        assert_eq!(phase(&page), "offer", "{}", page.body());
+        self.follow(take_form(link)).await
+    }
+
+    pub(crate) async fn page(&mut self) -> Answer {
         self.send(Ask::get("/rooms/sale")).await
     }
 
-    async fn join(&mut self) -> Answer {
+    pub(crate) async fn join(&mut self) -> Answer {
         self.follow(Ask::post("/rooms/sale/join")).await
     }
 
     /// What a script of the page is told.
-    async fn told(&mut self) -> Value {
+    pub(crate) async fn told(&mut self) -> Value {
         let answer = self.send(Ask::get("/rooms/sale").header("accept", "application/json")).await.is(200);
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
         answer.json()
     }
 
-    fn ticket(&self) -> String {
+    pub(crate) fn ticket(&self) -> String {
         self.cookies["firstcome_ticket_sale"].split('~').next().expect("a ticket").to_owned()
     }
 }
 
+/// The press of the button of an offer.
+pub(crate) fn take_form(link: &str) -> Ask {
+    let (_, ticket) = link.split_once("ticket=").expect("a link");
+    let ask = Ask::post("/rooms/sale/take").raw(format!("ticket={ticket}"));
+    ask.header("content-type", "application/x-www-form-urlencoded")
+}
+
+/// The link with which a browser that has this ticket moves its place.
+pub(crate) fn link(ticket: &str) -> String {
+    format!("/rooms/sale?ticket={ticket}")
+}
+
 /// A service with a room whose only slot is taken, by the first number.
-async fn sale(settings: Value) -> Service {
+pub(crate) async fn sale(settings: Value) -> Service {
     taken(Service::memory(), settings).await.0
 }
 
@@ -154,9 +173,10 @@ pub(crate) async fn a_place_survives_a_reload_and_moves_to_another_browser() {
     let drawing = phone.send(Ask::get("/rooms/sale/place.svg")).await.is(200);
     assert_eq!(drawing.header("content-type"), Some("image/svg+xml"));
     assert!(drawing.body().contains("<svg"));
-    let moved = desk.follow(Ask::get(&format!("/rooms/sale?ticket={}", phone.ticket()))).await.is(503);
-    assert_eq!(desk.ticket(), phone.ticket());
+    let moved = desk.take(&self::link(&phone.ticket())).await.is(503);
+    assert_ne!(desk.ticket(), phone.ticket());
     assert!(moved.body().contains(">2</dd>"), "{}", moved.body());
+    assert_eq!(phase(&phone.page().await), "moved");
     // Neither who has no place, nor who invents one, sees anything.
     Browser::new(&service).send(Ask::get("/rooms/sale/place.svg").header("accept", "application/json")).await.is(404);
     let invented = Ask::get("/rooms/sale?ticket=2.AAAA").header("accept", "application/json");
@@ -185,19 +205,21 @@ pub(crate) async fn a_link_takes_no_better_place_away() {
     ann.join().await;
     mallory.join().await;
     let own = ann.ticket();
-    ann.follow(Ask::get(&format!("/rooms/sale?ticket={}", mallory.ticket()))).await;
+    ann.take(&link(&mallory.ticket())).await;
     assert_eq!(ann.ticket(), own);
+    assert_eq!(phase(&mallory.page().await), "waiting", "the link was not used up");
     // One that has ended takes no living one away, by any number.
     let ended = service.ticket("sale").await;
     service.leave("sale", &ended).await.is(204);
     let mut late = Browser::new(&service);
     late.join().await;
     let place = late.ticket();
-    late.follow(Ask::get(&format!("/rooms/sale?ticket={ended}"))).await;
+    late.take(&link(&ended)).await;
     assert_eq!(late.ticket(), place);
     // A better one is taken, and so is any once the own one has ended.
-    mallory.follow(Ask::get(&format!("/rooms/sale?ticket={own}"))).await;
-    assert_eq!(mallory.ticket(), own);
+    let page = mallory.take(&link(&own)).await;
+    assert!(page.body().contains(">2</dd>"), "{}", page.body());
+    assert_eq!(phase(&ann.page().await), "moved");
 }
 
 pub(crate) async fn the_page_says_what_has_become_of_the_room() {

@@ -135,6 +135,16 @@ pub(crate) async fn a_stream_tells_a_place_near_the_front_until_the_turn() {
     running.is_unharmed().await;
 }
 
+pub(crate) async fn a_stream_ends_when_the_place_moves() {
+    let (running, _) = sale(default_config()).await;
+    let ticket = running.service.ticket("sale").await;
+    let mut stream = Stream::of(&running, &ticket).await;
+    stream.named("place").await;
+    let renew = Ask::post(&format!("{}/renew", place("sale", &ticket))).once("a-key-that-nobody-guesses-1");
+    running.service.send(renew).await.is(200);
+    assert_eq!(stream.ended().await, "poll", "a poll tells that the place moved");
+}
+
 pub(crate) async fn a_stream_is_for_a_ticket_in_line_near_the_front() {
     let (running, first) = sale(default_config()).await;
     let service = &running.service;

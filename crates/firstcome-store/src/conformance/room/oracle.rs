@@ -57,6 +57,10 @@ impl Oracle {
                 };
                 describe_ticket(view.map(|view| shown(room, view, now)).ok_or(Rejection::UnknownTicket))
             }
+            Step::Renew(number, key) => {
+                let view = room.renew(room.ticket_of(of(*number)), RenewalKey::new(*key), now, changes);
+                describe_ticket(view.map(|view| shown(room, view, now)))
+            }
             Step::Leave(number) => describe_done(room.leave(of(*number), now, changes), "left"),
             Step::Release(number, admission) => {
                 room.release(of(*number), *admission, now, changes);
@@ -121,12 +125,13 @@ fn any_request(rng: &mut Rng) -> Option<RequestId> {
 
 fn any_step(rng: &mut Rng, drawn: u32, now: Now) -> Step {
     let number = 1 + rng.below(u64::from(drawn.max(1))) as u32;
-    match rng.below(62) {
+    match rng.below(65) {
         0..=19 => {
             Step::Join { user: rng.once_in(2).then(|| format!("user{}", rng.below(6))), request: any_request(rng) }
         }
         20..=39 if drawn != 0 => Step::Poll(number),
         40..=44 if drawn != 0 => Step::Leave(number),
+        62..=64 if drawn != 0 => Step::Renew(number, u128::from(rng.bits()) << 64),
         45..=47 => Step::Release(number, 1 + rng.below(12)),
         48..=52 => Step::Check(number, 1 + rng.below(12)),
         53..=54 => Step::Admissions,

@@ -10,6 +10,7 @@ pub(super) async fn an_unknown_room_is_refused_everywhere<S: RoomStore + 'static
         user("ann"),
         Step::Poll(1),
         Step::Leave(1),
+        Step::Renew(1, 1),
         Step::Release(1, 1),
         Step::Check(1, 1),
         Step::Admissions,
@@ -89,6 +90,8 @@ pub(super) async fn tickets_that_are_none_are_refused<S: RoomStore + 'static>(be
         assert_eq!(poll.err(), Some(Rejection::UnknownTicket), "{ticket}");
         let leave = answered(bench.store.leave(room, &ticket).await);
         assert_eq!(leave.err(), Some(Rejection::UnknownTicket), "{ticket}");
+        let renew = answered(bench.store.renew(room, &ticket, RenewalKey::new(1)).await);
+        assert_eq!(renew.err(), Some(Rejection::UnknownTicket), "{ticket}");
     }
     bench.check("here", &[(0, Step::Poll(1), "1 waiting 0")]).await;
     bench.check("there", &[(0, Step::Poll(1), "1 waiting 0")]).await;

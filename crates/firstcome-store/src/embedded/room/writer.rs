@@ -14,7 +14,7 @@ use firstcome_core::id::RoomName;
 use firstcome_core::limits::ROOM_PERIOD_MS_MAX;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self, Join, Joined, Rejection, Room, RoomSettings, TicketNumber};
+use firstcome_core::room::{self, Join, Joined, Rejection, RenewalKey, Room, RoomSettings, TicketId, TicketNumber};
 use firstcome_core::time::Now;
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -22,8 +22,9 @@ use std::sync::Arc;
 /// A command about a ticket of one room.
 pub(in crate::embedded) enum Order {
     Join(Join, Reply<(Joining, TicketAnswer), Rejection>),
-    Poll(TicketNumber, Reply<TicketAnswer, Rejection>),
-    Leave(TicketNumber, Reply<(), Rejection>),
+    Poll(TicketId, Reply<TicketAnswer, Rejection>),
+    Leave(TicketId, Reply<(), Rejection>),
+    Renew(TicketId, RenewalKey, Reply<TicketAnswer, Rejection>),
     Release(TicketNumber, u64, Reply<(), Rejection>),
     Check(TicketNumber, u64, Reply<Option<PassCheck>, Rejection>),
 }
@@ -32,7 +33,7 @@ impl Order {
     fn is_closed(&self) -> bool {
         match self {
             Self::Join(_, reply) => reply.is_closed(),
-            Self::Poll(_, reply) => reply.is_closed(),
+            Self::Poll(_, reply) | Self::Renew(_, _, reply) => reply.is_closed(),
             Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.is_closed(),
             Self::Check(_, _, reply) => reply.is_closed(),
         }
@@ -41,7 +42,7 @@ impl Order {
     fn refuse(self, error: StoreError) {
         match self {
             Self::Join(_, reply) => reply.send(Err(error)),
-            Self::Poll(_, reply) => reply.send(Err(error)),
+            Self::Poll(_, reply) | Self::Renew(_, _, reply) => reply.send(Err(error)),
             Self::Leave(_, reply) | Self::Release(_, _, reply) => reply.send(Err(error)),
             Self::Check(_, _, reply) => reply.send(Err(error)),
         }
@@ -306,11 +307,20 @@ fn judge(
             });
             PendingRoomReply::Join(reply, answer)
         }
-        Order::Poll(number, reply) => {
-            let view = room.decide(number, now, changes).ok_or(Rejection::UnknownTicket);
+        Order::Poll(id, reply) => {
+            let view = room
+                .judge_ticket(id)
+                .and_then(|()| room.decide(id.number, now, changes).ok_or(Rejection::UnknownTicket));
             PendingRoomReply::Poll(reply, view.map(|view| cell.answer(room, view, now)))
         }
-        Order::Leave(number, reply) => PendingRoomReply::Done(reply, room.leave(number, now, changes)),
+        Order::Renew(id, key, reply) => {
+            let view = room.renew(id, key, now, changes);
+            PendingRoomReply::Poll(reply, view.map(|view| cell.answer(room, view, now)))
+        }
+        Order::Leave(id, reply) => {
+            let left = room.judge_ticket(id).and_then(|()| room.leave(id.number, now, changes));
+            PendingRoomReply::Done(reply, left)
+        }
         Order::Release(number, admission, reply) => {
             room.release(number, admission, now, changes);
             PendingRoomReply::Done(reply, Ok(()))

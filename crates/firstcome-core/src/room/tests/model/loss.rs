@@ -22,6 +22,7 @@ impl Model {
             tickets: Vec::new(),
             slots: Vec::new(),
             gone: Vec::new(),
+            renewals: Vec::new(),
             grace_until: grace_ms.map(|ms| self.now.steady.plus_ms(ms)),
         };
         self.first = 1;

@@ -17,6 +17,7 @@ struct StoredRoom {
     tickets: BTreeMap<u32, Join>,
     slots: BTreeMap<u32, Slot>,
     gone: BTreeMap<u32, Departure>,
+    renewals: BTreeMap<u32, Renewal>,
     position: u64,
 }
 
@@ -39,7 +40,12 @@ impl StoredRoom {
             Record::Change(Change::Gone { number, how }) => {
                 self.slots.remove(&number.get());
                 self.tickets.remove(&number.get());
+                self.renewals.remove(&number.get());
                 assert_eq!(self.gone.insert(number.get(), *how), None, "a ticket goes once");
+            }
+            Record::Change(Change::Renewed { number, renewal }) => {
+                let before = self.renewals.insert(number.get(), *renewal).map_or(0, |before| before.generation);
+                assert_eq!(renewal.generation, before + 1, "each renewal makes the next ticket");
             }
             Record::Change(Change::Reached(reached)) => self.reached = *reached,
             Record::Change(Change::Drawn(draw)) => {
@@ -50,6 +56,7 @@ impl StoredRoom {
                 (self.closed, self.first, self.reached, self.draw) = (true, *first, *first, None);
                 self.tickets.clear();
                 self.slots.clear();
+                self.renewals.clear();
             }
         }
     }
@@ -70,6 +77,7 @@ impl StoredRoom {
             tickets: self.tickets.iter().map(|(it, join)| (number(*it), join.clone())).collect(),
             slots: self.slots.iter().map(|(it, slot)| (number(*it), *slot)).collect(),
             gone: vec![row],
+            renewals: self.renewals.iter().map(|(it, renewal)| (number(*it), *renewal)).collect(),
             grace_until,
             ..nothing(&self.settings, self.ceiling)
         }
@@ -83,6 +91,8 @@ enum AuditedReply {
     Admitted(u64),
     Gone(Departure),
     Closed,
+    /// The place has a ticket of this generation.
+    Renewed(u32),
 }
 
 struct World {
@@ -99,6 +109,8 @@ struct World {
     /// Numbers in the order of their draws; their users; and the last position that each visitor saw.
     drawn: Vec<u32>,
     users: BTreeMap<u32, Option<UserId>>,
+    /// The generations of the tickets that visitors were given after the first one.
+    generations: BTreeMap<u32, u32>,
     tickets: Vec<u32>,
     shown: BTreeMap<u32, u32>,
     admitted_at: Vec<Steady>,
@@ -117,6 +129,7 @@ impl World {
             tickets: BTreeMap::new(),
             slots: BTreeMap::new(),
             gone: BTreeMap::new(),
+            renewals: BTreeMap::new(),
             position: 0,
         };
         let mut world = Self {
@@ -131,6 +144,7 @@ impl World {
             told: Vec::new(),
             drawn: Vec::new(),
             users: BTreeMap::new(),
+            generations: BTreeMap::new(),
             tickets: Vec::new(),
             shown: BTreeMap::new(),
             admitted_at: Vec::new(),
@@ -197,9 +211,23 @@ impl World {
                     self.held.push((rests_on, number, AuditedReply::Drawn(join.user.clone())));
                 }
                 (Outcome::Ticket(Some(view)), _) => {
+                    let told = self.generations.get(&view.number.get()).copied().unwrap_or(0);
+                    let is_void = entry.shown().is_some_and(|shown| shown.generation < told);
+                    let is_gone = matches!(view.state, TicketState::Gone(_));
+                    assert!(
+                        !is_void || is_gone,
+                        "{entry:?} was told of the place, whose ticket was renewed {told} times"
+                    );
                     self.held.extend(said(view).map(|it| (rests_on, view.number.get(), it)));
                 }
-                (Outcome::Left(Ok(())), Entry::Leave { number, .. }) => {
+                (Outcome::Renewed(Ok(view)), Entry::Renew { ticket, .. }) => {
+                    let number = view.number.get();
+                    self.held.extend(said(view).map(|it| (rests_on, number, it)));
+                    if !matches!(view.state, TicketState::Gone(_)) {
+                        self.held.push((rests_on, number, AuditedReply::Renewed(ticket.generation + 1)));
+                    }
+                }
+                (Outcome::Left(Ok(())), Entry::Leave { ticket: TicketId { number, .. }, .. }) => {
                     let Some(Poll::Answer(view)) = copy.room().peek(*number, copy.now()) else { panic!("it is gone") };
                     self.held.extend(said(&view).map(|it| (rests_on, number.get(), it)));
                 }
@@ -216,6 +244,10 @@ impl World {
             }
             if matches!(told, AuditedReply::Drawn(_)) {
                 self.tickets.push(number);
+            }
+            if let AuditedReply::Renewed(generation) = told {
+                let known = self.generations.entry(number).or_default();
+                *known = generation.max(*known);
             }
             self.told.push((number, told));
         }
@@ -246,14 +278,23 @@ impl World {
             Some(Poll::Decide) if copy.room().is_unknown(ticket) => {
                 let user = self.users.get(&ticket.get()).cloned().flatten();
                 let tag = self.next_tag();
-                self.append(Entry::Readmit { number: ticket, user, tag });
+                let ticket = self.shown_ticket(ticket.get());
+                self.append(Entry::Readmit { ticket, user, tag });
             }
             Some(Poll::Decide) => {
                 let tag = self.next_tag();
-                self.append(Entry::Poll { number: ticket, tag });
+                let ticket = self.shown_ticket(ticket.get());
+                self.append(Entry::Poll { ticket, tag });
             }
             None => {}
         }
+    }
+
+    /// Chooses the ticket that a visitor shows: now and then one that was renewed.
+    fn shown_ticket(&mut self, of: u32) -> TicketId {
+        let newest = self.generations.get(&of).copied().unwrap_or(0);
+        let back = if self.chance.below(3) == 0 { 1 } else { 0 };
+        TicketId { number: number(of), generation: newest.saturating_sub(back) }
     }
 
     fn next_tag(&mut self) -> u64 {
@@ -289,7 +330,13 @@ impl World {
             29 | 30 => self.write(who),
             31 if !self.tickets.is_empty() => {
                 let ticket = self.tickets[self.chance.below(self.tickets.len() as u32) as usize];
-                self.append(Entry::Leave { number: number(ticket), tag });
+                let ticket = self.shown_ticket(ticket);
+                self.append(Entry::Leave { ticket, tag });
+            }
+            38 if !self.tickets.is_empty() => {
+                let at = self.tickets.len() - 1 - self.chance.below(self.tickets.len().min(30) as u32) as usize;
+                let ticket = self.shown_ticket(self.tickets[at]);
+                self.append(Entry::Renew { ticket, key: RenewalKey::new(u128::from(tag)), tag });
             }
             32 => {
                 let number = number(1 + self.chance.below(self.truth.ceiling));
@@ -348,6 +395,10 @@ impl World {
                     let slot = room.slots.get(*ticket).map(|(slot, _)| slot.admission);
                     assert!(is_gone || slot == Some(*admission), "{ticket} was told of {admission}: {slot:?}");
                 }
+                AuditedReply::Renewed(generation) => {
+                    let newest = room.ticket_of(number(*ticket)).generation;
+                    assert!(is_gone || *generation <= newest, "{ticket} was renewed {generation} times: {newest}");
+                }
                 AuditedReply::Gone(how) => {
                     assert_eq!(place, Some(TicketPlace::Gone(*how)), "{ticket} was told that it is gone");
                 }
@@ -366,7 +417,7 @@ fn said(view: &TicketView) -> Option<AuditedReply> {
 
 #[test]
 fn what_was_told_stays_true_across_losses_and_no_visitor_is_admitted_too_soon() {
-    let (mut told, mut admitted, mut readmitted) = (0, 0, 0);
+    let (mut told, mut admitted, mut readmitted, mut renewed) = (0, 0, 0, 0);
     for seed in 0..400 {
         let rate = RoomSettings { active_ttl_ms: 20_000, claim_window_ms: 5_000, ..RoomSettings::with_rate(4, 1_000) };
         let settings = if seed % 2 == 0 { RoomSettings { max_active: Some(3), ..rate } } else { rate };
@@ -387,10 +438,11 @@ fn what_was_told_stays_true_across_losses_and_no_visitor_is_admitted_too_soon() 
             }
         }
         told += world.told.len();
+        renewed += world.generations.len();
         admitted += times.len();
     }
     assert!(
-        20_000 < told && 4_000 < admitted && 500 < readmitted,
-        "{told} told, {admitted} in, {readmitted} came back"
+        20_000 < told && 4_000 < admitted && 500 < readmitted && 1_000 < renewed,
+        "{told} told, {admitted} in, {readmitted} came back, {renewed} renewed"
     );
 }

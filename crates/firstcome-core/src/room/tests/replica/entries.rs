@@ -12,6 +12,11 @@ fn any_number() -> impl Strategy<Value = TicketNumber> {
 fn any_entry() -> impl Strategy<Value = Entry> {
     let request = proptest::option::of((any::<u128>(), any::<u64>()).prop_map(|(key, body)| RequestId { key, body }));
     let ticket = || (any_number(), any::<u64>());
+    let shown = || {
+        let generation = prop_oneof![Just(0_u32), 1..4_u32, any::<u32>()];
+        (any_number(), generation, any::<u64>())
+            .prop_map(|(number, generation, tag)| (TicketId { number, generation }, tag))
+    };
     let words = prop_oneof![Just(0_u64), Just(u64::MAX), any::<u64>(), (0..64).prop_map(|at| 1_u64 << at)];
     let rows = proptest::collection::vec(words, 64).prop_map(|words| {
         let mut bits = Box::new([0; 64]);
@@ -28,8 +33,13 @@ fn any_entry() -> impl Strategy<Value = Entry> {
     prop_oneof![
         (any_user(), request, any::<u64>())
             .prop_map(|(user, request, tag)| Entry::Join { join: Join { user, request }, tag }),
-        ticket().prop_map(|(number, tag)| Entry::Poll { number, tag }),
-        ticket().prop_map(|(number, tag)| Entry::Leave { number, tag }),
+        shown().prop_map(|(ticket, tag)| Entry::Poll { ticket, tag }),
+        shown().prop_map(|(ticket, tag)| Entry::Leave { ticket, tag }),
+        (shown(), any::<u128>()).prop_map(|((ticket, tag), key)| Entry::Renew {
+            ticket,
+            key: RenewalKey::new(key),
+            tag
+        }),
         (ticket(), any::<u64>()).prop_map(|((number, tag), admission)| Entry::Release { number, admission, tag }),
         ticket().prop_map(|(number, tag)| Entry::EndOver { number, tag }),
         proptest::collection::vec(any_number(), 0..50).prop_map(Entry::contacts),
@@ -42,7 +52,7 @@ fn any_entry() -> impl Strategy<Value = Entry> {
         }),
         any::<u64>().prop_map(|tag| Entry::Close { tag }),
         any::<u32>().prop_map(Entry::Ceiling),
-        (ticket(), any_user()).prop_map(|((number, tag), user)| Entry::Readmit { number, user, tag }),
+        (shown(), any_user()).prop_map(|((ticket, tag), user)| Entry::Readmit { ticket, user, tag }),
         (0..=crate::limits::ROOM_NUMBER_MAX, any::<u64>(), any::<u64>())
             .prop_map(|(ceiling, grace_ms, branch)| Entry::Lost { ceiling, grace_ms, branch }),
         (any::<u64>(), any::<u64>()).prop_map(|(position, digest)| Entry::Durable { position, digest }),

@@ -47,8 +47,12 @@ impl Log {
         let ticket = |pick: u32| Twin::ticket(room, pick);
         Some(match step {
             Step::Join(who) => join(who.clone(), tag),
-            Step::Poll(pick) => Entry::Poll { number: ticket(*pick), tag },
-            Step::Leave(pick) => Entry::Leave { number: ticket(*pick), tag },
+            Step::Poll(pick) => Entry::Poll { ticket: TicketId::first(ticket(*pick)), tag },
+            Step::Leave(pick) => Entry::Leave { ticket: TicketId::first(ticket(*pick)), tag },
+            Step::Renew(pick, generation, key) => {
+                let ticket = TicketId { number: ticket(*pick), generation: *generation };
+                Entry::Renew { ticket, key: RenewalKey::new(*key), tag }
+            }
             Step::Check(pick, _) => Entry::EndOver { number: ticket(*pick), tag },
             Step::Release(pick, admission) => {
                 let admission = Twin::admission(room, ticket(*pick), *admission);
@@ -57,7 +61,9 @@ impl Log {
             Step::Tick | Step::Run(_) => Entry::Tick,
             Step::Put(settings) => Entry::Put { revision: Box::new(settings.clone().into()), tag },
             Step::Close => Entry::Close { tag },
-            Step::Readmit(pick, user) => Entry::Readmit { number: ticket(*pick), user: user.clone(), tag },
+            Step::Readmit(pick, user) => {
+                Entry::Readmit { ticket: TicketId::first(ticket(*pick)), user: user.clone(), tag }
+            }
             Step::Contact(pick) => Entry::contacts(vec![ticket(*pick), ticket(pick / 2), ticket(pick + 1)]),
             Step::Alive(bits) => {
                 let mut row = Box::new([0; 64]);
@@ -93,11 +99,18 @@ impl Log {
         if is_kept && !self.tags.insert(entry.tag().expect("it has one")) {
             return None;
         }
+        if entry.shown().is_some_and(|ticket| room.judge_ticket(ticket).is_err()) {
+            return Some(format!("{:?}", Outcome::TicketRenewed));
+        }
         Some(match entry {
             Entry::Join { join, .. } => format!("{:?}", Outcome::Joined(room.join(join, now, changes))),
-            Entry::Poll { number, .. } => format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes))),
-            Entry::Leave { number, .. } => format!("{:?}", Outcome::Left(room.leave(*number, now, changes))),
-            Entry::Readmit { number, user, .. } => {
+            Entry::Poll { ticket, .. } => format!("{:?}", Outcome::Ticket(room.decide(ticket.number, now, changes))),
+            Entry::Leave { ticket, .. } => format!("{:?}", Outcome::Left(room.leave(ticket.number, now, changes))),
+            Entry::Renew { ticket, key, .. } => {
+                format!("{:?}", Outcome::Renewed(room.renew(*ticket, *key, now, changes)))
+            }
+            Entry::Readmit { ticket, user, .. } => {
+                let number = &ticket.number;
                 room.readmit(*number, user.as_ref(), now, changes);
                 format!("{:?}", Outcome::Ticket(room.decide(*number, now, changes)))
             }
