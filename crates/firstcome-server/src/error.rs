@@ -110,6 +110,7 @@ codes! {
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
+    TooManyJoins 429 "too_many_joins" "More visitors join than a limit of the operator allows" "Try again after `retry_after_ms`. `limit` says whose limit it is: that of your `network`, of the `room`, or of all rooms together (`total`).";
     UpstreamUnreachable 502 "upstream_unreachable" "The site cannot be reached" "Nothing was sent to it. Try again later; an operator looks at the site, and at `--upstream` of the gate.";
     StreamsFull 503 "streams_full" "Too many streams are open" "Poll, and ask for a stream again after `retry_after_ms`.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";

@@ -23,6 +23,7 @@ mod dashboard;
 pub mod error;
 pub mod gate;
 mod grace;
+mod joins;
 pub mod live;
 mod lock;
 mod metrics;
@@ -40,5 +41,6 @@ pub use accept::{
 pub use api::appearance::appearance_of_json;
 pub use auth::{Keys, Scope};
 pub use grace::{GracePolicy, OnLoss};
+pub use joins::JoinLimits;
 pub use lock::LockLimits;
 pub use state::{App, Config};

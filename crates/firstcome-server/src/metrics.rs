@@ -15,6 +15,7 @@ pub(crate) use lock::{Ending, LockFigures};
 use crate::auction::Auctions;
 use crate::backend::Backend;
 use crate::error::Code;
+use crate::joins::Cap;
 use cluster::ClusterCollector;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
@@ -225,6 +226,11 @@ struct CodeLabels {
     code: &'static str,
 }
 
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct LimitLabels {
+    limit: &'static str,
+}
+
 /// The metric handles, looked up once: counting a request is a few atomic additions.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -232,6 +238,7 @@ pub(crate) struct Metrics {
     seconds: Vec<Histogram>,
     refusals: Vec<Counter>,
     passages: Vec<Counter>,
+    joins_refused: [Counter; Cap::ALL.len()],
     latency_us: StoreHistogram,
     connections: Gauge,
     refused: Counter,
@@ -260,6 +267,9 @@ impl Metrics {
         registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
         let passages = Family::<PassageLabels, Counter>::default();
         registry.register("gate_requests", "Requests at the gate of a site, by what became of them", passages.clone());
+        let joins_refused = Family::<LimitLabels, Counter>::default();
+        let help = "Anonymous joins over a limit, by whose limit it is";
+        registry.register("joins_refused", help, joins_refused.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let mut counter = |name, help| {
@@ -303,6 +313,8 @@ impl Metrics {
                 .iter()
                 .map(|&(_, outcome)| passages.get_or_create(&PassageLabels { outcome }).clone())
                 .collect(),
+            joins_refused: Cap::ALL
+                .map(|cap| joins_refused.get_or_create(&LimitLabels { limit: cap.as_str() }).clone()),
             latency_us: StoreHistogram::new(LATENCY_US),
             registry,
             connections,
@@ -317,6 +329,11 @@ impl Metrics {
             locks,
             auctions: auction_figures,
         }
+    }
+
+    /// Counts an anonymous join that a cap has refused.
+    pub(crate) fn join_refused(&self, cap: Cap) {
+        self.joins_refused[cap as usize].inc();
     }
 
     pub(crate) fn answered(&self, route: Route, status: u16, elapsed: Duration) {

@@ -1,7 +1,7 @@
 //! The state that all handlers share.
 
 use crate::accept::Limits;
-use crate::address::{self, Forwarders, Proxies};
+use crate::address::{self, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
@@ -9,6 +9,7 @@ use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::grace::{GateWatches, GracePolicy};
+use crate::joins::{Cap, JoinLimits, Joins};
 use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
@@ -40,8 +41,8 @@ pub struct Config {
     pub limits: Limits,
     /// The proxies whose `X-Forwarded-For` is believed; empty for none.
     pub proxies: Proxies,
-    /// How often one address may join rooms anonymously; `None` for no limit.
-    pub joins: Option<RateLimit>,
+    /// How often visitors may join rooms anonymously.
+    pub joins: JoinLimits,
     /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
     /// Coupons without a room that any visitor may claim, on a page of their own.
@@ -60,7 +61,7 @@ pub struct Config {
 impl Config {
     /// Returns the default configuration with these keys.
     pub fn with_keys(keys: Keys) -> Self {
-        let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
+        let (joins, calls) = (JoinLimits::default(), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
         let (allow_origins, public_coupons, second_person_within) = (Vec::new(), Vec::new(), None);
         let (streams_max, grace) = (STREAMS_MAX, GracePolicy::default());
@@ -93,7 +94,7 @@ pub struct App {
     pub(crate) live: Live,
     pub(crate) gates: GateWatches,
     pub(crate) service: Arc<LockService>,
-    joins: Limiter,
+    joins: Joins,
     calls: Limiter,
     logins: Limiter,
     pub(crate) dashboard: Dashboard,
@@ -168,7 +169,7 @@ impl App {
         handle_key: HandleKey,
     ) -> Self {
         let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
-        let joins = Limiter::new(config.joins, draw_hasher());
+        let joins = Joins::new(config.joins);
         let calls = Limiter::new(config.calls, draw_hasher());
         let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
         let (draining, stopping) = watch::channel(false);
@@ -249,11 +250,31 @@ impl App {
         self.rooms.put_appearance(room, appearance).await.map(drop)
     }
 
-    /// Counts one anonymous join against the client's address.
-    pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+    /// Counts one anonymous join against the client's address and network, the room and the service. A claim of a coupon
+    /// that has no room counts against the client alone.
+    pub(crate) fn may_join(
+        &self,
+        room: Option<&RoomName>,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<(), Problem> {
         // A call within the process has no connection, so it has no address.
         let Some(peer) = peer else { return Ok(()) };
-        self.count(&self.joins, address::client(peer, headers, &self.config.proxies))
+        let client = address::client(peer, headers, &self.config.proxies);
+        let Err((cap, limited)) = self.joins.check(client, room, self.steady()) else { return Ok(()) };
+        self.metrics.join_refused(cap);
+        let problem = match cap {
+            Cap::Address => Problem::new(Code::RateLimited).of_address(client),
+            Cap::Network => Problem::new(Code::TooManyJoins).with("network", wide_network(client).to_string()),
+            Cap::Room | Cap::Total => Problem::new(Code::TooManyJoins),
+        };
+        Err(problem.with("limit", cap.as_str()).retry_after_ms(limited.retry_after_ms))
+    }
+
+    /// Returns the clock that limits count by. No operator can set it: a wall clock that was set back would stand still,
+    /// and limit for as long.
+    fn steady(&self) -> Timestamp {
+        Timestamp::clamped_us(self.backend.steady().as_us())
     }
 
     /// Counts one call without a valid key against its address.
@@ -268,9 +289,7 @@ impl App {
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        // Uses a clock that no operator can set: a wall clock that was set back would stand still, and limit for as long.
-        let now = Timestamp::clamped_us(self.backend.steady().as_us());
-        limiter.check(client, now).map_err(|limited| {
+        limiter.check(client, self.steady()).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
         })
     }

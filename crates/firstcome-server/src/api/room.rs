@@ -263,8 +263,8 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
 /// `Idempotency-Key` a repeat is 201 with the same ticket, as long as the place exists. The key is free again once the
 /// ticket has left or expired, or the room is closed. A visitor who joins stays in line until the next admission, at
 /// most a tenth of a second later. If a burst is longer than the line may be, the rest gets `room_full`, although
-/// slots may be free. Order of refusals: `rate_limited`, `unknown_room`, `idempotency_key_reused`, `room_closed`,
-/// `room_full`.
+/// slots may be free. Order of refusals: `rate_limited`, `too_many_joins`, `unknown_room`, `idempotency_key_reused`,
+/// `room_closed`, `room_full`.
 #[utoipa::path(post, path = "/v1/rooms/{room}/tickets", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url")),
@@ -281,7 +281,7 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
-        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key; `too_many_joins`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
@@ -309,7 +309,7 @@ pub(super) async fn join(
     if user.is_some() {
         caller.require(Scope::Service)?;
     } else if caller.scope == Scope::Public {
-        app.may_join(peer, headers)?;
+        app.may_join(Some(&room), peer, headers)?;
     }
     let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
     let request = body::request(headers, caller, (room.as_str(), "tickets"), &meaning)?;

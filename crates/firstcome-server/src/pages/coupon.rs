@@ -265,7 +265,7 @@ impl<'a> Visit<'a> {
             Claimant::Browser(Some(user)) => {
                 if !self.app.is_dev() {
                     let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
-                    self.app.may_join(peer, &self.parts.headers)?;
+                    self.app.may_join(None, peer, &self.parts.headers)?;
                 }
                 user.clone()
             }

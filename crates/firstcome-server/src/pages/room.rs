@@ -458,7 +458,8 @@ impl<'a> Visit<'a> {
             return to_page();
         }
         if !self.app.is_dev() {
-            self.app.may_join(self.parts.extensions.get::<Peer>().map(|peer| peer.0), &self.parts.headers)?;
+            let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
+            self.app.may_join(Some(&self.room), peer, &self.parts.headers)?;
         }
         match calls::join_unnamed(self.app, &self.room).await {
             Ok(answer) => {

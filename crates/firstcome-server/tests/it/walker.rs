@@ -80,7 +80,10 @@ scenarios! {
     limits: an_address_that_joins_too_often_is_told_when_to_come_again
         a_flood_from_one_address_draws_no_more_than_its_limit neither_keys_nor_users_nor_polls_are_limited
         an_address_that_a_client_invents_counts_only_from_a_trusted_proxy
-        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_no_visitor_longer;
+        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_no_visitor_longer
+        a_network_that_joins_too_often_is_refused_and_its_neighbours_are_not
+        a_room_and_the_service_take_no_more_anonymous_joins_than_their_limits
+        a_network_may_join_ten_times_as_often_as_an_address_unless_an_operator_says_otherwise;
     tickets: no_altered_ticket_is_one a_ticket_is_good_in_its_room_and_its_service_only
         who_leaves_frees_the_place_and_stays_gone a_poll_is_answered_alike_with_and_without_the_router;
     admissions: the_first_poll_after_the_admission_brings_the_pass_and_later_ones_the_same
