@@ -139,7 +139,9 @@ scenarios! {
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
         bodies_about_passes_are_checked a_service_that_reads_passes_by_itself_learns_which_are_void a_slot_is_checked_and_given_back_by_its_numbers before_the_first_room_there_is_no_pass;
-    abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer;
+    abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer
+        a_pass_on_two_devices_is_one_slot_that_ends_for_both
+        a_sold_ticket_of_a_user_names_that_user_wherever_it_is_shown a_ticket_is_no_pass_and_a_pass_is_no_ticket;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
         a_pass_that_is_sent_is_judged_a_visitor_that_sends_it a_repeated_claim_by_a_pass_is_answered_again
         a_coupon_takes_no_pass_of_another_room;
