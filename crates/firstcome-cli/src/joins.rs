@@ -1,7 +1,10 @@
 //! The settings of anonymous joins.
 
+use crate::failure::Failure;
 use crate::settings::{File, per_minute};
+use anyhow::anyhow;
 use clap::Args;
+use firstcome::work::WorkBits;
 use firstcome_server::JoinLimits;
 use firstcome_server::rate::RateLimit;
 use std::num::NonZeroU32;
@@ -22,9 +25,23 @@ pub(crate) struct JoinArgs {
     /// Anonymous joins per minute, of all addresses and rooms [default: as many as come]
     #[arg(long, env = "FIRSTCOME_TOTAL_JOINS_PER_MINUTE", value_name = "N")]
     total_joins_per_minute: Option<u32>,
+    /// Work of a join without a key: the hash of its solution begins with this many zero bits, 1 to 26; 0 for none. 18 takes a
+    /// phone some seconds [default: 0]
+    #[arg(long, env = "FIRSTCOME_JOIN_WORK", value_name = "BITS")]
+    join_work: Option<u8>,
 }
 
 impl JoinArgs {
+    /// Returns the work that is demanded, here or in the file.
+    pub(crate) fn work(&self, file: &File) -> Result<Option<WorkBits>, Failure> {
+        match self.join_work.or(file.join_work) {
+            None | Some(0) => Ok(None),
+            Some(bits) => WorkBits::new(bits)
+                .map(Some)
+                .ok_or_else(|| Failure::Usage(anyhow!("join-work must be 0 to {}, not {bits}", WorkBits::MAX))),
+        }
+    }
+
     /// Returns the limits that are set, here or in the file.
     pub(crate) fn limits(&self, file: &File) -> JoinLimits {
         let given = |count: u32| NonZeroU32::new(count).map(RateLimit::per_minute);
@@ -58,6 +75,21 @@ mod tests {
 
     fn per_minute(limit: Option<RateLimit>) -> u32 {
         limit.map_or(0, |limit| limit.per_minute.get())
+    }
+
+    #[test]
+    fn the_work_of_a_join_is_checked() {
+        let work = |arguments: &str| {
+            let line = Line::parse_from(std::iter::once("serve").chain(arguments.split_whitespace()));
+            line.joins
+                .work(&File::default())
+                .map(|bits| bits.map_or(0, WorkBits::get))
+                .map_err(|error| error.to_string())
+        };
+        for (arguments, expected) in [("", 0), ("--join-work 0", 0), ("--join-work 1", 1), ("--join-work 26", 26)] {
+            assert_eq!(work(arguments), Ok(expected), "{arguments}");
+        }
+        assert_eq!(work("--join-work 27"), Err("join-work must be 0 to 26, not 27".to_owned()));
     }
 
     #[test]

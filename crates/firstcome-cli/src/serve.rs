@@ -18,6 +18,7 @@ use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
+use firstcome::work::WorkBits;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::{KeyDigest, Keys};
@@ -149,6 +150,7 @@ pub(crate) struct Plan {
     allow_origins: Vec<http::HeaderValue>,
     proxies: Proxies,
     joins: JoinLimits,
+    join_work: Option<WorkBits>,
     calls: Option<RateLimit>,
     streams_max: usize,
     grace: GracePolicy,
@@ -269,6 +271,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
         joins: args.joins.limits(&file),
+        join_work: args.joins.work(&file)?,
         calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
         streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
         grace,
@@ -374,6 +377,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         limits: plan.limits,
         proxies: plan.proxies.clone(),
         joins: plan.joins,
+        join_work: plan.join_work,
         calls: plan.calls,
         public_coupons: plan.public_coupons.clone(),
         streams_max: plan.streams_max,

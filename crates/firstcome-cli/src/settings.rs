@@ -40,6 +40,7 @@ pub(crate) struct File {
     pub(crate) network_joins_per_minute: Option<u32>,
     pub(crate) room_joins_per_minute: Option<u32>,
     pub(crate) total_joins_per_minute: Option<u32>,
+    pub(crate) join_work: Option<u8>,
     pub(crate) calls_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_address: Option<usize>,

@@ -207,9 +207,7 @@ pub fn network(address: IpAddr) -> IpAddr {
 pub fn wide_network(address: IpAddr) -> Block {
     match address.to_canonical() {
         IpAddr::V4(address) => Block { first: IpAddr::V4((address.to_bits() & !0xff).into()), prefix_bits: 24 },
-        IpAddr::V6(address) => {
-            Block { first: IpAddr::V6((address.to_bits() >> 80 << 80).into()), prefix_bits: 48 }
-        }
+        IpAddr::V6(address) => Block { first: IpAddr::V6((address.to_bits() >> 80 << 80).into()), prefix_bits: 48 },
     }
 }
 

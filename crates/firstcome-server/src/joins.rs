@@ -13,6 +13,7 @@
 
 use crate::address::wide_network;
 use crate::rate::{Limited, Limiter, RateLimit};
+use crate::work::Earned;
 use firstcome::core::id::RoomName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::draw_hasher;
@@ -33,13 +34,21 @@ pub struct JoinLimits {
     pub room: Option<RateLimit>,
     /// For all rooms together.
     pub total: Option<RateLimit>,
+    /// For one network, of joins that wait in place of the work that [`Config::join_work`](crate::Config) demands.
+    pub wait: Option<RateLimit>,
 }
 
 impl JoinLimits {
-    /// Returns the caps that follow from that of an address: ten times as much for a network, and no cap of a room or in
-    /// total.
+    /// Returns the caps that follow from that of an address: ten times as much for a network, a tenth for joins of a network
+    /// that wait, and no cap of a room or in total.
     pub fn of_address(address: Option<RateLimit>) -> Self {
-        Self { address, network: address.map(|limit| limit.times(NETWORK_TIMES)), room: None, total: None }
+        Self {
+            address,
+            network: address.map(|limit| limit.times(NETWORK_TIMES)),
+            room: None,
+            total: None,
+            wait: address.map(RateLimit::tenth),
+        }
     }
 }
 
@@ -56,10 +65,11 @@ pub(crate) enum Cap {
     Network,
     Room,
     Total,
+    Wait,
 }
 
 impl Cap {
-    pub(crate) const ALL: [Self; 4] = [Self::Address, Self::Network, Self::Room, Self::Total];
+    pub(crate) const ALL: [Self; 5] = [Self::Address, Self::Network, Self::Room, Self::Total, Self::Wait];
 
     /// The name in metrics and in problems.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -68,6 +78,7 @@ impl Cap {
             Self::Network => "network",
             Self::Room => "room",
             Self::Total => "total",
+            Self::Wait => "wait",
         }
     }
 }
@@ -78,6 +89,7 @@ pub(crate) struct Joins {
     network: Limiter,
     room: Limiter,
     total: Limiter,
+    wait: Limiter,
 }
 
 impl Joins {
@@ -88,6 +100,7 @@ impl Joins {
             network: limiter(limits.network),
             room: limiter(limits.room),
             total: limiter(limits.total),
+            wait: limiter(limits.wait),
         }
     }
 
@@ -97,10 +110,15 @@ impl Joins {
         &self,
         client: IpAddr,
         room: Option<&RoomName>,
+        earned: Earned,
         now: Timestamp,
     ) -> Result<(), (Cap, Limited)> {
         self.address.check(client, now).map_err(|limited| (Cap::Address, limited))?;
-        self.network.check_key(&wide_network(client), now).map_err(|limited| (Cap::Network, limited))?;
+        let network = wide_network(client);
+        if earned == Earned::Wait {
+            self.wait.check_key(&network, now).map_err(|limited| (Cap::Wait, limited))?;
+        }
+        self.network.check_key(&network, now).map_err(|limited| (Cap::Network, limited))?;
         let Some(room) = room else { return Ok(()) };
         self.room.check_key(room, now).map_err(|limited| (Cap::Room, limited))?;
         self.total.check_key(&(), now).map_err(|limited| (Cap::Total, limited))

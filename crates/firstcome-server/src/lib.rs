@@ -34,6 +34,7 @@ pub mod rfc3339;
 mod security_headers;
 mod state;
 mod throttle;
+mod work;
 
 pub use accept::{
     ADMIN_CONNECTIONS_MAX, ConnectionThreads, Limits, serve, serve_admin, serve_on_threads, serve_stream,

@@ -67,6 +67,11 @@ impl RateLimit {
         Self { per_minute, burst }
     }
 
+    /// Allows a tenth as much, and one call per minute at least.
+    pub(crate) fn tenth(self) -> Self {
+        Self::per_minute(NonZeroU32::new(self.per_minute.get() / 10).unwrap_or(NonZeroU32::MIN))
+    }
+
     /// Allows so many times as much, in the long run and at once.
     pub const fn times(self, times: NonZeroU32) -> Self {
         Self { per_minute: self.per_minute.saturating_mul(times), burst: self.burst.saturating_mul(times) }

@@ -15,6 +15,7 @@ use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
+use crate::work::{Accepted, Earned, Offer, Work};
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::cluster::Cluster;
 use firstcome::core::id::{CouponName, MemberName, RoomName};
@@ -22,6 +23,7 @@ use firstcome::core::room::RoomSettings;
 use firstcome::core::room::appearance::Appearance;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
+use firstcome::work::WorkBits;
 use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +45,8 @@ pub struct Config {
     pub proxies: Proxies,
     /// How often visitors may join rooms anonymously.
     pub joins: JoinLimits,
+    /// The work that a join without a key has to show; `None` for none. Development mode demands none.
+    pub join_work: Option<WorkBits>,
     /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
     /// Coupons without a room that any visitor may claim, on a page of their own.
@@ -71,6 +75,7 @@ impl Config {
             limits,
             proxies,
             joins,
+            join_work: None,
             calls,
             public_coupons,
             streams_max,
@@ -95,6 +100,8 @@ pub struct App {
     pub(crate) gates: GateWatches,
     pub(crate) service: Arc<LockService>,
     joins: Joins,
+    /// Absent if joins need no work.
+    work: Option<Work>,
     calls: Limiter,
     logins: Limiter,
     pub(crate) dashboard: Dashboard,
@@ -170,6 +177,7 @@ impl App {
     ) -> Self {
         let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
         let joins = Joins::new(config.joins);
+        let work = config.join_work.map(|bits| Work::new(handle_key.work_key(), bits));
         let calls = Limiter::new(config.calls, draw_hasher());
         let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
         let (draining, stopping) = watch::channel(false);
@@ -195,6 +203,7 @@ impl App {
             gates: GateWatches::default(),
             service,
             joins,
+            work,
             calls,
             logins,
             dashboard: Dashboard::default(),
@@ -250,22 +259,51 @@ impl App {
         self.rooms.put_appearance(room, appearance).await.map(drop)
     }
 
-    /// Counts one anonymous join against the client's address and network, the room and the service. A claim of a coupon
-    /// that has no room counts against the client alone.
-    pub(crate) fn may_join(
+    /// Judges what an anonymous join shows as its work, and counts it against the client's address and network, the room
+    /// and the service. Returns the accepted work; `None` if joins need none.
+    pub(crate) fn may_join<'a>(
+        &self,
+        room: &RoomName,
+        shown: Option<&'a str>,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Accepted<'a>>, Problem> {
+        // The work first: a client is told a challenge without being counted.
+        let accepted = self.work.as_ref().map(|work| work.check(room, shown, self.backend.now())).transpose()?;
+        let earned = accepted.map_or(Earned::Work, |accepted| accepted.earned);
+        self.count_join(Some(room), earned, peer, headers)?;
+        Ok(accepted)
+    }
+
+    /// Counts one anonymous claim of a coupon that has no room, as a join that counts against the client alone.
+    pub(crate) fn may_claim(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+        self.count_join(None, Earned::Work, peer, headers)
+    }
+
+    /// Returns the challenge for the page of a room: the given one as long as it counts, or a new one. `None` if joins need
+    /// no work.
+    pub(crate) fn work_offer(&self, room: &RoomName, given: Option<&str>) -> Option<Offer> {
+        let work = self.work.as_ref().filter(|_| !self.is_dev())?;
+        Some(work.offer(room, given, self.backend.now()))
+    }
+
+    fn count_join(
         &self,
         room: Option<&RoomName>,
+        earned: Earned,
         peer: Option<IpAddr>,
         headers: &HeaderMap,
     ) -> Result<(), Problem> {
         // A call within the process has no connection, so it has no address.
         let Some(peer) = peer else { return Ok(()) };
         let client = address::client(peer, headers, &self.config.proxies);
-        let Err((cap, limited)) = self.joins.check(client, room, self.steady()) else { return Ok(()) };
+        let Err((cap, limited)) = self.joins.check(client, room, earned, self.steady()) else { return Ok(()) };
         self.metrics.join_refused(cap);
         let problem = match cap {
             Cap::Address => Problem::new(Code::RateLimited).of_address(client),
-            Cap::Network => Problem::new(Code::TooManyJoins).with("network", wide_network(client).to_string()),
+            Cap::Network | Cap::Wait => {
+                Problem::new(Code::TooManyJoins).with("network", wide_network(client).to_string())
+            }
             Cap::Room | Cap::Total => Problem::new(Code::TooManyJoins),
         };
         Err(problem.with("limit", cap.as_str()).retry_after_ms(limited.retry_after_ms))

@@ -33,6 +33,7 @@ mod shared;
 pub mod stats;
 mod ticket;
 mod voucher;
+pub mod work;
 
 pub use auction::{
     AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Transfer,

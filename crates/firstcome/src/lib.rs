@@ -200,7 +200,7 @@ pub use firstcome_store::{
     HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names,
     Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView,
-    Transfer, VoucherCode, VoucherKey, core, edge, stats,
+    Transfer, VoucherCode, VoucherKey, core, edge, stats, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -29,6 +29,8 @@ lost-lead = Koneksi terputus. Tempat Anda tetap ada; halaman ini mencoba lagi se
 cookies-title = Izinkan cookie
 cookies-lead = Tempat Anda disimpan dalam cookie, dan peramban Anda tidak menyimpannya. Izinkan cookie untuk situs ini, lalu masuk antrean lagi.
 rejoin-button = Antre lagi
+work-busy = Peramban Anda menyelesaikan tugas kecil yang menahan bot.
+work-wait = Sebuah tugas kecil menahan bot. Tanpa JavaScript, tunggu { $count } dtk lalu tekan tombolnya.
 ahead = { $count ->
     [0] Tidak ada orang di depan Anda
    *[other] { $count } orang di depan Anda

@@ -29,6 +29,8 @@ lost-lead = 接続が切れました。順番は保たれ、この画面は自�
 cookies-title = Cookieを許可してください
 cookies-lead = 順番はCookieに保存されますが、ブラウザーに保存されませんでした。このサイトのCookieを許可して、もう一度お並びください。
 rejoin-button = もう一度並ぶ
+work-busy = ブラウザーがボット対策の小さな課題を解いています。
+work-wait = 小さな課題でボットを防いでいます。JavaScriptがない場合は、{ $count }秒待ってからボタンを押してください。
 ahead = { $count ->
     [0] 前に待っている人はいません
    *[other] 前に{ $count }人待っています

@@ -29,6 +29,8 @@ lost-lead = Bağlantı koptu. Yerinizi koruyorsunuz; bu sayfa kendiliğinden yen
 cookies-title = Lütfen çerezlere izin verin
 cookies-lead = Yeriniz bir çerezde saklanır ve tarayıcınız onu saklamadı. Bu site için çerezlere izin verip yeniden sıraya girin.
 rejoin-button = Yeniden sıraya gir
+work-busy = Tarayıcınız botları yavaşlatan küçük bir görevi çözüyor.
+work-wait = Küçük bir görev botları yavaşlatır. JavaScript yoksa { $count } sn bekleyip düğmeye basın.
 ahead = { $count ->
     [0] Önünüzde kimse yok
    *[other] Önünüzde { $count } kişi var

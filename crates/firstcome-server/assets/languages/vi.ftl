@@ -29,6 +29,8 @@ lost-lead = Kết nối bị gián đoạn. Bạn vẫn giữ chỗ; trang này 
 cookies-title = Vui lòng cho phép cookie
 cookies-lead = Chỗ của bạn được lưu trong cookie, và trình duyệt đã không lưu. Hãy cho phép cookie của trang này rồi vào hàng lại.
 rejoin-button = Vào hàng lại
+work-busy = Trình duyệt của bạn đang giải một bài nhỏ để ngăn bot.
+work-wait = Một bài nhỏ ngăn bot. Nếu không có JavaScript, hãy đợi { $count } giây rồi nhấn nút.
 ahead = { $count ->
     [0] Không có ai trước bạn
    *[other] { $count } người trước bạn

@@ -241,6 +241,7 @@ impl<'a> Visit<'a> {
             claim: Some(self.address("/claim")),
             back: None,
             place: None,
+            work: None,
         };
         let status = match view.phase {
             Phase::SoldOut | Phase::Ended => StatusCode::GONE,
@@ -265,7 +266,7 @@ impl<'a> Visit<'a> {
             Claimant::Browser(Some(user)) => {
                 if !self.app.is_dev() {
                     let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
-                    self.app.may_join(None, peer, &self.parts.headers)?;
+                    self.app.may_claim(peer, &self.parts.headers)?;
                 }
                 user.clone()
             }

@@ -13,6 +13,7 @@
 mod branding;
 mod draw;
 pub(super) mod view;
+mod work;
 
 use super::coupon::over_behind;
 use super::language::{LANGUAGES, Language, accepted, of_tag};
@@ -77,6 +78,8 @@ struct RoomQuery {
     full: Option<String>,
     /// Set when the visitor wants the page to load itself again without scripts.
     auto: Option<String>,
+    /// The challenge of a join, or what a join shows as its work.
+    work: Option<String>,
 }
 
 /// The place that a browser keeps.
@@ -123,6 +126,8 @@ pub(super) struct RoomPage<'a> {
     pub(super) claim: Option<String>,
     pub(super) back: Option<&'a str>,
     pub(super) place: Option<PlaceLinks>,
+    /// What a visitor without scripts does before a join, if joins need work.
+    pub(super) work: Option<String>,
 }
 
 /// The addresses of a visitor who has a place.
@@ -419,6 +424,8 @@ impl<'a> Visit<'a> {
             // A crawler must not take this for the page that it stands before.
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
+        let offer = self.app.work_offer(&self.room, self.query.work.as_deref());
+        let work = offer.as_ref().map(|offer| ("work", offer.challenge.as_str()));
         let page = RoomPage {
             language: self.language,
             languages: &LANGUAGES,
@@ -435,7 +442,7 @@ impl<'a> Visit<'a> {
             check: self.address("", &[]),
             events: Some(self.address("/events", &[])),
             auto: self.address("", &[("auto", "1")]),
-            join: self.address("/join", &[]),
+            join: self.address("/join", work.as_slice()),
             draw: view.has_draw.then(|| format!("{}/rooms/{}/draw", self.base, self.room.as_str())),
             claim: None,
             back: self.query.back.as_deref(),
@@ -444,6 +451,7 @@ impl<'a> Visit<'a> {
                 picture: self.address("/place.svg", &[]),
                 leave: self.address("/leave", &[]),
             }),
+            work: offer.map(|offer| self.language.with("work-wait", &[("count", offer.wait_ms.div_ceil(1_000))])),
         };
         page_response(status, &page, self.query.auto.is_some())
     }
@@ -457,11 +465,11 @@ impl<'a> Visit<'a> {
         if self.place().await?.is_some_and(|(_, answer)| lives(&answer)) {
             return to_page();
         }
-        if !self.app.is_dev() {
-            let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
-            self.app.may_join(Some(&self.room), peer, &self.parts.headers)?;
-        }
-        match calls::join_unnamed(self.app, &self.room).await {
+        let request = match self.earned()? {
+            Ok(request) => request,
+            Err(back) => return Ok(back),
+        };
+        match calls::join_unnamed(self.app, &self.room, request).await {
             Ok(answer) => {
                 let mut response = see_other(&self.address("", &[("joined", "1")]))?;
                 self.keep(&mut response, &answer);
@@ -585,4 +593,5 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/events", get(events))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
+        .route("/assets/room.work.js", super::asset("text/javascript", work::SCRIPT))
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// What pages and the dashboard have beside the document.
-const PAGES: [&str; 22] = [
+const PAGES: [&str; 23] = [
     "/",
     "/docs",
     "/openapi.json",
@@ -31,6 +31,7 @@ const PAGES: [&str; 22] = [
     "/assets/firstcome.css",
     "/assets/room.css",
     "/assets/room.js",
+    "/assets/room.work.js",
     "/assets/draw.js",
     "/assets/dashboard.css",
     "/assets/dashboard.js",

@@ -11,7 +11,7 @@ use crate::lock::{
 use crate::promises::seen;
 use crate::room::{
     abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys,
-    limits, page, passes, restarts, steering, streams, tickets, trouble as room_trouble,
+    limits, page, passes, restarts, steering, streams, tickets, trouble as room_trouble, work,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -139,6 +139,11 @@ scenarios! {
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
         bodies_about_passes_are_checked a_service_that_reads_passes_by_itself_learns_which_are_void a_slot_is_checked_and_given_back_by_its_numbers before_the_first_room_there_is_no_pass;
+    work: a_join_without_work_is_told_a_challenge_and_its_solution_draws_a_number
+        one_challenge_is_one_place_however_often_it_is_shown
+        work_that_was_not_done_for_this_room_draws_no_number work_counts_at_each_node_with_the_same_key
+        who_waits_needs_no_work_and_few_of_a_network_may
+        a_browser_without_scripts_waits_and_joins_by_the_button a_page_with_work_loads_one_more_script;
     abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer
         a_pass_on_two_devices_is_one_slot_that_ends_for_both
         a_sold_ticket_of_a_user_names_that_user_wherever_it_is_shown a_ticket_is_no_pass_and_a_pass_is_no_ticket;

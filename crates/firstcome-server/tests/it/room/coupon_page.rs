@@ -3,8 +3,8 @@
 use super::page::{Browser, phase};
 use crate::service::{ADMIN, Answer, Ask, Service, config};
 use firstcome::core::id::CouponName;
-use firstcome_server::{Config, JoinLimits};
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 

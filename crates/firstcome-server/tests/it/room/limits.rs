@@ -4,9 +4,9 @@
 use super::{join, join_as, place};
 use crate::running::{Running, patient, request};
 use crate::service::{ADMIN, Ask, SERVICE, Service, config};
-use firstcome_server::{Config, JoinLimits};
 use firstcome_server::address::Proxies;
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::json;
 use std::num::NonZeroU32;
 

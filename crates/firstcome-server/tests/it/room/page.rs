@@ -1,9 +1,9 @@
 //! The page of a room, as browsers use it: with cookies, and without scripts.
 
 use crate::service::{Answer, Ask, Service, config};
-use firstcome_server::{Config, JoinLimits};
 use firstcome_server::address::Proxies;
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -64,7 +64,7 @@ impl<'a> Browser<'a> {
         answer.json()
     }
 
-    fn ticket(&self) -> String {
+    pub(crate) fn ticket(&self) -> String {
         self.cookies["firstcome_ticket_sale"].split('~').next().expect("a ticket").to_owned()
     }
 }
