@@ -81,10 +81,11 @@ mod tests {
     fn the_work_of_a_join_is_checked() {
         let work = |arguments: &str| {
             let line = Line::parse_from(std::iter::once("serve").chain(arguments.split_whitespace()));
-            line.joins
-                .work(&File::default())
-                .map(|bits| bits.map_or(0, WorkBits::get))
-                .map_err(|error| error.to_string())
+            line.joins.work(&File::default()).map(|bits| bits.map_or(0, WorkBits::get)).map_err(|failure| match failure
+            {
+                Failure::Usage(error) => error.to_string(),
+                _ => "another failure".to_owned(),
+            })
         };
         for (arguments, expected) in [("", 0), ("--join-work 0", 0), ("--join-work 1", 1), ("--join-work 26", 26)] {
             assert_eq!(work(arguments), Ok(expected), "{arguments}");

@@ -229,6 +229,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         )));
     }
     let (limits, grace, mut locks) = (limits(&args, &file)?, grace(&args, &file)?, LockLimits::default());
+    let (joins, join_work) = (args.joins.limits(&file), args.joins.work(&file)?);
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
@@ -270,8 +271,8 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
-        joins: args.joins.limits(&file),
-        join_work: args.joins.work(&file)?,
+        joins,
+        join_work,
         calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
         streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
         grace,

@@ -86,7 +86,7 @@
 
   self.prove = prove;
   // A page that comes back from the browser's memory may begin again.
-  addEventListener('pageshow', () => { begun = false; });
+  addEventListener('pageshow', event => { if (event.persisted) begun = false; });
   document.querySelectorAll('form[data-join]').forEach(form => form.addEventListener('submit', event => {
     event.preventDefault();
     prove(form);

@@ -3,19 +3,20 @@
 mod auction;
 mod cluster;
 mod gate;
+mod join;
 mod live;
 mod lock;
 mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
 use gate::GateFigures;
+use join::JoinFigures;
 pub(crate) use live::{LiveFigures, StreamEnd};
 pub(crate) use lock::{Ending, LockFigures};
 
 use crate::auction::Auctions;
 use crate::backend::Backend;
 use crate::error::Code;
-use crate::joins::Cap;
 use cluster::ClusterCollector;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
@@ -226,11 +227,6 @@ struct CodeLabels {
     code: &'static str,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-struct LimitLabels {
-    limit: &'static str,
-}
-
 /// The metric handles, looked up once: counting a request is a few atomic additions.
 pub(crate) struct Metrics {
     registry: Registry,
@@ -238,7 +234,6 @@ pub(crate) struct Metrics {
     seconds: Vec<Histogram>,
     refusals: Vec<Counter>,
     passages: Vec<Counter>,
-    joins_refused: [Counter; Cap::ALL.len()],
     latency_us: StoreHistogram,
     connections: Gauge,
     refused: Counter,
@@ -248,6 +243,7 @@ pub(crate) struct Metrics {
     made_room: Counter,
     overdue: Counter,
     pub(crate) gate: GateFigures,
+    pub(crate) joins: JoinFigures,
     pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
     pub(crate) auctions: AuctionFigures,
@@ -267,9 +263,6 @@ impl Metrics {
         registry.register("refusals", "Calls that were answered with a problem, by its code", refusals.clone());
         let passages = Family::<PassageLabels, Counter>::default();
         registry.register("gate_requests", "Requests at the gate of a site, by what became of them", passages.clone());
-        let joins_refused = Family::<LimitLabels, Counter>::default();
-        let help = "Anonymous joins over a limit, by whose limit it is";
-        registry.register("joins_refused", help, joins_refused.clone());
         let connections = Gauge::default();
         registry.register("connections", "Open connections", connections.clone());
         let mut counter = |name, help| {
@@ -284,9 +277,8 @@ impl Metrics {
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
-        let gate = GateFigures::register(&mut registry);
-        let live = LiveFigures::register(&mut registry);
-        let locks = LockFigures::register(&mut registry);
+        let (gate, joins) = (GateFigures::register(&mut registry), JoinFigures::register(&mut registry));
+        let (live, locks) = (LiveFigures::register(&mut registry), LockFigures::register(&mut registry));
         let auction_figures = AuctionFigures::register(&mut registry);
         registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
         let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
@@ -313,8 +305,6 @@ impl Metrics {
                 .iter()
                 .map(|&(_, outcome)| passages.get_or_create(&PassageLabels { outcome }).clone())
                 .collect(),
-            joins_refused: Cap::ALL
-                .map(|cap| joins_refused.get_or_create(&LimitLabels { limit: cap.as_str() }).clone()),
             latency_us: StoreHistogram::new(LATENCY_US),
             registry,
             connections,
@@ -325,15 +315,11 @@ impl Metrics {
             made_room,
             overdue,
             gate,
+            joins,
             live,
             locks,
             auctions: auction_figures,
         }
-    }
-
-    /// Counts an anonymous join that a cap has refused.
-    pub(crate) fn join_refused(&self, cap: Cap) {
-        self.joins_refused[cap as usize].inc();
     }
 
     pub(crate) fn answered(&self, route: Route, status: u16, elapsed: Duration) {

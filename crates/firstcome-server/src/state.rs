@@ -298,7 +298,7 @@ impl App {
         let Some(peer) = peer else { return Ok(()) };
         let client = address::client(peer, headers, &self.config.proxies);
         let Err((cap, limited)) = self.joins.check(client, room, earned, self.steady()) else { return Ok(()) };
-        self.metrics.join_refused(cap);
+        self.metrics.joins.refused(cap);
         let problem = match cap {
             Cap::Address => Problem::new(Code::RateLimited).of_address(client),
             Cap::Network | Cap::Wait => {
