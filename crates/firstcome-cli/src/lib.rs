@@ -9,6 +9,7 @@ mod descriptors;
 mod doctor;
 pub mod gate;
 mod health;
+mod joins;
 mod keys;
 mod lock;
 mod reconcile;

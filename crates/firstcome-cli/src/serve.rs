@@ -6,9 +6,10 @@ use crate::cluster::{self, Node, Servers};
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
 use crate::gate::GatePlan;
+use crate::joins::JoinArgs;
 use crate::keys;
 use crate::output::write_out;
-use crate::settings::{self, AfterGrace, File, check_parent};
+use crate::settings::{self, AfterGrace, File, check_parent, per_minute};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::cluster::DeploymentSecret;
@@ -17,16 +18,17 @@ use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
+use firstcome::work::WorkBits;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::auth::{KeyDigest, Keys};
 use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, Limits, LockLimits, OnLoss, api};
+use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, JoinLimits, Limits, LockLimits, OnLoss, api};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,9 +82,8 @@ pub(crate) struct ServiceArgs {
     /// Proxy whose X-Forwarded-For counts, as an address or a block such as 10.0.0.0/8 [default: none]
     #[arg(long, env = "FIRSTCOME_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
     trusted_proxy: Option<Vec<Block>>,
-    /// Anonymous joins of a room per minute and address; 0 for as many as come [default: 120]
-    #[arg(long, env = "FIRSTCOME_JOINS_PER_MINUTE", value_name = "N")]
-    joins_per_minute: Option<u32>,
+    #[command(flatten)]
+    joins: JoinArgs,
     /// Calls without a valid key per minute and address; 0 for as many as come [default: 6000]
     #[arg(long, env = "FIRSTCOME_CALLS_PER_MINUTE", value_name = "N")]
     calls_per_minute: Option<u32>,
@@ -148,7 +149,8 @@ pub(crate) struct Plan {
     public_coupons: Vec<CouponName>,
     allow_origins: Vec<http::HeaderValue>,
     proxies: Proxies,
-    joins: Option<RateLimit>,
+    joins: JoinLimits,
+    join_work: Option<WorkBits>,
     calls: Option<RateLimit>,
     streams_max: usize,
     grace: GracePolicy,
@@ -165,11 +167,6 @@ fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
     }
     let (min, max) = (AT_ONCE.start(), AT_ONCE.end());
     Err(Failure::Usage(anyhow!("{name} must be {min} to {max}, not {count}")))
-}
-
-/// Returns the limit per minute and address; `None` for 0.
-fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
-    given.map_or(Some(default), |given| NonZeroU32::new(given).map(RateLimit::per_minute))
 }
 
 /// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
@@ -232,6 +229,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         )));
     }
     let (limits, grace, mut locks) = (limits(&args, &file)?, grace(&args, &file)?, LockLimits::default());
+    let (joins, join_work) = (args.joins.limits(&file), args.joins.work(&file)?);
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
@@ -273,7 +271,8 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
         allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
         proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
-        joins: per_minute(args.joins_per_minute.or(file.joins_per_minute), RateLimit::JOINS),
+        joins,
+        join_work,
         calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
         streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
         grace,
@@ -378,6 +377,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         limits: plan.limits,
         proxies: plan.proxies.clone(),
         joins: plan.joins,
+        join_work: plan.join_work,
         calls: plan.calls,
         public_coupons: plan.public_coupons.clone(),
         streams_max: plan.streams_max,

@@ -11,9 +11,11 @@ use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
 use firstcome_server::OnLoss;
 use firstcome_server::address::Block;
+use firstcome_server::rate::RateLimit;
 use serde::Deserialize;
 use serde::de::Error;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// The settings file that is read without `--config`.
@@ -35,6 +37,10 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "blocks")]
     pub(crate) trusted_proxy: Option<Vec<Block>>,
     pub(crate) joins_per_minute: Option<u32>,
+    pub(crate) network_joins_per_minute: Option<u32>,
+    pub(crate) room_joins_per_minute: Option<u32>,
+    pub(crate) total_joins_per_minute: Option<u32>,
+    pub(crate) join_work: Option<u8>,
     pub(crate) calls_per_minute: Option<u32>,
     pub(crate) connections_max: Option<usize>,
     pub(crate) connections_per_address: Option<usize>,
@@ -81,6 +87,11 @@ fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Ve
     let texts = Option::<Vec<String>>::deserialize(deserializer)?;
     let block = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("{text:?}: {error}")));
     texts.map(|texts| texts.iter().map(block).collect()).transpose()
+}
+
+/// Returns the limit per minute and address; `None` for 0.
+pub(crate) fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
+    given.map_or(Some(default), |given| NonZeroU32::new(given).map(RateLimit::per_minute))
 }
 
 impl File {

@@ -17,6 +17,8 @@ const RETRY_MS_MAX = 60000;
 let view = JSON.parse(body.dataset.view);
 let clockOffsetMs, heardAt, stream, silentUntil = 0, retryTimer, goTimer, failures = 0, announcedAt = 0;
 
+// With work before a join the page has a further script, which does it.
+const join = form => self.prove ? prove(form) : form.submit();
 const row = element => element.closest('[data-row]') || element;
 const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
@@ -118,7 +120,7 @@ function lost() {
 
 async function ask() {
   silence();
-  if (view.phase === 'full') return document.querySelector('form[data-in^=full]').submit();
+  if (view.phase === 'full') return join(document.querySelector('form[data-in^=full]'));
   try {
     const answer = await fetch(body.dataset.check, { headers: { accept: 'application/json' }, cache: 'no-store', signal: AbortSignal.timeout(ANSWER_MS) });
     if (!answer.ok) throw answer.status;
@@ -139,4 +141,4 @@ setInterval(countDown, 1000);
 if (location.search.includes('joined=') && view.phase !== 'cookies') history.replaceState(null, '', body.dataset.check);
 heard(view);
 // The service has not taken the last press of the button: the visitor decides about the next one.
-if (view.phase === 'join' && !location.search.includes('asked=')) document.querySelector('form[data-in=join]').submit();
+if (view.phase === 'join' && !location.search.includes('asked=')) join(document.querySelector('form[data-in=join]'));

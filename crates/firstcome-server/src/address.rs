@@ -202,6 +202,15 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Returns the wider network around an address, which a data centre or an office has as a whole: the /24 of an IPv4
+/// address, the /48 of an IPv6 one.
+pub fn wide_network(address: IpAddr) -> Block {
+    match address.to_canonical() {
+        IpAddr::V4(address) => Block { first: IpAddr::V4((address.to_bits() & !0xff).into()), prefix_bits: 24 },
+        IpAddr::V6(address) => Block { first: IpAddr::V6((address.to_bits() >> 80 << 80).into()), prefix_bits: 48 },
+    }
+}
+
 /// Formats the network that was counted for the client: `192.0.2.7`, or `2001:db8::/64`.
 pub fn shown(address: IpAddr) -> String {
     match network(address) {
@@ -281,6 +290,18 @@ mod tests {
         for (text, expected) in rows {
             let block = text.parse::<Block>().map(|block| block.to_string());
             assert_eq!(block, expected.map(String::from), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wide_network_is_a_24_of_ipv4_and_a_48_of_ipv6() {
+        for (text, expected) in [
+            ("192.0.2.255", "192.0.2.0/24"),
+            ("::ffff:192.0.2.1", "192.0.2.0/24"),
+            ("2001:db8:1:ffff::1", "2001:db8:1::/48"),
+            ("2001:db8:2::", "2001:db8:2::/48"),
+        ] {
+            assert_eq!(wide_network(address(text)).to_string(), expected, "{text}");
         }
     }
 

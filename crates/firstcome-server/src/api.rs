@@ -35,6 +35,7 @@ use crate::metrics::Route;
 use crate::pages::{self, SecuritySchemes};
 use crate::security_headers;
 use crate::state::App;
+use crate::work::WORK_HEADER;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::request::Parts;
@@ -194,7 +195,7 @@ fn cors(origins: &[HeaderValue]) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(move |origin, request| origins.contains(origin) && is_public_row(request)))
         .allow_methods([Method::GET, Method::POST, Method::DELETE])
-        .allow_headers([header::CONTENT_TYPE, PASS_HEADER, IDEMPOTENCY_KEY])
+        .allow_headers([header::CONTENT_TYPE, PASS_HEADER, IDEMPOTENCY_KEY, WORK_HEADER])
         .expose_headers([header::RETRY_AFTER])
         .max_age(Duration::from_secs(600))
 }

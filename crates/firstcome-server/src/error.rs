@@ -67,6 +67,7 @@ codes! {
     FormExpired 403 "form_expired" "The form does not belong to this session" "Load the page again and send its form. A form works in the session that it was made for, and from this site alone.";
     ForeignOrigin 403 "foreign_origin" "In development mode only this machine may call" "Call by a loopback name, or start the service with keys.";
     SecondPersonNeeded 403 "second_person_needed" "A second operator must confirm it" "Give the address of the request to another operator, who logs in with another name and confirms it in time.";
+    WorkRequired 403 "work_required" "The room takes work before a join, and this join shows none that counts" "Try nonces of up to 14 digits until the SHA-256 of `challenge.nonce` begins with `bits` zero bits, and send `challenge.nonce` in `X-Firstcome-Work`. Or send the challenge alone after `wait_ms`. `reason` says what was wrong.";
     NotFound 404 "not_found" "There is nothing at this path" "See `/docs`.";
     UnknownCoupon 404 "unknown_coupon" "There is no such coupon" "Check the name; an admin creates it with PUT.";
     UnknownRoom 404 "unknown_room" "There is no such room" "Check the name; an admin creates it with PUT.";
@@ -112,6 +113,7 @@ codes! {
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
     RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
+    TooManyJoins 429 "too_many_joins" "More visitors join than a limit of the operator allows" "Try again after `retry_after_ms`. `limit` says whose limit it is: that of your `network`, of the `room`, of all rooms together (`total`), or of joins of your network that `wait` in place of work.";
     UpstreamUnreachable 502 "upstream_unreachable" "The site cannot be reached" "Nothing was sent to it. Try again later; an operator looks at the site, and at `--upstream` of the gate.";
     StreamsFull 503 "streams_full" "Too many streams are open" "Poll, and ask for a stream again after `retry_after_ms`.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";

@@ -23,6 +23,7 @@ mod dashboard;
 pub mod error;
 pub mod gate;
 mod grace;
+mod joins;
 pub mod live;
 mod lock;
 mod metrics;
@@ -34,6 +35,7 @@ pub mod rfc3339;
 mod security_headers;
 mod state;
 mod throttle;
+mod work;
 
 pub use accept::{
     ADMIN_CONNECTIONS_MAX, ConnectionThreads, Limits, serve, serve_admin, serve_on_threads, serve_stream,
@@ -41,5 +43,6 @@ pub use accept::{
 pub use api::appearance::appearance_of_json;
 pub use auth::{Keys, Scope};
 pub use grace::{GracePolicy, OnLoss};
+pub use joins::JoinLimits;
 pub use lock::LockLimits;
 pub use state::{App, Config};

@@ -3,6 +3,7 @@
 mod auction;
 mod cluster;
 mod gate;
+mod join;
 mod live;
 mod lock;
 mod receipt;
@@ -10,6 +11,7 @@ mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
 use gate::GateFigures;
+use join::JoinFigures;
 pub(crate) use live::{LiveFigures, StreamEnd};
 pub(crate) use lock::{Ending, LockFigures};
 
@@ -269,6 +271,7 @@ pub(crate) struct Metrics {
     overdue: Counter,
     pub(crate) gate: GateFigures,
     pub(crate) heads: HeadFigures,
+    pub(crate) joins: JoinFigures,
     pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
     pub(crate) auctions: AuctionFigures,
@@ -302,10 +305,9 @@ impl Metrics {
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
-        let gate = GateFigures::register(&mut registry);
+        let (gate, joins) = (GateFigures::register(&mut registry), JoinFigures::register(&mut registry));
         let heads = HeadFigures::register(&mut registry);
-        let live = LiveFigures::register(&mut registry);
-        let locks = LockFigures::register(&mut registry);
+        let (live, locks) = (LiveFigures::register(&mut registry), LockFigures::register(&mut registry));
         let auction_figures = AuctionFigures::register(&mut registry);
         registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
         let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
@@ -343,6 +345,7 @@ impl Metrics {
             overdue,
             gate,
             heads,
+            joins,
             live,
             locks,
             auctions: auction_figures,

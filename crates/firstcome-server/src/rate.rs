@@ -1,4 +1,4 @@
-//! A limit per client address, in a table of fixed size.
+//! A limit per client address, or per any other key, in a table of fixed size.
 //!
 //! The rule is the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; ATM Forum
 //! Traffic Management 4.1, section 4.4.5). Each address has an instant until which its calls are paid for. A call pays
@@ -20,11 +20,14 @@
 //! - Fairness among people behind one address. They share its limit.
 //! - Anything across a restart, or across several servers.
 //!
+//! A key of another kind, such as a network or a room, counts as an address does.
+//!
 //! A clock that stands still gives one burst. A clock that jumps back costs an address at most the time of a burst.
 
+use crate::address::network;
 use firstcome::core::time::Timestamp;
 use parking_lot::Mutex;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 
@@ -63,6 +66,16 @@ impl RateLimit {
         };
         Self { per_minute, burst }
     }
+
+    /// Allows a tenth as much, and one call per minute at least.
+    pub(crate) fn tenth(self) -> Self {
+        Self::per_minute(NonZeroU32::new(self.per_minute.get() / 10).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// Allows so many times as much, in the long run and at once.
+    pub const fn times(self, times: NonZeroU32) -> Self {
+        Self { per_minute: self.per_minute.saturating_mul(times), burst: self.burst.saturating_mul(times) }
+    }
 }
 
 /// The address has called too often.
@@ -89,8 +102,13 @@ impl Limiter {
 
     /// Counts one call of this address, or says when the next call passes. A refused call is not counted.
     pub fn check(&self, address: IpAddr, now: Timestamp) -> Result<(), Limited> {
+        self.check_key(&network(address), now)
+    }
+
+    /// Counts one call of this key, as [`Self::check`] counts one of an address. A limiter takes keys of one kind alone.
+    pub fn check_key(&self, key: &impl Hash, now: Timestamp) -> Result<(), Limited> {
         let Some((pace, table)) = &self.limited else { return Ok(()) };
-        let (set, tag) = self.place(address);
+        let (set, tag) = self.place(key);
         let mut entries = table[set].lock();
         let at = match entries.iter().position(|entry| entry.tag == tag) {
             Some(at) => at,
@@ -103,13 +121,10 @@ impl Limiter {
         pace.call(&mut entries[at], now)
     }
 
-    /// Returns the set of an address, and its tag within the set. Two addresses of one set share a tag, and so a
-    /// limit, with probability 2^-32.
-    fn place(&self, address: IpAddr) -> (usize, u32) {
-        let hash = self.hasher.hash_one(match address.to_canonical() {
-            IpAddr::V4(address) => (4_u8, u64::from(address.to_bits())),
-            IpAddr::V6(address) => (6_u8, (address.to_bits() >> 64) as u64),
-        });
+    /// Returns the set of a key, and its tag within the set. Two keys of one set share a tag, and so a limit, with
+    /// probability 2^-32.
+    fn place(&self, key: &impl Hash) -> (usize, u32) {
+        let hash = self.hasher.hash_one(key);
         (hash as usize % SETS, (hash >> 32) as u32)
     }
 }

@@ -1,7 +1,7 @@
 //! The state that all handlers share.
 
 use crate::accept::Limits;
-use crate::address::{self, Forwarders, Proxies};
+use crate::address::{self, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
@@ -9,6 +9,7 @@ use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
 use crate::grace::{GateWatches, GracePolicy};
+use crate::joins::{Cap, JoinLimits, Joins};
 use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
@@ -16,6 +17,7 @@ use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Limiter, RateLimit};
 use crate::receipt::HEADS_EVERY;
 use crate::throttle::Throttle;
+use crate::work::{Accepted, Earned, Offer, Work};
 use axum::http::{HeaderMap, HeaderValue};
 use firstcome::cluster::Cluster;
 use firstcome::core::id::{CouponName, MemberName, RoomName};
@@ -23,6 +25,7 @@ use firstcome::core::room::RoomSettings;
 use firstcome::core::room::appearance::Appearance;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
+use firstcome::work::WorkBits;
 use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,8 +45,10 @@ pub struct Config {
     pub limits: Limits,
     /// The proxies whose `X-Forwarded-For` is believed; empty for none.
     pub proxies: Proxies,
-    /// How often one address may join rooms anonymously; `None` for no limit.
-    pub joins: Option<RateLimit>,
+    /// How often visitors may join rooms anonymously.
+    pub joins: JoinLimits,
+    /// The work that a join without a key has to show; `None` for none. Development mode demands none.
+    pub join_work: Option<WorkBits>,
     /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
     /// Coupons without a room that any visitor may claim, on a page of their own.
@@ -65,7 +70,7 @@ pub struct Config {
 impl Config {
     /// Returns the default configuration with these keys.
     pub fn with_keys(keys: Keys) -> Self {
-        let (joins, calls) = (Some(RateLimit::JOINS), Some(RateLimit::CALLS));
+        let (joins, calls) = (JoinLimits::default(), Some(RateLimit::CALLS));
         let (limits, proxies, locks) = (Limits::default(), Proxies::default(), LockLimits::default());
         let (allow_origins, public_coupons, second_person_within) = (Vec::new(), Vec::new(), None);
         let (streams_max, grace) = (STREAMS_MAX, GracePolicy::default());
@@ -75,6 +80,7 @@ impl Config {
             limits,
             proxies,
             joins,
+            join_work: None,
             calls,
             public_coupons,
             streams_max,
@@ -99,7 +105,9 @@ pub struct App {
     pub(crate) live: Live,
     pub(crate) gates: GateWatches,
     pub(crate) service: Arc<LockService>,
-    joins: Limiter,
+    joins: Joins,
+    /// Absent if joins need no work.
+    work: Option<Work>,
     calls: Limiter,
     logins: Limiter,
     pub(crate) dashboard: Dashboard,
@@ -176,7 +184,8 @@ impl App {
         handle_key: HandleKey,
     ) -> Self {
         let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
-        let joins = Limiter::new(config.joins, draw_hasher());
+        let joins = Joins::new(config.joins);
+        let work = config.join_work.map(|bits| Work::new(handle_key.work_key(), bits));
         let calls = Limiter::new(config.calls, draw_hasher());
         let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
         let (draining, stopping) = watch::channel(false);
@@ -202,6 +211,7 @@ impl App {
             gates: GateWatches::default(),
             service,
             joins,
+            work,
             calls,
             logins,
             dashboard: Dashboard::default(),
@@ -258,11 +268,60 @@ impl App {
         self.rooms.put_appearance(room, appearance).await.map(drop)
     }
 
-    /// Counts one anonymous join against the client's address.
-    pub(crate) fn may_join(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+    /// Judges what an anonymous join shows as its work, and counts it against the client's address and network, the room
+    /// and the service. Returns the accepted work; `None` if joins need none.
+    pub(crate) fn may_join<'a>(
+        &self,
+        room: &RoomName,
+        shown: Option<&'a str>,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<Option<Accepted<'a>>, Problem> {
+        // The work first: a client is told a challenge without being counted.
+        let accepted = self.work.as_ref().map(|work| work.check(room, shown, self.backend.now())).transpose()?;
+        let earned = accepted.map_or(Earned::Work, |accepted| accepted.earned);
+        self.count_join(Some(room), earned, peer, headers)?;
+        Ok(accepted)
+    }
+
+    /// Counts one anonymous claim of a coupon that has no room, as a join that counts against the client alone.
+    pub(crate) fn may_claim(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
+        self.count_join(None, Earned::Work, peer, headers)
+    }
+
+    /// Returns the challenge for the page of a room: the given one as long as it counts, or a new one. `None` if joins need
+    /// no work.
+    pub(crate) fn work_offer(&self, room: &RoomName, given: Option<&str>) -> Option<Offer> {
+        let work = self.work.as_ref().filter(|_| !self.is_dev())?;
+        Some(work.offer(room, given, self.backend.now()))
+    }
+
+    fn count_join(
+        &self,
+        room: Option<&RoomName>,
+        earned: Earned,
+        peer: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Result<(), Problem> {
         // A call within the process has no connection, so it has no address.
         let Some(peer) = peer else { return Ok(()) };
-        self.count(&self.joins, address::client(peer, headers, &self.config.proxies))
+        let client = address::client(peer, headers, &self.config.proxies);
+        let Err((cap, limited)) = self.joins.check(client, room, earned, self.steady()) else { return Ok(()) };
+        self.metrics.joins.refused(cap);
+        let problem = match cap {
+            Cap::Address => Problem::new(Code::RateLimited).of_address(client),
+            Cap::Network | Cap::Wait => {
+                Problem::new(Code::TooManyJoins).with("network", wide_network(client).to_string())
+            }
+            Cap::Room | Cap::Total => Problem::new(Code::TooManyJoins),
+        };
+        Err(problem.with("limit", cap.as_str()).retry_after_ms(limited.retry_after_ms))
+    }
+
+    /// Returns the clock that limits count by. No operator can set it: a wall clock that was set back would stand still,
+    /// and limit for as long.
+    fn steady(&self) -> Timestamp {
+        Timestamp::clamped_us(self.backend.steady().as_us())
     }
 
     /// Counts one call without a valid key against its address.
@@ -277,9 +336,7 @@ impl App {
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {
-        // Uses a clock that no operator can set: a wall clock that was set back would stand still, and limit for as long.
-        let now = Timestamp::clamped_us(self.backend.steady().as_us());
-        limiter.check(client, now).map_err(|limited| {
+        limiter.check(client, self.steady()).map_err(|limited| {
             Problem::new(Code::RateLimited).of_address(client).retry_after_ms(limited.retry_after_ms)
         })
     }

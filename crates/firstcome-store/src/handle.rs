@@ -4,6 +4,7 @@
 //! that hold of that lock only, and the store does not need to record it.
 
 use crate::seal::{MAC_BYTES, Seal, chars, room};
+use crate::work::WorkKey;
 use firstcome_core::id::LockName;
 use firstcome_core::lock::{ClientId, Fence, Request};
 use std::fmt;
@@ -31,6 +32,12 @@ impl HandleKey {
     /// Makes a key from 32 secret random bytes.
     pub fn new(bytes: [u8; 32]) -> Self {
         Self { seal: Seal::new(&bytes, DOMAIN) }
+    }
+
+    /// Returns the key of the work that anonymous joins do, derived from this one. Processes with the same
+    /// key of handles have the same key of work.
+    pub fn work_key(&self) -> WorkKey {
+        WorkKey::new(&self.seal.derived())
     }
 
     /// Makes the handle of a hold.

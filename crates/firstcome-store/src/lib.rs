@@ -34,6 +34,7 @@ mod shared;
 pub mod stats;
 mod ticket;
 mod voucher;
+pub mod work;
 
 pub use auction::{
     AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Transfer,

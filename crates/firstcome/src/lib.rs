@@ -201,7 +201,7 @@ pub use firstcome_store::{
     MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, Receipt, ReceiptReply,
     ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals, Sharing, ShownCode,
     StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge,
-    receipt, stats,
+    receipt, stats, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -210,7 +210,7 @@ fn refusal(status: u16, code: &str, body: &Body<'_>) -> Reply {
         (404, "unknown_ticket") => Reply::UnknownTicket,
         (409, "room_full") => Reply::RoomFull,
         (410, "room_closed") => Reply::RoomClosed,
-        (429, "rate_limited") => Reply::RateLimited,
+        (429, "rate_limited" | "too_many_joins") => Reply::RateLimited,
         (425, "not_open") => Reply::NotOpen,
         (503, "overloaded") => Reply::Overloaded,
         (503, "store_unavailable") => Reply::StoreUnavailable,

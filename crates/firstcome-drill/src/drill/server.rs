@@ -111,8 +111,8 @@ impl Launch {
         if self.proxied {
             command.args(["--trusted-proxy", "127.0.0.1/32"]);
         }
-        // All people come from this machine.
-        command.args(["--calls-per-minute", "0", "--connections-per-address", "0"]);
+        // All people come from this machine, and share networks.
+        command.args(["--calls-per-minute", "0", "--connections-per-address", "0", "--network-joins-per-minute", "0"]);
         command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
         match &self.stores {
             Stores::Directory => {}

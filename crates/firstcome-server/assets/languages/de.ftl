@@ -34,6 +34,8 @@ moved-lead = Ein anderes Gerät hat ihn mit dem Link übernommen und führt ihn 
 cookies-title = Bitte erlauben Sie Cookies
 cookies-lead = Ihr Platz steht in einem Cookie, und Ihr Browser hat es nicht behalten. Erlauben Sie Cookies für diese Website und stellen Sie sich wieder an.
 rejoin-button = Wieder anstellen
+work-busy = Ihr Browser löst eine kleine Aufgabe, die Bots bremst.
+work-wait = Eine kleine Aufgabe bremst Bots. Ohne JavaScript warten Sie { $count } s und drücken dann die Schaltfläche.
 ahead = { $count ->
     [0] Niemand ist vor Ihnen
     [one] { $count } Person vor Ihnen

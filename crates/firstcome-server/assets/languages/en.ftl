@@ -35,6 +35,8 @@ moved-lead = Another device took it with the link, and goes on with it. This pag
 cookies-title = Please allow cookies
 cookies-lead = Your place is kept in a cookie, and your browser did not keep it. Allow cookies for this site, and join again.
 rejoin-button = Join again
+work-busy = Your browser solves a small task that keeps bots back.
+work-wait = A small task keeps bots back. Without JavaScript, wait { $count } s and press the button.
 ahead = { $count ->
     [0] No one is ahead of you
     [one] { $count } person ahead of you

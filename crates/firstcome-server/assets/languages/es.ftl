@@ -34,6 +34,8 @@ moved-lead = Otro dispositivo lo ha tomado con el enlace y continúa con él. Es
 cookies-title = Permita las cookies
 cookies-lead = Su lugar se guarda en una cookie, y su navegador no la guardó. Permita las cookies de este sitio y vuelva a ponerse en la fila.
 rejoin-button = Volver a la fila
+work-busy = Su navegador resuelve una pequeña tarea que frena a los bots.
+work-wait = Una pequeña tarea frena a los bots. Sin JavaScript, espere { $count } s y pulse el botón.
 ahead = { $count ->
     [0] No hay nadie delante de usted
     [one] { $count } persona delante de usted

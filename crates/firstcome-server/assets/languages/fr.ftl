@@ -34,6 +34,8 @@ moved-lead = Un autre appareil l’a prise avec le lien et continue avec elle. C
 cookies-title = Veuillez autoriser les cookies
 cookies-lead = Votre place est gardée dans un cookie, et votre navigateur ne l’a pas conservé. Autorisez les cookies de ce site, puis rejoignez la file.
 rejoin-button = Rejoindre à nouveau
+work-busy = Votre navigateur résout une petite tâche qui freine les robots.
+work-wait = Une petite tâche freine les robots. Sans JavaScript, attendez { $count } s, puis appuyez sur le bouton.
 ahead = { $count ->
     [0] Personne devant vous
     [one] { $count } personne devant vous

@@ -34,6 +34,8 @@ moved-lead = Perangkat lain telah mengambilnya dengan tautan itu dan melanjutkan
 cookies-title = Izinkan cookie
 cookies-lead = Tempat Anda disimpan dalam cookie, dan peramban Anda tidak menyimpannya. Izinkan cookie untuk situs ini, lalu masuk antrean lagi.
 rejoin-button = Antre lagi
+work-busy = Peramban Anda menyelesaikan tugas kecil yang menahan bot.
+work-wait = Sebuah tugas kecil menahan bot. Tanpa JavaScript, tunggu { $count } dtk lalu tekan tombolnya.
 ahead = { $count ->
     [0] Tidak ada orang di depan Anda
    *[other] { $count } orang di depan Anda

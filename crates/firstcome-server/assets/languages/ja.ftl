@@ -34,6 +34,8 @@ moved-lead = 別の端末がリンクで順番を引き継ぎました。この�
 cookies-title = Cookieを許可してください
 cookies-lead = 順番はCookieに保存されますが、ブラウザーに保存されませんでした。このサイトのCookieを許可して、もう一度お並びください。
 rejoin-button = もう一度並ぶ
+work-busy = ブラウザーがボット対策の小さな課題を解いています。
+work-wait = 小さな課題でボットを防いでいます。JavaScriptがない場合は、{ $count }秒待ってからボタンを押してください。
 ahead = { $count ->
     [0] 前に待っている人はいません
    *[other] 前に{ $count }人待っています

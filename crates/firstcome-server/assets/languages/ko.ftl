@@ -34,6 +34,8 @@ moved-lead = 다른 기기가 링크로 순서를 받아 이어 가고 있습니
 cookies-title = 쿠키를 허용해 주세요
 cookies-lead = 순서는 쿠키에 저장되는데 브라우저가 저장하지 않았습니다. 이 사이트의 쿠키를 허용한 뒤 다시 들어와 주세요.
 rejoin-button = 다시 줄 서기
+work-busy = 브라우저가 봇을 늦추는 작은 과제를 풀고 있습니다.
+work-wait = 작은 과제로 봇을 늦춥니다. JavaScript가 없으면 { $count }초 기다린 뒤 버튼을 눌러 주세요.
 ahead = { $count ->
     [0] 앞에 기다리는 사람이 없습니다
    *[other] 앞에 { $count }명이 기다립니다

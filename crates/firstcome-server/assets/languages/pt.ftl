@@ -34,6 +34,8 @@ moved-lead = Outro dispositivo o assumiu com o link e continua com ele. Esta pá
 cookies-title = Permita os cookies
 cookies-lead = Seu lugar fica em um cookie, e seu navegador não o guardou. Permita os cookies deste site e entre de novo na fila.
 rejoin-button = Entrar de novo
+work-busy = Seu navegador resolve uma pequena tarefa que freia robôs.
+work-wait = Uma pequena tarefa freia robôs. Sem JavaScript, espere { $count } s e pressione o botão.
 ahead = { $count ->
     [0] Ninguém à sua frente
     [one] { $count } pessoa à sua frente

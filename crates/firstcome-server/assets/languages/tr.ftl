@@ -34,6 +34,8 @@ moved-lead = Başka bir cihaz yerinizi bağlantıyla aldı ve onunla devam ediyo
 cookies-title = Lütfen çerezlere izin verin
 cookies-lead = Yeriniz bir çerezde saklanır ve tarayıcınız onu saklamadı. Bu site için çerezlere izin verip yeniden sıraya girin.
 rejoin-button = Yeniden sıraya gir
+work-busy = Tarayıcınız botları yavaşlatan küçük bir görevi çözüyor.
+work-wait = Küçük bir görev botları yavaşlatır. JavaScript yoksa { $count } sn bekleyip düğmeye basın.
 ahead = { $count ->
     [0] Önünüzde kimse yok
    *[other] Önünüzde { $count } kişi var

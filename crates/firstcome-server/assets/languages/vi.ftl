@@ -34,6 +34,8 @@ moved-lead = Một thiết bị khác đã nhận chỗ bằng liên kết và �
 cookies-title = Vui lòng cho phép cookie
 cookies-lead = Chỗ của bạn được lưu trong cookie, và trình duyệt đã không lưu. Hãy cho phép cookie của trang này rồi vào hàng lại.
 rejoin-button = Vào hàng lại
+work-busy = Trình duyệt của bạn đang giải một bài nhỏ để ngăn bot.
+work-wait = Một bài nhỏ ngăn bot. Nếu không có JavaScript, hãy đợi { $count } giây rồi nhấn nút.
 ahead = { $count ->
     [0] Không có ai trước bạn
    *[other] { $count } người trước bạn

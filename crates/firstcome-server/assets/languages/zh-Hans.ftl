@@ -34,6 +34,8 @@ moved-lead = 另一台设备已通过链接接管该位置并继续排队。此�
 cookies-title = 请允许使用 Cookie
 cookies-lead = 您的位置保存在 Cookie 中，但浏览器没有保存。请允许本网站使用 Cookie，然后重新加入。
 rejoin-button = 重新排队
+work-busy = 您的浏览器正在完成一个用来拦阻机器人的小任务。
+work-wait = 一个小任务用来拦阻机器人。没有 JavaScript 时，请等待 { $count } 秒，然后按下按钮。
 ahead = { $count ->
     [0] 您前面没有人
    *[other] 您前面还有 { $count } 人

@@ -34,6 +34,8 @@ moved-lead = 另一台裝置已透過連結接管該位置並繼續排隊。此�
 cookies-title = 請允許使用 Cookie
 cookies-lead = 您的位置儲存在 Cookie 中，但瀏覽器沒有儲存。請允許本網站使用 Cookie，然後重新加入。
 rejoin-button = 重新排隊
+work-busy = 您的瀏覽器正在完成一個用來攔阻機器人的小任務。
+work-wait = 一個小任務用來攔阻機器人。沒有 JavaScript 時，請等待 { $count } 秒，然後按下按鈕。
 ahead = { $count ->
     [0] 您前面沒有人
    *[other] 您前面還有 { $count } 人

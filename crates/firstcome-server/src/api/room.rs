@@ -14,13 +14,14 @@ use crate::metrics::Route;
 use crate::pass::{Grant, PassError};
 use crate::rfc3339::format as instant;
 use crate::state::App;
+use crate::work;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use firstcome::core::coupon::Effect;
-use firstcome::core::id::{RoomName, UserId};
+use firstcome::core::id::{RequestId, RoomName, UserId};
 use firstcome::core::revision::Revision;
 use firstcome::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome::core::time::Timestamp;
@@ -264,17 +265,21 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
 /// `Idempotency-Key` a repeat is 201 with the same ticket, as long as the place exists. The key is free again once the
 /// ticket has left or expired, or the room is closed. A visitor who joins stays in line until the next admission, at
 /// most a tenth of a second later. If a burst is longer than the line may be, the rest gets `room_full`, although
-/// slots may be free. Order of refusals: `rate_limited`, `unknown_room`, `idempotency_key_reused`, `room_closed`,
-/// `room_full`.
+/// slots may be free. If the operator demands work, a join without a key shows it in `X-Firstcome-Work`, or is told a
+/// challenge: 403 `work_required`. All joins that show one challenge are one request, which has one living place: repeat a join
+/// with the same work. Order of refusals: `work_required`, `rate_limited`, `too_many_joins`, `unknown_room`, `idempotency_key_reused`,
+/// `room_closed`, `room_full`.
 #[utoipa::path(post, path = "/v1/rooms/{room}/tickets", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url")),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters; on public calls at least 22 of base64url"),
+        ("X-Firstcome-Work" = Option<String>, Header, description = "The work of a join without a key, if the operator demands it: `challenge.nonce`, or after a wait the challenge")),
     request_body = TicketBody,
     responses(
         (status = 200, description = "The place that the user has already", body = Ticket),
         (status = 201, description = "A place in line", body = Ticket),
         (status = 400, description = "`invalid_json` `invalid_field` `invalid_name` `invalid_idempotency_key`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: a user needs a service key", body = ProblemShape),
+        (status = 403, description = "`work_required`", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`room_full`", body = ProblemShape),
@@ -282,7 +287,7 @@ pub(crate) async fn delete_room(State(app): State<Arc<App>>, path: PathName, hea
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),
-        (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
+        (status = 429, description = "`rate_limited`: this address, without a key; `too_many_joins`", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn post_ticket(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
@@ -309,11 +314,14 @@ pub(super) async fn join(
     let user = wanted.user.as_deref().map(body::user).transpose()?;
     if user.is_some() {
         caller.require(Scope::Service)?;
-    } else if caller.scope == Scope::Public {
-        app.may_join(peer, headers)?;
     }
+    let work = match caller.scope {
+        Scope::Public => app.may_join(&room, work::shown(headers), peer, headers)?,
+        _ => None,
+    };
     let meaning = [user.as_ref().map_or("", UserId::as_str).as_bytes()];
     let request = body::request(headers, caller, (room.as_str(), "tickets"), &meaning)?;
+    let request = work.map_or(request, |work| Some(work.request(&room, request)));
     let joined = answered(app, pin!(app.rooms.join(&room, Join { user, request }))).await?;
     let (joining, answer) = joined.map_err(refused)?;
     let status = if joining == Joining::SameUser { StatusCode::OK } else { StatusCode::CREATED };
@@ -378,8 +386,12 @@ pub(crate) async fn summary(app: &App, room: &RoomName) -> Result<RoomSummary, P
 }
 
 /// Joins for the bearer of the ticket.
-pub(crate) async fn join_unnamed(app: &App, room: &RoomName) -> Result<TicketAnswer, Problem> {
-    let join = Join { user: None, request: None };
+pub(crate) async fn join_unnamed(
+    app: &App,
+    room: &RoomName,
+    request: Option<RequestId>,
+) -> Result<TicketAnswer, Problem> {
+    let join = Join { user: None, request };
     let (_, answer) = answered(app, pin!(app.rooms.join(room, join))).await?.map_err(refused)?;
     Ok(answer)
 }

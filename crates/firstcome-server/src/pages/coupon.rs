@@ -242,6 +242,7 @@ impl<'a> Visit<'a> {
             back: None,
             place: None,
             offer: None,
+            work: None,
         };
         let status = match view.phase {
             Phase::SoldOut | Phase::Ended => StatusCode::GONE,
@@ -266,7 +267,7 @@ impl<'a> Visit<'a> {
             Claimant::Browser(Some(user)) => {
                 if !self.app.is_dev() {
                     let peer = self.parts.extensions.get::<Peer>().map(|peer| peer.0);
-                    self.app.may_join(peer, &self.parts.headers)?;
+                    self.app.may_claim(peer, &self.parts.headers)?;
                 }
                 user.clone()
             }

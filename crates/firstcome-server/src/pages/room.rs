@@ -11,8 +11,10 @@
 
 mod branding;
 mod draw;
+mod events;
 mod take;
 pub(super) mod view;
+mod work;
 
 use super::coupon::over_behind;
 use super::language::{LANGUAGES, Language, accepted, of_tag};
@@ -20,12 +22,10 @@ use super::{Base, Format, refusal, rendered};
 use crate::accept::Peer;
 use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
 use crate::api::body::{self, PathName};
-use crate::api::json::{Json, json_bytes};
-use crate::api::stream::visitor;
+use crate::api::json::Json;
 use crate::api::{appearance, measured, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
-use crate::live::Tell;
 use crate::metrics::Route;
 use crate::state::App;
 use askama::Template;
@@ -78,6 +78,8 @@ struct RoomQuery {
     full: Option<String>,
     /// Set when the visitor wants the page to load itself again without scripts.
     auto: Option<String>,
+    /// The challenge of a join, or what a join shows as its work.
+    work: Option<String>,
 }
 
 /// The place that a browser keeps.
@@ -126,6 +128,8 @@ pub(super) struct RoomPage<'a> {
     pub(super) place: Option<PlaceLinks>,
     /// The place that a recovery link offers.
     pub(super) offer: Option<take::Offer<'a>>,
+    /// What a visitor without scripts does before a join, if joins need work.
+    pub(super) work: Option<String>,
 }
 
 /// The addresses of a visitor who has a place.
@@ -424,6 +428,8 @@ impl<'a> Visit<'a> {
             // A crawler must not take this for the page that it stands before.
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
+        let work = self.app.work_offer(&self.room, self.query.work.as_deref());
+        let challenge = work.as_ref().map(|work| ("work", work.challenge.as_str()));
         let page = RoomPage {
             language: self.language,
             languages: &LANGUAGES,
@@ -440,7 +446,7 @@ impl<'a> Visit<'a> {
             check: self.address("", &[]),
             events: Some(self.address("/events", &[])),
             auto: self.address("", &[("auto", "1")]),
-            join: self.address("/join", &[]),
+            join: self.address("/join", challenge.as_slice()),
             draw: view.has_draw.then(|| format!("{}/rooms/{}/draw", self.base, self.room.as_str())),
             claim: None,
             back: self.query.back.as_deref(),
@@ -451,6 +457,7 @@ impl<'a> Visit<'a> {
                 receipt: self.part("/receipt"),
             }),
             offer: offer.map(|ticket| take::Offer { ticket, take: self.address("/take", &[]) }),
+            work: work.map(|work| self.language.with("work-wait", &[("count", work.wait_ms.div_ceil(1_000))])),
         };
         page_response(status, &page, self.query.auto.is_some())
     }
@@ -464,10 +471,11 @@ impl<'a> Visit<'a> {
         if self.place().await?.is_some_and(|answer| lives(&answer)) {
             return to_page();
         }
-        if !self.app.is_dev() {
-            self.app.may_join(self.parts.extensions.get::<Peer>().map(|peer| peer.0), &self.parts.headers)?;
-        }
-        match calls::join_unnamed(self.app, &self.room).await {
+        let request = match self.earned()? {
+            Ok(request) => request,
+            Err(back) => return Ok(back),
+        };
+        match calls::join_unnamed(self.app, &self.room, request).await {
             Ok(answer) => {
                 let mut response = see_other(&self.address("", &[("joined", "1")]))?;
                 self.keep(&mut response, &answer);
@@ -478,22 +486,6 @@ impl<'a> Visit<'a> {
             Err(problem) if problem.code() == Code::RoomClosed => to_page(),
             Err(problem) => Err(problem),
         }
-    }
-
-    /// Opens the stream of the place that the browser keeps: what a poll of the page would be told, as soon as it changes.
-    async fn events(&self, app: &Arc<App>) -> Result<Response, Problem> {
-        let kept = self.kept().ok_or(Code::NotFound)?;
-        let (language, back, first_position) = (self.language, self.query.back.clone(), kept.first_position);
-        let branding = Branding::new(&*appearance::shown(self.app, &self.room).await?, self.language);
-        let (version, heading) = (branding.version, branding.texts.heading.as_deref().map(str::to_owned));
-        let tell: Tell = Box::new(move |room, answer| {
-            let place = Place::Known { answer, first_position };
-            let mut view = View::new(language, room, place, back.as_deref());
-            view.look.clone_from(&version);
-            view.head(heading.as_deref());
-            json_bytes(&view)
-        });
-        app.live.open(app, visitor(app, &self.room, kept.ticket, tell).await?)
     }
 
     async fn leave(&self) -> Result<Response, Problem> {
@@ -593,4 +585,5 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/events", get(events))
         .route("/assets/room.css", super::asset("text/css", STYLE))
         .route("/assets/room.js", super::asset("text/javascript", SCRIPT))
+        .route("/assets/room.work.js", super::asset("text/javascript", work::SCRIPT))
 }

@@ -25,7 +25,7 @@ const PUBLIC: [(&str, &str); 10] = [
 fn preflight(path: &str, method: &str, origin: &str) -> Ask {
     let ask = Ask::new(Method::OPTIONS, path).header("origin", origin);
     ask.header("access-control-request-method", method)
-        .header("access-control-request-headers", "content-type,x-firstcome-pass,idempotency-key")
+        .header("access-control-request-headers", "content-type,x-firstcome-pass,idempotency-key,x-firstcome-work")
 }
 
 async fn service(origins: &[&'static str]) -> Service {
@@ -122,7 +122,7 @@ async fn pages_of_a_named_origin_may_make_public_calls() {
             let methods = answer.header("access-control-allow-methods").expect("methods");
             assert!(methods.contains(method), "{methods}");
             let headers = answer.header("access-control-allow-headers").expect("headers");
-            assert_eq!(headers, "content-type,x-firstcome-pass,idempotency-key", "and no key");
+            assert_eq!(headers, "content-type,x-firstcome-pass,idempotency-key,x-firstcome-work", "and no key");
         }
     }
 }

@@ -259,7 +259,14 @@ pub(crate) async fn a_visitor_joins_at_the_gate_and_comes_back_to_the_wanted_pag
     // A visitor cannot make the page take itself for the place of another one.
     let claimed = format!("{place}x-forwarded-uri: /cart\r\n");
     door.ask("GET /.firstcome/rooms/sale", &claimed).await.is(200);
-    for path in ["/assets/room.css?0.1.0", "/assets/room.js?0.1.0", "/rooms/sale/place.svg", "/healthz", "/readyz"] {
+    for path in [
+        "/assets/room.css?0.1.0",
+        "/assets/room.js?0.1.0",
+        "/assets/room.work.js",
+        "/rooms/sale/place.svg",
+        "/healthz",
+        "/readyz",
+    ] {
         door.ask(&format!("GET /.firstcome{path}"), &place).await.is(200);
     }
     // The gate shows visitors the room, and nothing else of the service.

@@ -91,7 +91,9 @@ fn without_tokens(answer: &Answer) -> String {
     fn strip(value: &mut Value) {
         match value {
             Value::Object(members) => {
-                members.retain(|name, _| !["ticket", "pass", "public_key", "handle"].contains(&name.as_str()));
+                members.retain(|name, _| {
+                    !["ticket", "pass", "public_key", "handle", "challenge"].contains(&name.as_str())
+                });
                 members.values_mut().for_each(strip);
             }
             Value::Array(items) => items.iter_mut().for_each(strip),

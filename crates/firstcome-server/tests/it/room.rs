@@ -21,6 +21,7 @@ pub(crate) mod steering;
 pub(crate) mod streams;
 pub(crate) mod tickets;
 pub(crate) mod trouble;
+pub(crate) mod work;
 
 use crate::service::{ADMIN, Answer, Ask, SERVICE, Service};
 use firstcome::RoomStore;

@@ -32,6 +32,7 @@ const PAGES: [&str; 23] = [
     "/assets/firstcome.css",
     "/assets/room.css",
     "/assets/room.js",
+    "/assets/room.work.js",
     "/assets/draw.js",
     "/assets/dashboard.css",
     "/assets/dashboard.js",

@@ -11,7 +11,7 @@ use crate::lock::{
 use crate::promises::seen;
 use crate::room::{
     abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys,
-    limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble,
+    limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble, work,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -80,7 +80,10 @@ scenarios! {
     limits: an_address_that_joins_too_often_is_told_when_to_come_again
         a_flood_from_one_address_draws_no_more_than_its_limit neither_keys_nor_users_nor_polls_are_limited
         an_address_that_a_client_invents_counts_only_from_a_trusted_proxy
-        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_no_visitor_longer;
+        a_connection_counts_with_the_address_that_it_comes_from a_wall_clock_that_stands_still_limits_no_visitor_longer
+        a_network_that_joins_too_often_is_refused_and_its_neighbours_are_not
+        a_room_and_the_service_take_no_more_anonymous_joins_than_their_limits
+        a_network_may_join_ten_times_as_often_as_an_address_unless_an_operator_says_otherwise;
     tickets: no_altered_ticket_is_one a_ticket_is_good_in_its_room_and_its_service_only
         who_leaves_frees_the_place_and_stays_gone a_poll_is_answered_alike_with_and_without_the_router;
     admissions: the_first_poll_after_the_admission_brings_the_pass_and_later_ones_the_same
@@ -142,7 +145,14 @@ scenarios! {
         a_pass_of_another_room_or_another_service_is_none_here a_pass_counts_only_for_the_slot_that_it_was_made_for
         a_pass_ends_with_its_slot_however_that_ends a_released_slot_goes_to_the_next_and_not_back
         bodies_about_passes_are_checked a_service_that_reads_passes_by_itself_learns_which_are_void a_slot_is_checked_and_given_back_by_its_numbers before_the_first_room_there_is_no_pass;
-    abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer;
+    work: a_join_without_work_is_told_a_challenge_and_its_solution_draws_a_number
+        one_challenge_is_one_place_however_often_it_is_shown
+        work_that_was_not_done_for_this_room_draws_no_number work_counts_at_each_node_with_the_same_key
+        who_waits_needs_no_work_and_few_of_a_network_may
+        a_browser_without_scripts_waits_and_joins_by_the_button a_page_with_work_loads_one_more_script;
+    abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer
+        a_pass_on_two_devices_is_one_slot_that_ends_for_both
+        a_sold_ticket_of_a_user_names_that_user_wherever_it_is_shown a_ticket_is_no_pass_and_a_pass_is_no_ticket;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
         a_pass_that_is_sent_is_judged_a_visitor_that_sends_it a_repeated_claim_by_a_pass_is_answered_again
         a_coupon_takes_no_pass_of_another_room;

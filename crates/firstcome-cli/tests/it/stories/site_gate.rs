@@ -308,6 +308,27 @@ fn a_browser_hears_of_its_turn_by_a_stream() {
 }
 
 #[test]
+fn a_browser_works_for_its_place_and_reaches_the_page_that_it_wanted() {
+    if !machine_has("chromium", Path::new(BROWSER).exists()) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let gate = Gate::start(here, shop(), &["--max-active", "1", "--join-work", "14"]);
+    let metrics = || Client::with_key(gate.server.address(), KEY).get("/metrics").text();
+    let joined = |count: u32| metrics().contains(&format!("\nfirstcome_room_joined_total {count}\n"));
+    let told = gate.ask("POST /.firstcome/rooms/sale/join", "accept: application/json\r\n");
+    assert_eq!((told.status, told.text().contains("\"bits\":14")), (403, true), "{}", told.text());
+    assert!(joined(0), "without work there is no place");
+    let shown = Browser(here).show(&format!("http://{}/basket/1", gate.address));
+    // The script solves a challenge, joins by itself, and goes in. A page of plain text has its address as its title.
+    wait_for("the browser to reach the shop", || shown.title().ends_with("/basket/1").then_some(()));
+    assert!(joined(1), "{}", metrics());
+    drop(shown);
+    gate.server.stop();
+}
+
+#[test]
 fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
     if !machine_has("chromium", Path::new(BROWSER).exists()) {
         return;

@@ -3,8 +3,8 @@
 use super::page::{Browser, phase};
 use crate::service::{ADMIN, Answer, Ask, Service, config};
 use firstcome::core::id::CouponName;
-use firstcome_server::Config;
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 
@@ -112,7 +112,7 @@ pub(crate) async fn a_coupon_without_a_room_has_a_page_only_if_an_operator_says_
 
     let (per_minute, burst) = (NonZeroU32::new(1).expect("not 0"), NonZeroU32::new(3).expect("not 0"));
     let public_coupons = vec![CouponName::parse("launch").expect("a name")];
-    let joins = Some(RateLimit { per_minute, burst });
+    let joins = JoinLimits::of_address(Some(RateLimit { per_minute, burst }));
     let service = Service::memory_with(Config { public_coupons, joins, ..config() });
     service.make("launch", json!({"limit": 9})).await;
     let mut ann = Browser::new(&service);

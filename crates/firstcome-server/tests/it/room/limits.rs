@@ -1,12 +1,14 @@
-//! Anonymous joins are limited per address. A visitor that is refused has drawn no number.
+//! Anonymous joins are limited per address, per network, per room and in total. A visitor that is refused has drawn no
+//! number.
 
 use super::{join, join_as, place};
 use crate::running::{Running, patient, request};
 use crate::service::{ADMIN, Ask, SERVICE, Service, config};
-use firstcome_server::Config;
 use firstcome_server::address::Proxies;
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::json;
+use std::num::NonZeroU32;
 
 const HERE: &str = "203.0.113.7";
 const ELSEWHERE: &str = "203.0.113.8";
@@ -15,7 +17,7 @@ const PROXY: &str = "10.0.0.1";
 fn limited(per_minute: u32, burst: u32, proxies: &[&str]) -> Config {
     let [per_minute, burst] = [per_minute, burst].map(|count| count.try_into().expect("not zero"));
     let proxies = Proxies::new(proxies.iter().map(|block| block.parse().expect("a block")).collect());
-    Config { joins: Some(RateLimit { per_minute, burst }), proxies, ..config() }
+    Config { joins: JoinLimits::of_address(Some(RateLimit { per_minute, burst })), proxies, ..config() }
 }
 
 async fn service(config: Config) -> Service {
@@ -75,7 +77,7 @@ pub(crate) async fn neither_keys_nor_users_nor_polls_are_limited() {
     }
     service.send(join("sale").from(ELSEWHERE)).await.is(201);
     // Without a limit there is none.
-    let service = self::service(Config { joins: None, ..config() }).await;
+    let service = self::service(Config { joins: JoinLimits::of_address(None), ..config() }).await;
     for _ in 0..200 {
         service.send(join("sale").from(HERE)).await.is(201);
     }
@@ -142,4 +144,98 @@ pub(crate) async fn a_wall_clock_that_stands_still_limits_no_visitor_longer() {
     // Set forward, it gives nothing away either.
     service.clock.step_forward_ms(3_600_000);
     service.send(join("sale").from(HERE)).await.refused(429, "rate_limited");
+}
+
+/// A limit that lets so many joins pass at once, and one more in a minute.
+fn burst(burst: u32) -> Option<RateLimit> {
+    Some(RateLimit { per_minute: NonZeroU32::MIN, burst: burst.try_into().expect("not zero") })
+}
+
+async fn capped(joins: JoinLimits) -> Service {
+    let service = service(Config { joins, ..config() }).await;
+    service.make_room("other", json!({"max_active": 1, "paused": true})).await;
+    service
+}
+
+/// How many joins each cap has refused: of the address, the network, the room, and in total.
+async fn refused_by_caps(service: &Service) -> [u32; 4] {
+    let metrics = service.metrics().await;
+    ["address", "network", "room", "total"].map(|limit| {
+        let name = format!("firstcome_joins_refused_total{{limit=\"{limit}\"}} ");
+        metrics.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok()).expect("it is counted")
+    })
+}
+
+pub(crate) async fn a_network_that_joins_too_often_is_refused_and_its_neighbours_are_not() {
+    let (address, network) = (burst(2), burst(3));
+    let service = capped(JoinLimits { address, network, ..JoinLimits::of_address(None) }).await;
+    for (inside, outside, name) in [
+        (["198.51.100.1", "198.51.100.2", "198.51.100.255"], "198.51.101.1", "198.51.100.0/24"),
+        (["2001:db8:1:1::1", "2001:db8:1:2::1", "2001:db8:1:ffff::1"], "2001:db8:2::1", "2001:db8:1::/48"),
+    ] {
+        for from in [inside[0], inside[0], inside[1]] {
+            service.send(join("sale").from(from)).await.is(201);
+        }
+        let told = service.send(join("sale").from(inside[2])).await.refused(429, "too_many_joins");
+        assert_eq!((told.text("limit").as_str(), told.text("network").as_str()), ("network", name));
+        assert_eq!((told.header("retry-after"), &told.json()["retry_after_ms"]), (Some("60"), &json!(60_000)));
+        // Also in another room, and not with a key.
+        service.send(join("other").from(inside[2])).await.refused(429, "too_many_joins");
+        service.send(join("sale").by(SERVICE).from(inside[2])).await.is(201);
+        service.send(join("sale").from(outside)).await.is(201);
+        // The address that has called most is over its own limit first.
+        let told = service.send(join("sale").from(inside[0])).await.refused(429, "rate_limited");
+        assert_eq!(told.text("limit"), "address");
+    }
+    assert_eq!(refused_by_caps(&service).await, [2, 4, 0, 0]);
+    service.clock.pass_ms(60_000);
+    service.send(join("sale").from("198.51.100.255")).await.is(201);
+}
+
+pub(crate) async fn a_room_and_the_service_take_no_more_anonymous_joins_than_their_limits() {
+    let (room, total) = (burst(3), burst(5));
+    let service = capped(JoinLimits { address: burst(2), room, total, ..JoinLimits::of_address(None) }).await;
+    let mut visitors = (1..).map(|number| format!("198.51.{number}.1"));
+    let mut next = |room: &str| service.send(join(room).from(&visitors.next().expect("another one")));
+    for _ in 0..3 {
+        next("sale").await.is(201);
+    }
+    let told = next("sale").await.refused(429, "too_many_joins");
+    assert_eq!((told.text("limit").as_str(), told.header("retry-after")), ("room", Some("60")));
+    assert!(told.json().get("address").is_none() && told.json().get("network").is_none(), "nothing of the visitor");
+    // What the room refuses takes nothing from the others.
+    for _ in 0..2 {
+        next("other").await.is(201);
+    }
+    assert_eq!(next("other").await.refused(429, "too_many_joins").text("limit"), "total");
+    service.send(join("sale").by(SERVICE).from(HERE)).await.is(201);
+    service.send(join_as("sale", "ann").from(HERE)).await.is(201);
+    // An address over its limit takes nothing from the room.
+    service.clock.pass_ms(60_000);
+    for _ in 0..2 {
+        service.send(join("sale").from(HERE)).await;
+    }
+    assert_eq!(refused_by_caps(&service).await, [0, 0, 2, 1]);
+    service.clock.pass_ms(30_000);
+    for _ in 0..9 {
+        service.send(join("sale").from(HERE)).await.refused(429, "rate_limited");
+    }
+    service.clock.pass_ms(30_000);
+    next("sale").await.is(201);
+}
+
+pub(crate) async fn a_network_may_join_ten_times_as_often_as_an_address_unless_an_operator_says_otherwise() {
+    let service = capped(config().joins).await;
+    let mut joined = 0;
+    for host in 0..256 {
+        for _ in 0..30 {
+            let status = service.send(join("sale").from(&format!("198.51.100.{host}"))).await.status;
+            joined += u32::from(status == 201);
+        }
+    }
+    assert_eq!(joined, 300, "ten bursts of 30");
+    let service = capped(JoinLimits::of_address(None)).await;
+    for _ in 0..400 {
+        service.send(join("sale").from(HERE)).await.is(201);
+    }
 }

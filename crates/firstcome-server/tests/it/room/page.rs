@@ -1,9 +1,9 @@
 //! The page of a room, as browsers use it: with cookies, and without scripts.
 
 use crate::service::{Answer, Ask, Service, config};
-use firstcome_server::Config;
 use firstcome_server::address::Proxies;
 use firstcome_server::rate::RateLimit;
+use firstcome_server::{Config, JoinLimits};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -331,7 +331,7 @@ pub(crate) async fn pages_that_update_themselves_do_so_when_asked() {
 }
 
 pub(crate) async fn joins_by_the_page_are_limited_by_address() {
-    let joins = Some(RateLimit::per_minute(NonZeroU32::MIN));
+    let joins = JoinLimits::of_address(Some(RateLimit::per_minute(NonZeroU32::MIN)));
     let (service, _) = taken(Service::memory_with(Config { joins, ..config() }), json!({"max_active": 1})).await;
     let join = || Ask::post("/rooms/sale/join").from("192.0.2.7");
     service.send(join()).await.is(303);
