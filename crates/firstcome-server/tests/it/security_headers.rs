@@ -11,7 +11,7 @@ use serde_json::json;
 use std::sync::Arc;
 
 /// What pages and the dashboard have beside the document.
-const PAGES: [&str; 23] = [
+const PAGES: [&str; 27] = [
     "/",
     "/docs",
     "/openapi.json",
@@ -24,6 +24,8 @@ const PAGES: [&str; 23] = [
     "/rooms/sale/logo",
     "/rooms/sale/draw",
     "/rooms/sale/events",
+    "/rooms/sale/receipt",
+    "/receipts",
     "/coupons/launch",
     "/dashboard",
     "/dashboard/login",
@@ -34,6 +36,7 @@ const PAGES: [&str; 23] = [
     "/assets/room.js",
     "/assets/room.work.js",
     "/assets/draw.js",
+    "/assets/receipt.js",
     "/assets/dashboard.css",
     "/assets/dashboard.js",
 ];
