@@ -277,6 +277,13 @@ pub(crate) struct Metrics {
     pub(crate) auctions: AuctionFigures,
 }
 
+fn register_store(registry: &mut Registry, store: &Backend) {
+    match store {
+        Backend::Embedded(store) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
+        Backend::Cluster(cluster, _) => registry.register_collector(Box::new(ClusterCollector(cluster.clone()))),
+    }
+}
+
 impl Metrics {
     /// Registers the metrics of a service. With `store` they include those of the store.
     pub(crate) fn new(store: Option<&Backend>, auctions: &Auctions) -> Self {
@@ -312,12 +319,8 @@ impl Metrics {
         registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
         let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
         registry.register_collector(Box::new(FaultsCollector(faults)));
-        match store {
-            Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
-            Some(Backend::Cluster(cluster, _)) => {
-                registry.register_collector(Box::new(ClusterCollector(cluster.clone())));
-            }
-            None => {}
+        if let Some(store) = store {
+            register_store(&mut registry, store);
         }
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
         Self {

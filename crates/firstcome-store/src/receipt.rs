@@ -119,7 +119,7 @@ impl SignedHead {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeadWanted {
     /// The first one whose last number is this one, or a later one.
-    Given(u32),
+    Number(u32),
     /// The first one after this instant whose front is past this turn.
     Admitted {
         /// The turn.
@@ -133,7 +133,7 @@ impl HeadWanted {
     /// Returns whether a head is the wanted one or a later one. In a chain no such head comes before one that is not.
     pub fn is_reached(self, head: &Head) -> bool {
         match (self, head.figures) {
-            (Self::Given(number), figures) => number <= figures.given(),
+            (Self::Number(number), figures) => number <= figures.given(),
             (Self::Admitted { turn, at }, Figures::Room { front, .. }) => turn < front && at < head.at,
             (Self::Admitted { .. }, Figures::Coupon { .. }) => false,
         }
@@ -354,7 +354,7 @@ pub async fn receipt_of(
     admitted: Option<(u32, Timestamp)>,
 ) -> Result<ReceiptReply, StoreError> {
     let object = subject.object();
-    let Some(by) = heads.first(&object, HeadWanted::Given(subject.number())).await? else {
+    let Some(by) = heads.first(&object, HeadWanted::Number(subject.number())).await? else {
         return Ok(ReceiptReply::Pending);
     };
     let by = link(heads, &object, by).await?;

@@ -79,7 +79,7 @@ impl Database {
     /// Finds the first head that is the wanted one or a later one. No column falls along a chain, so an index leads to it.
     pub(crate) async fn first_head(&self, keys: &HeadKeys, wanted: HeadWanted) -> Result<Option<SignedHead>, SqlError> {
         let rest = match wanted {
-            HeadWanted::Given(number) => format!("AND given>={number} ORDER BY given,sequence LIMIT 1"),
+            HeadWanted::Number(number) => format!("AND given>={number} ORDER BY given,sequence LIMIT 1"),
             HeadWanted::Admitted { turn, at } => {
                 format!("AND at>{} AND front>{turn} ORDER BY at,sequence LIMIT 1", at.as_us())
             }
