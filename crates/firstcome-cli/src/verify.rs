@@ -7,7 +7,7 @@ use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -18,6 +18,8 @@ use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use receipt::ReceiptArgs;
 use serde_json::json;
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// [`VerifyStoreArgs`] with exactly one store: a directory or a database.
@@ -121,6 +123,16 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
         write_out(format!("{report:#}\n").as_bytes())?;
     }
     if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
+}
+
+/// Reads a file, or the standard input for `-`.
+fn text_of(source: &str) -> Result<String, Failure> {
+    if source == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text)?;
+        return Ok(text);
+    }
+    fs::read_to_string(source).with_context(|| format!("cannot read {source}")).map_err(Failure::Usage)
 }
 
 fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {

@@ -76,6 +76,7 @@ pub mod lock;
 #[cfg(feature = "pass")]
 pub mod pass;
 mod points;
+mod receipt;
 pub mod request;
 mod room;
 mod store;

@@ -38,7 +38,7 @@ use std::sync::Arc;
 /// `S` keeps coupons and rooms, `A` keeps listings and members. A root over a custom store, or over a store of one kind
 /// without [`AnyStore`]'s branch, has that type: [`Self::over`], [`Self::over_both`].
 pub struct Store<S = AnyStore, A = S> {
-    store: Arc<S>,
+    pub(crate) store: Arc<S>,
     auctions: Arc<A>,
 }
 

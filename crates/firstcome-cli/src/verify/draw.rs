@@ -1,5 +1,6 @@
 //! `firstcome verify --draw`: computes the draw of a room again from its public record.
 
+use super::text_of;
 use crate::archive::bytes;
 use crate::failure::{Failure, Outcome};
 use crate::health;
@@ -11,8 +12,6 @@ use firstcome::core::room::{Draw, DrawSeed};
 use firstcome::core::time::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
-use std::fs;
-use std::io::Read as _;
 use std::time::Duration;
 
 /// How long a service may take to answer.
@@ -41,11 +40,6 @@ pub(super) struct DrawArgs<'a> {
 }
 
 fn read(source: &str) -> Result<String, Failure> {
-    if source == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
-        return Ok(text);
-    }
     if source.starts_with("https://") {
         let says = "this command reads no address over TLS: use `curl -s URL | firstcome verify --draw -`";
         return Err(Failure::Usage(anyhow!(says)));
@@ -61,7 +55,7 @@ fn read(source: &str) -> Result<String, Failure> {
             (status, body) => Err(Failure::Refused(anyhow!("{url}: {status} {}", body.trim()))),
         };
     }
-    fs::read_to_string(source).with_context(|| format!("cannot read {source}")).map_err(Failure::Usage)
+    text_of(source)
 }
 
 /// Reads the draw, and checks it against the commitment. Each refusal says what does not fit.

@@ -1,5 +1,6 @@
 //! `firstcome verify --receipt`: checks a receipt without the service.
 
+use super::text_of;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use anyhow::{Context, anyhow};
@@ -10,8 +11,6 @@ use firstcome::receipt::HeadPublicKey;
 use firstcome::{HeadPage, Receipt};
 use firstcome_server::rfc3339;
 use serde_json::{Map, Value, json};
-use std::fs;
-use std::io::Read as _;
 
 /// What to check.
 pub(super) struct ReceiptArgs<'a> {
@@ -24,17 +23,8 @@ pub(super) struct ReceiptArgs<'a> {
     pub(super) json: bool,
 }
 
-fn read(source: &str) -> Result<String, Failure> {
-    if source == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text)?;
-        return Ok(text);
-    }
-    fs::read_to_string(source).with_context(|| format!("cannot read {source}")).map_err(Failure::Usage)
-}
-
 fn receipt(args: &ReceiptArgs<'_>) -> Result<Receipt, Failure> {
-    let receipt = Receipt::parse(&read(args.source)?);
+    let receipt = Receipt::parse(&text_of(args.source)?);
     let receipt = receipt.with_context(|| format!("{} is no receipt", args.source)).map_err(Failure::Refused)?;
     if let Some(key) = args.key {
         let says = || Failure::Usage(anyhow!("--key must have 64 hexadecimal digits in lower case"));
@@ -51,7 +41,7 @@ fn confirm(receipt: &Receipt, files: &[String]) -> Result<usize, Failure> {
     let mut confirmed = 0;
     for file in files {
         let refused = |error: anyhow::Error| Failure::Refused(error.context(file.clone()));
-        let page = HeadPage::parse(&read(file)?).map_err(|error| refused(error.into()))?;
+        let page = HeadPage::parse(&text_of(file)?).map_err(|error| refused(error.into()))?;
         page.verify().map_err(|error| refused(error.into()))?;
         confirmed += page.confirm(receipt).map_err(|error| refused(error.into()))?;
     }

@@ -21,8 +21,9 @@ use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, Room
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
-    Durability, Embedded, Faults, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck,
-    PlaceBid, Purchase, Put, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    Durability, Embedded, Faults, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
+    PassCheck, PlaceBid, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary,
+    StoreError, TicketAnswer,
 };
 
 /// A store of any kind: in this process, on a cluster, or of a service over HTTP. [`Store`](crate::Store) and its handles
@@ -223,6 +224,28 @@ impl RoomStore for AnyStore {
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         forward!(self, 0, rotate_pass_secret().await)
+    }
+}
+
+impl ReceiptStore for AnyStore {
+    async fn publish_heads(&self) -> Result<(), StoreError> {
+        forward!(self, 0, publish_heads().await)
+    }
+
+    async fn room_heads(&self, room: &RoomName, after: u64, count: usize) -> RoomAnswer<HeadPage> {
+        forward!(self, 0, room_heads(room, after, count).await)
+    }
+
+    async fn coupon_heads(&self, coupon: &CouponName, after: u64, count: usize) -> Answer<HeadPage> {
+        forward!(self, 0, coupon_heads(coupon, after, count).await)
+    }
+
+    async fn ticket_receipt(&self, room: &RoomName, ticket: &str) -> RoomAnswer<ReceiptReply> {
+        forward!(self, 0, ticket_receipt(room, ticket).await)
+    }
+
+    async fn claim_receipt(&self, coupon: &CouponName, user: &str) -> Answer<ReceiptReply> {
+        forward!(self, 0, claim_receipt(coupon, user).await)
     }
 }
 

@@ -27,6 +27,11 @@ async fn rooms_of_any_store_keep_every_promise_of_the_port() {
     in_time(conformance::room(in_memory)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn receipts_of_any_store_keep_every_promise_of_the_port() {
+    in_time(conformance::receipts(in_memory)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn auctions_and_points_of_any_store_keep_every_promise_of_the_port() {
     in_time(conformance::auctions(AuctionSizes::SMALL, || async {
