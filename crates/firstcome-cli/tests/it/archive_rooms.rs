@@ -269,7 +269,7 @@ fn a_file_that_is_not_whole_or_a_line_that_cannot_be_is_refused() {
     row("cut-in-line", whole[..whole.len() - 9].to_owned(), &[&format!("line {count}")]);
     row("more", joined(&[&lines[..], &lines[count - 2..count - 1]].concat()), &["there is more after the last line"]);
     row("two-files", whole.clone() + &whole, &["more after the last line"]);
-    row("newer", whole.replacen("\"version\":3", "\"version\":4", 1), &["line 1", "version 4", "use a later one"]);
+    row("newer", whole.replacen("\"version\":4", "\"version\":5", 1), &["line 1", "version 5", "use a later one"]);
     row("missing", without("\"room\":\"empty\""), &[&format!("line {}", count - 1), "lines between"]);
     row("ticket-twice", twice(&number(2)), &[&here_is(&number(2), 1), "number is missing or stands twice"]);
     row("room-twice", twice(hall), &[&here_is(hall, 1), "room hall exists already"]);

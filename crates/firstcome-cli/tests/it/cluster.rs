@@ -29,10 +29,10 @@ fn nodes_share_everything(kind: Kind) {
     refused(run(&mut world.node()), 3, &["version 0", "firstcome migrate --sql URL"]);
     let versions = |market: u8, coupons: u8| {
         let part = |name: &str, from: u8, to: u8| json!({"part": name, "from": from, "to": to});
-        json!({"parts": [part("market", market, 2), part("coupons", coupons, 4)]})
+        json!({"parts": [part("market", market, 2), part("coupons", coupons, 6)]})
     };
     assert_eq!(world.migrate(world.sql.url()), versions(0, 0));
-    assert_eq!(world.migrate(world.sql.url()), versions(2, 4));
+    assert_eq!(world.migrate(world.sql.url()), versions(2, 6));
 
     let mut one = Server::spawn(world.node().args(["--coupon", "launch=5"]));
     let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));
@@ -233,6 +233,7 @@ fn lists_every_invariant(world: &World) {
         ("the line has reached", 0),
         ("no number is above", 0),
         ("names and settings of rooms", 0),
+        ("a renewal is of a ticket that is not gone", 0),
         ("every secret opens", 5),
         ("an open sequencer", 1),
         ("a sequencer goes on", 1),
@@ -254,7 +255,7 @@ fn lists_every_invariant(world: &World) {
     assert_eq!(counts.len(), wanted.len() + 11, "and the rest of auctions");
     let ended = firstcome(world.here(), &["verify", "--sql", world.sql.url()]);
     let report: Value = serde_json::from_str(&ended.well()).expect("JSON");
-    assert_eq!(report["checks"].as_array().map(Vec::len), Some(20 + 12));
+    assert_eq!(report["checks"].as_array().map(Vec::len), Some(21 + 12));
     assert!(report["not_checked"][0].as_str().is_some_and(|it| it.contains("FIRSTCOME_SECRET")), "{report}");
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod http;
 pub(crate) mod program;
 pub(crate) mod server;
+pub(crate) mod stand;
 pub(crate) mod trace;
 pub(crate) mod world;
 

@@ -8,11 +8,11 @@ use super::behind_proxies::cookies;
 use super::site_gate::{BROWSER, Browser};
 use crate::support::http::{Answer, Client, read_answer};
 use crate::support::server::Server;
-use crate::support::{machine_has, wait_for};
+use crate::support::{machine_has, stand, wait_for};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 /// Runs axe in a frame for each page, and writes down what it found.
@@ -50,7 +50,7 @@ fn axe() -> PathBuf {
     peers.join("node/node_modules/axe-core/axe.min.js")
 }
 
-fn ask(service: SocketAddr, what: &str, headers: &str) -> Answer {
+pub(super) fn ask(service: SocketAddr, what: &str, headers: &str) -> Answer {
     let mut stream = TcpStream::connect(service).expect("the service listens");
     let request = format!("{what} HTTP/1.1\r\nhost: {service}\r\ncontent-length: 0\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).expect("it is sent");
@@ -163,9 +163,7 @@ fn keep_those_of_operators(pages: &mut Pages) {
 }
 
 /// Shows the pages with axe in them, and what they load.
-fn stand(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has an address");
+fn shown(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
     let mut names: Vec<String> = pages.pages.keys().cloned().collect();
     let count = names.len();
     names.push("broken".to_owned());
@@ -198,21 +196,7 @@ fn stand(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
             }
         }
     };
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut head = [0; 4_096];
-            let read = stream.read(&mut head).unwrap_or_default();
-            let head = String::from_utf8_lossy(&head[..read]);
-            let Some(path) = head.split(' ').nth(1) else { continue };
-            let (kind, body) = answer(path);
-            let length = body.len();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-            );
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body));
-        }
-    });
-    (address, count)
+    (stand::stand(answer), count)
 }
 
 /// What axe found on each page.
@@ -233,7 +217,7 @@ fn each_page_can_be_used_by_everybody() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::start(directory.path());
-    let (address, count) = stand(pages(&server), std::fs::read(axe).expect("axe"));
+    let (address, count) = shown(pages(&server), std::fs::read(axe).expect("axe"));
     assert!(20 <= count, "{count} pages");
     for (scheme, is_dark) in [("preferredColorScheme=1", false), ("preferredColorScheme=0", true)] {
         let mut told = judged(directory.path(), address, &format!("--blink-settings={scheme}"));

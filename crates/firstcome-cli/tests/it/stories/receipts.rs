@@ -5,12 +5,11 @@
 
 use super::site_gate::{BROWSER, Browser};
 use crate::support::http::Client;
-use crate::support::program::{Ended, firstcome};
+use crate::support::program::{Ended, PROGRAM, command, firstcome};
 use crate::support::server::Server;
-use crate::support::{machine_has, wait_for};
+use crate::support::{machine_has, stand, wait_for};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 
 const ROOM: &str = "/v1/rooms/sale";
@@ -80,7 +79,7 @@ fn a_receipt_stays_true_through_a_kill_and_the_program_finds_what_does_not_fit()
     firstcome(here, &["import", "--data", "data3", "all.jsonl"]).well();
     firstcome(here, &["verify", "--data", "data3"]).well();
     let heads = |data: &str, wanted: &str| {
-        let mut serve = crate::support::program::command(crate::support::program::PROGRAM, here);
+        let mut serve = command(PROGRAM, here);
         serve.args(["serve", "--listen", "127.0.0.1:0", "--data", data, "--dev"]);
         let server = Server::spawn(&mut serve);
         let heads = wait_for("a head", || {
@@ -97,9 +96,7 @@ fn a_receipt_stays_true_through_a_kill_and_the_program_finds_what_does_not_fit()
 }
 
 /// Shows the page of a service with these files chosen, and sends its form.
-fn stand(service: SocketAddr, receipt: &str, heads: &str) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("it has an address");
+fn checked(service: SocketAddr, receipt: &str, heads: &str) -> SocketAddr {
     let chosen = json!({"receipt": receipt, "heads": heads}).to_string();
     let choose = format!(
         "const chosen = {chosen};
@@ -112,29 +109,16 @@ fn stand(service: SocketAddr, receipt: &str, heads: &str) -> SocketAddr {
            document.querySelector('form').requestSubmit();
          }});"
     );
-    std::thread::spawn(move || {
-        for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut head = [0; 4_096];
-            let read = stream.read(&mut head).unwrap_or_default();
-            let head = String::from_utf8_lossy(&head[..read]);
-            let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
-            let body = match path.as_str() {
-                "/choose.js" => choose.clone(),
-                "/" => {
-                    let page = Client::new(service).get("/receipts").text();
-                    page.replace("</head>", "<script src=\"/choose.js\" defer></script></head>")
-                }
-                path => Client::new(service).get(path).text(),
-            };
-            let kind = if path.contains(".js") { "text/javascript" } else { "text/html; charset=utf-8" };
-            let length = body.len();
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
-            );
-            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-        }
-    });
-    address
+    stand::stand(move |path| {
+        let of_service = |path: &str| Client::new(service).get(path).text();
+        let body = match path {
+            "/choose.js" => choose.clone(),
+            "/" => of_service("/receipts").replace("</head>", "<script src=\"/choose.js\" defer></script></head>"),
+            path => of_service(path),
+        };
+        let kind = if path.contains(".js") { "text/javascript" } else { "text/html; charset=utf-8" };
+        (kind.to_owned(), body.into_bytes())
+    })
 }
 
 #[test]
@@ -157,7 +141,7 @@ fn a_browser_checks_a_receipt_by_itself() {
     let waiting = receipt(&server, &second);
     let heads = server.client().get(&format!("{ROOM}/heads")).text();
     let told = |receipt: &str, heads: &str| {
-        let address = stand(server.address(), receipt, heads);
+        let address = checked(server.address(), receipt, heads);
         let page = Browser(here).read_with(&format!("http://{address}/"), "en", &[]);
         let (_, told) = page.split_once("id=\"told\"").expect("the page has a place for it");
         told.to_owned()

@@ -3,11 +3,12 @@
 
 use super::behind_proxies::{SHOP, cookies, shop};
 use super::one_address::{connect_from, raise_own_limit};
+use super::pages_for_all::ask;
 use crate::support::http::{Answer, Client, read_answer};
 use crate::support::program::{PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
-use crate::support::{machine_has, wait_for};
+use crate::support::{machine_has, stand, wait_for};
 use firstcome_test_servers::Kind;
 use serde_json::json;
 use std::io::Write;
@@ -242,6 +243,15 @@ impl Shown {
     }
 }
 
+/// Passes GETs on to a gate, as a browser that keeps these cookies sends them.
+fn with_cookies(gate: SocketAddr, cookies: String) -> SocketAddr {
+    stand::stand(move |path| {
+        let answer = ask(gate, &format!("GET {path}"), &cookies);
+        let kind = answer.headers("content-type").next().unwrap_or("text/plain").to_owned();
+        (kind, answer.text().into_bytes())
+    })
+}
+
 struct KilledOnDrop(Child);
 
 impl Drop for KilledOnDrop {
@@ -349,6 +359,11 @@ fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
     let bob = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
     let ticket = bob.split(['=', '~']).nth(1).expect("a ticket");
     let page = read(&format!("?ticket={ticket}"));
+    assert!(page.contains("Take the place</button>"), "a link offers the place: {page}");
+    // This browser presses no button.
+    let address = with_cookies(gate.address, bob);
+    let read = |path: &str| browser.read(&format!("http://{address}/.firstcome/rooms/sale{path}"), "en");
+    let page = read("");
     assert!(page.contains("data-phase=\"almost\"") && page.contains("No one is ahead of you"), "{page}");
     for link in ["Check now</a>", "Update by itself</a>"] {
         assert!(page.contains(link), "{link}: {page}");

@@ -73,9 +73,9 @@ pub(crate) fn run_for(command: &mut Command, patience: Duration) -> Ended {
     }
 }
 
-/// The lines of exported data, without the first and the last and without secrets of the service.
+/// The lines of exported data, without the first and the last, secrets of the service, and heads, whose number rests on the time.
 pub(crate) fn rows(exported: &str) -> Vec<String> {
-    let frame = ["export", "secret", "end"].map(|kind| format!("{{\"kind\":\"{kind}\""));
+    let frame = ["export", "secret", "head", "end"].map(|kind| format!("{{\"kind\":\"{kind}\""));
     exported.lines().filter(|line| !frame.iter().any(|kind| line.starts_with(kind))).map(str::to_owned).collect()
 }
 
