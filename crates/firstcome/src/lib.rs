@@ -76,7 +76,7 @@ pub mod lock;
 #[cfg(feature = "pass")]
 pub mod pass;
 mod points;
-mod receipt;
+pub mod receipt;
 pub mod request;
 mod room;
 mod store;
@@ -201,8 +201,8 @@ pub use firstcome_store::{
     HeldLockView, HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks,
     MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, Receipt, ReceiptReply,
     ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals, Sharing, ShownCode,
-    StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge,
-    receipt, stats, work,
+    StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats,
+    work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -1,8 +1,10 @@
 //! Receipts: proof of a number that its holder keeps, and that anyone can check.
 
+pub use firstcome_store::receipt::*;
+
 use crate::error::{CouponError, RoomError, flat};
 use crate::{CouponHandle, Store, WaitingRoom};
-use firstcome_store::{CouponStore, HeadPage, ReceiptReply, ReceiptStore, RoomStore, StoreError};
+use firstcome_store::{CouponStore, RoomStore, StoreError};
 
 impl<S: ReceiptStore, A> Store<S, A> {
     /// Publishes the next head of each room and coupon that needs one. Call it every second in a program without the HTTP
