@@ -47,7 +47,7 @@ pub(crate) async fn wait_for<T>(what: &str, mut look: impl AsyncFnMut() -> Optio
 }
 
 /// Databases on one Redis.
-const DATABASES: usize = 64;
+const DATABASES: usize = 96;
 
 impl World {
     /// Servers that are fast and forget what a crash of the machine would lose. `None`, and a word about it, where there is
