@@ -12,6 +12,7 @@
 //! members and listings take ([`firstcome_sql::verify_auctions`]).
 
 mod coupon;
+mod receipt;
 mod room;
 mod secrets;
 
@@ -71,6 +72,7 @@ async fn of(
     reading.begin().await?;
     verified.checks.extend(coupon::check(&mut reading).await?);
     verified.checks.extend(room::check(&mut reading).await?);
+    verified.checks.push(receipt::check(&mut reading).await?);
     match secret {
         Some(secret) => verified.checks.push(secrets::check(&mut reading, &secret).await?),
         None => verified.not_checked.push(

@@ -238,7 +238,7 @@ impl Export {
             loop {
                 let rows = self.session.ask(heads_after(&keys, after, PAGE)).await.map_err(TransferError::from)?;
                 for row in &rows {
-                    let signed = keys.read(row).map_err(TransferError::from)?;
+                    let signed = keys.read(&mut Reader::at(row, 0)).map_err(TransferError::from)?;
                     after = signed.head.sequence;
                     visit(signed)?;
                 }

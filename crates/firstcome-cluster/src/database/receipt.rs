@@ -5,12 +5,10 @@
 use super::Database;
 use firstcome_core::receipt::{Digest, Figures, Head, Object};
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{Dialect, Row};
+use firstcome_sql::dialect::Dialect;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::receipt::{HeadWanted, Signature, SignedHead};
 use tokio::time::Instant;
-
-const COLUMNS: &str = "sequence,at,first_number,given,front,previous,signature";
 
 /// Which rows are about an object: its kind, and its number in the table of that kind.
 #[derive(Clone, Debug)]
@@ -20,6 +18,9 @@ pub(crate) struct HeadKeys {
 }
 
 impl HeadKeys {
+    /// The columns of a head, as [`Self::read`] reads them.
+    pub(crate) const COLUMNS: &str = "sequence,at,first_number,given,front,previous,signature";
+
     /// The condition on the rows of the object.
     fn rows(&self) -> String {
         format!("kind={} AND object={}", self.kind(), self.id)
@@ -32,8 +33,7 @@ impl HeadKeys {
         }
     }
 
-    pub(crate) fn read(&self, row: &Row) -> Result<SignedHead, SqlError> {
-        let mut columns = Reader::at(row, 0);
+    pub(crate) fn read(&self, columns: &mut Reader<'_>) -> Result<SignedHead, SqlError> {
         let (sequence, at) = (columns.count()?, columns.instant()?);
         let (first, given, front) = (columns.small()?, columns.small()?, columns.maybe_count()?);
         let figures = match (&self.object, front) {
@@ -52,17 +52,19 @@ impl HeadKeys {
 
 /// What reads the heads of an object after a sequence, for an export.
 pub(crate) fn heads_after(keys: &HeadKeys, after: u64, count: usize) -> String {
+    let columns = HeadKeys::COLUMNS;
     format!(
-        "SELECT {COLUMNS} FROM firstcome_head WHERE {} AND sequence>{after} ORDER BY sequence LIMIT {count};",
+        "SELECT {columns} FROM firstcome_head WHERE {} AND sequence>{after} ORDER BY sequence LIMIT {count};",
         keys.rows()
     )
 }
 
 impl Database {
     async fn select_heads(&self, keys: &HeadKeys, rest: &str) -> Result<Vec<SignedHead>, SqlError> {
+        let columns = HeadKeys::COLUMNS;
         let rows =
-            self.base.read(format!("SELECT {COLUMNS} FROM firstcome_head WHERE {} {rest};", keys.rows())).await?;
-        rows.iter().map(|row| keys.read(row)).collect()
+            self.base.read(format!("SELECT {columns} FROM firstcome_head WHERE {} {rest};", keys.rows())).await?;
+        rows.iter().map(|row| keys.read(&mut Reader::at(row, 0))).collect()
     }
 
     /// Reads the heads of an object after a sequence, at most `count`.
@@ -106,9 +108,9 @@ impl Database {
             Figures::Room { first, given, front } => (first, given, front.to_string()),
             Figures::Coupon { limit, issued } => (limit, issued, "NULL".to_owned()),
         };
-        let (kind, id, at_us) = (keys.kind(), keys.id, at.as_us());
+        let (kind, id, at_us, columns) = (keys.kind(), keys.id, at.as_us(), HeadKeys::COLUMNS);
         let mut text = format!(
-            "INSERT INTO firstcome_head (kind,object,{COLUMNS}) VALUES ({kind},{id},{sequence},{at_us},{first},{given},{front},"
+            "INSERT INTO firstcome_head (kind,object,{columns}) VALUES ({kind},{id},{sequence},{at_us},{first},{given},{front},"
         );
         self.dialect().bytes(&mut text, previous.as_bytes());
         text.push(',');

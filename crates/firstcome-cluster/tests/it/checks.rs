@@ -13,7 +13,7 @@ use firstcome_cluster::{
 use firstcome_store::core::coupon::{Acknowledge, CouponSettings};
 use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::room::{Join, RoomSettings, TicketState};
-use firstcome_store::{CouponStore, RedeemRequest, RoomStore};
+use firstcome_store::{CouponStore, ReceiptStore, RedeemRequest, RoomStore};
 use firstcome_test_servers::Kind;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -113,6 +113,7 @@ async fn set_up(place: &TestDeployment) {
     })
     .await;
     nodes[1].leave(&room(), &tickets[2]).await.expect("it answers").expect("it is one");
+    nodes[1].publish_heads().await.expect("it answers");
     at_rest(place).await;
     drop(nodes);
     // What they have begun ends with them.
@@ -136,6 +137,7 @@ async fn a_sound_one_is_sound(kind: Kind) {
         ("a coupon stands", 1),
         ("in line, in a slot or gone", 3),
         ("an admission stands once", 1),
+        ("heads of a room", 2),
         ("every secret opens", 4),
         ("an open sequencer", 1),
         ("a sequencer goes on", 1),
@@ -180,7 +182,7 @@ async fn a_sound_deployment_on_mariadb_has_no_breach() {
 }
 
 /// Damage to the tables, how it is undone, and the beginnings of the invariants that name it.
-const ROWS: [(&str, &str, &[&str]); 21] = [
+const ROWS: [(&str, &str, &[&str]); 23] = [
     (
         "UPDATE firstcome_claim SET serial=9 WHERE serial=4",
         "UPDATE firstcome_claim SET serial=4 WHERE serial=9",
@@ -252,6 +254,16 @@ const ROWS: [(&str, &str, &[&str]); 21] = [
         "INSERT INTO firstcome_renewal (room,number,generation,request) VALUES (1,3,1,'0123456789abcdef')",
         "DELETE FROM firstcome_renewal",
         &["a renewal is of a ticket"],
+    ),
+    (
+        "UPDATE firstcome_head SET sequence=2 WHERE kind=1",
+        "UPDATE firstcome_head SET sequence=1 WHERE kind=1",
+        &["heads of a room"],
+    ),
+    (
+        "UPDATE firstcome_head SET given=given+99999 WHERE kind=1",
+        "UPDATE firstcome_head SET given=given-99999 WHERE kind=1",
+        &["heads of a room"],
     ),
     ("UPDATE firstcome_room SET admissions=0", "UPDATE firstcome_room SET admissions=1", &["an admission stands once"]),
     ("UPDATE firstcome_room SET reached=1", "UPDATE firstcome_room SET reached=2", &["the line has reached"]),
