@@ -59,7 +59,7 @@ fn room_now(replica: &Replica, now: Now) -> (Figures, Timestamp, Rhythm) {
 }
 
 impl Node {
-    /// Publishes what is due, object by object. Goes on after an error, and returns the last one.
+    /// Publishes the heads that are due, object by object. Goes on after an error, and returns the last one.
     async fn publish_heads(self: &Arc<Self>) -> Result<(), StoreError> {
         let mut result = Ok(());
         let rooms: Vec<RoomName> = self.rooms.lock().keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! Receipts: signed proof of a visitor's number, which anyone can check without the service.
+//! Receipts: signed proof of a visitor's number, which a client can check without the service.
 //!
 //! A store publishes signed heads of each room and coupon ([`firstcome_core::receipt`]). A receipt is a signed statement of a
 //! number with the heads around it. Each room and each coupon signs with an Ed25519 key of its own, made from the secret of its
@@ -342,7 +342,7 @@ async fn link(heads: &impl PublishedHeads, object: &Object, by: SignedHead) -> R
     Ok(SignedLink { before, by })
 }
 
-/// Makes the receipt of a ticket or a claim from what is published. `admitted` is the turn and the instant at which a ticket was
+/// Makes the receipt of a ticket or a claim from published heads. `admitted` is the turn and the instant at which a ticket was
 /// admitted, which the receipt names as soon as a later head is published. For adapters of stores.
 ///
 /// # Errors

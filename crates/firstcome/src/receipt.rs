@@ -1,4 +1,4 @@
-//! Receipts: proof of a number that its holder keeps, and that anyone can check.
+//! Receipts: proof of a number that its holder keeps, and that a client can check.
 
 pub use firstcome_store::receipt::*;
 

@@ -14,7 +14,7 @@ pub(crate) struct Hall {
     pub(crate) service: String,
     pub(crate) tickets: Vec<Value>,
     pub(crate) pass: Value,
-    /// The first ticket of one who has another one now.
+    /// The first ticket of a visitor whose ticket was renewed.
     pub(crate) void: Value,
     /// The public records of two draws: of one that is still to come, and of one that took place.
     pub(crate) draws: [Value; 2],

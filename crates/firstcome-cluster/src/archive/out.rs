@@ -263,7 +263,7 @@ impl Export {
                 1 => RoomName::parse(&name).map(Object::Room),
                 _ => CouponName::parse(&name).map(Object::Coupon),
             };
-            Ok(HeadKeys { object: object.map_err(|_| wrong("a head of what is not there"))?, id })
+            Ok(HeadKeys { object: object.map_err(|_| wrong("a head of a room or coupon that does not exist"))?, id })
         };
         rows.iter().map(keys).collect()
     }

@@ -97,7 +97,7 @@ async fn run(app: Weak<App>, mut wakes: Wakes) {
     }
 }
 
-/// Ends the streams whose session is over, and writes to the others what is new. Does no I/O.
+/// Ends the streams whose session is over, and writes new samples to the others. Does no I/O.
 fn feed(app: &App, streams: &mut Vec<Stream>) {
     let now_s = app.backend.now().as_us().div_euclid(1_000_000);
     let is_over = |stream: &mut Stream| stream.session.left_s(now_s) == 0;

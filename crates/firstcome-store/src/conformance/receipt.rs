@@ -1,4 +1,4 @@
-//! The suite of [`ReceiptStore`]: heads that grow into one chain, and receipts that anyone can check.
+//! The suite of [`ReceiptStore`]: heads that grow into one chain, and receipts that a client can check.
 
 use super::all;
 use crate::edge::ManualClock;
@@ -93,7 +93,7 @@ impl<S: Published> Bench<S> {
         Self { store: Arc::new(open(Arc::clone(&clock)).await), clock }
     }
 
-    /// Lets this time pass, does what is due, and publishes.
+    /// Lets this time pass, ticks, and publishes.
     async fn publish(&self, ms: u64) {
         self.clock.pass_ms(ms);
         self.store.tick().await.expect("the store answers");

@@ -105,7 +105,7 @@ fn coupon_head(name: &CouponName, cell: &CouponCell) -> Option<SignedHead> {
     cell.published.next(|| cell.voucher_key.head_key(), &Object::Coupon(name.clone()), figures, at, Rhythm::OnChange)
 }
 
-/// Publishes what is due, in a separate commit.
+/// Publishes the heads that are due, in a separate commit.
 pub(super) fn publish(log: &mut Log, now: Now) -> Result<(), StoreError> {
     log.check()?;
     let due = log.shared.due_heads(now);

@@ -1,6 +1,6 @@
 //! A visitor who waited for hours and got nothing had only the service's own word that no other visitor was let in ahead.
 //!
-//! Now the service publishes signed heads, and gives receipts that anyone can check: with the program, and in a browser. This
+//! Now the service publishes signed heads, and gives receipts that a visitor can check: with the program, and in a browser. This
 //! keeps heads and a receipt through a kill of the service, and shows each of them what it must find.
 
 use super::site_gate::{BROWSER, Browser};

@@ -1,6 +1,6 @@
 //! Heads that several nodes publish at once, by the servers' own clocks, and through the loss of Redis.
 
-use super::{ANYBODY, join, poll, put, room};
+use super::{ANYBODY, join, poll, put, room, until};
 use crate::in_time;
 use crate::world::World;
 use firstcome_cluster::Cluster;
@@ -9,8 +9,6 @@ use firstcome_store::receipt::HEADS_PER_PAGE_MAX;
 use firstcome_store::{HeadPage, Receipt, ReceiptReply, ReceiptStore};
 use firstcome_test_servers::Kind;
 use std::collections::BTreeSet;
-use std::time::Duration;
-use tokio::time::sleep;
 
 async fn heads(node: &Cluster) -> HeadPage {
     let page = node.room_heads(&room(), 0, HEADS_PER_PAGE_MAX).await.expect("it answers").expect("the room is there");
@@ -20,17 +18,17 @@ async fn heads(node: &Cluster) -> HeadPage {
 
 /// Publishes at all nodes at once until a head covers the ticket.
 async fn receipt(nodes: &[Cluster], ticket: &str) -> Receipt {
-    loop {
-        let node = &nodes[0];
-        let reply = node.ticket_receipt(&room(), ticket).await.expect("it answers").expect("the ticket is known");
-        if let ReceiptReply::Ready(receipt) = reply {
-            receipt.verify().expect("it is genuine");
-            return *receipt;
-        }
+    let receipt = until("a head that covers the ticket", async || {
         publish(nodes).await;
-        // Heads are a second apart.
-        sleep(Duration::from_millis(100)).await;
-    }
+        let reply = nodes[0].ticket_receipt(&room(), ticket).await;
+        match reply.expect("it answers").expect("the ticket is known") {
+            ReceiptReply::Ready(receipt) => Some(*receipt),
+            ReceiptReply::Pending | ReceiptReply::Absent => None,
+        }
+    });
+    let receipt = receipt.await;
+    receipt.verify().expect("it is genuine");
+    receipt
 }
 
 async fn publish(nodes: &[Cluster]) {

@@ -59,7 +59,7 @@ async fn a_renewed_ticket_is_void_at_each_node_and_stays_so_without_redis() {
             assert!(1 <= one.counts().rebuilt + two.counts().rebuilt + three.counts().rebuilt);
             assert_eq!(renew(&two, &bob.ticket, KEY).await.expect("a repeat").ticket, renewed[1]);
             one.leave(&room(), &renewed[1]).await.expect("it answers").expect("it is one");
-            assert_eq!(place.foreign().await.number(rows).await, 1, "who is gone needs no row");
+            assert_eq!(place.foreign().await.number(rows).await, 1, "a visitor who is gone needs no row");
             let verified = verify(&place.sql, None, None).await.expect("it answers");
             assert!(verified.checks.iter().all(|check| check.breaches == 0), "{:?}", verified.checks);
         })

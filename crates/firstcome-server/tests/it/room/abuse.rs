@@ -101,7 +101,7 @@ pub(crate) async fn a_sold_ticket_of_a_user_names_that_user_wherever_it_is_shown
         let pass = seen["pass"].as_str().expect("a pass").to_owned();
         assert_eq!(service.send(verify("sale", &pass)).await.is(200).text("user"), "ann");
         assert_eq!(gate(service, 2, &pass).await.is(204).header("x-firstcome-user"), Some("ann"));
-        // A buyer claims for the user who has sold, and no further ticket is to be had for that user.
+        // A buyer claims for the user who has sold, and the room gives that user no further ticket.
         let claim = Ask::post("/v1/coupons/launch/claims").json(&json!({})).header("x-firstcome-pass", &pass);
         assert_eq!(service.send(claim.from("198.51.100.2")).await.is(201).text("user"), "ann");
         assert_eq!(service.send(join_as("sale", "ann")).await.is(200).text("ticket"), sold);

@@ -1,4 +1,4 @@
-//! Heads and receipts over HTTP: who sees them, when they are there, and that anyone can check them.
+//! Heads and receipts over HTTP: which callers see them, when they are there, and that a client can check them.
 
 use super::place;
 use crate::service::{ADMIN, Ask, SERVICE, STRANGER, Service};

@@ -5,8 +5,8 @@ use super::place;
 use crate::service::{Answer, Ask, SERVICE, Service};
 use serde_json::json;
 
-const KEY: &str = "a-key-that-nobody-guesses-1";
-const OTHER: &str = "a-key-that-nobody-guesses-2";
+const KEY: &str = "a-key-that-is-hard-to-guess-1";
+const OTHER: &str = "a-key-that-is-hard-to-guess-2";
 
 fn renew(ticket: &str, key: &str) -> Ask {
     Ask::post(&format!("{}/renew", place("sale", ticket))).once(key)

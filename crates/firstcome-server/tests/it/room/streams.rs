@@ -140,7 +140,7 @@ pub(crate) async fn a_stream_ends_when_the_place_moves() {
     let ticket = running.service.ticket("sale").await;
     let mut stream = Stream::of(&running, &ticket).await;
     stream.named("place").await;
-    let renew = Ask::post(&format!("{}/renew", place("sale", &ticket))).once("a-key-that-nobody-guesses-1");
+    let renew = Ask::post(&format!("{}/renew", place("sale", &ticket))).once("a-key-that-is-hard-to-guess-1");
     running.service.send(renew).await.is(200);
     assert_eq!(stream.ended().await, "poll", "a poll tells that the place moved");
 }
