@@ -393,6 +393,8 @@ impl<'a> Visit<'a> {
         {
             view.end(self.language, phase);
         }
+        // A room that is closed, or a coupon that is gone, leaves nothing to take.
+        let offer = offer.filter(|_| view.phase == Phase::Offer);
         let appearance = appearance::shown(self.app, &self.room).await?;
         let branding = Branding::new(&appearance, self.language);
         view.look.clone_from(&branding.version);

@@ -93,7 +93,8 @@ scenarios! {
         a_rate_is_never_exceeded_and_is_kept slots_never_exceed_their_number_and_positions_never_rise;
     renewals: a_ticket_is_renewed_once_and_the_old_one_is_void a_renewal_needs_a_key_that_is_repeated
         a_link_works_once_and_moves_the_place a_look_at_a_link_spends_nothing_and_keeps_its_offer_in_each_language
-        a_link_is_not_spent_by_another_site_or_without_cookies;
+        a_link_is_not_spent_by_another_site_or_without_cookies
+        a_link_into_a_closed_room_offers_no_place a_link_to_a_coupon_that_is_gone_offers_no_place;
     gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
         the_gate_is_shut_when_the_slot_is_given_back;
     draw: a_draw_is_committed_to_before_and_revealed_at_the_opening

@@ -8,6 +8,7 @@
 //!   for it from the page of the offer on.
 //! - A browser that keeps no cookies does not use a link up.
 //! - A link of a stranger takes no better place away, and is not used up then.
+//! - A link into a room that is closed offers nothing: the page says that it is over.
 //!
 //! # What it does not promise
 //! - That the person who presses the button is the one who joined: the first browser with the link has the place.
@@ -15,6 +16,7 @@
 use super::{Found, Visit, find, host, is_foreign, lives, see_other, set_cookie};
 use crate::api::body;
 use crate::api::renewal::renew;
+use crate::api::room as calls;
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use axum::body::Body;
@@ -22,7 +24,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use firstcome::core::room::{RenewalKey, TicketState};
+use firstcome::core::room::{RenewalKey, RoomState, TicketState};
 use firstcome::edge::draw_secret;
 use firstcome::request::request_id;
 use firstcome::{StoreError, TicketAnswer};
@@ -86,6 +88,10 @@ impl Visit<'_> {
         let ticket = ticket.ok_or_else(|| Problem::new(Code::InvalidQuery).detail("the form needs a ticket"))?;
         if is_foreign(self.app, self.parts) {
             return see_other(&self.address("", &[("ticket", &ticket)]));
+        }
+        if calls::summary(self.app, &self.room).await?.view.state == RoomState::Closed {
+            // The room was closed since the browser has loaded the offer. The page says so.
+            return see_other(&self.address("", &[]));
         }
         let Some(key) = cookie::read(&self.parts.headers, TAKE_COOKIE) else {
             return see_other(&self.address("", &[("joined", "1")]));

@@ -2,7 +2,7 @@
 
 use super::page::{Browser, link, phase, sale, take_form};
 use super::place;
-use crate::service::{Answer, Ask, SERVICE, Service};
+use crate::service::{ADMIN, Answer, Ask, SERVICE, Service};
 use serde_json::json;
 
 const KEY: &str = "a-key-that-is-hard-to-guess-1";
@@ -129,4 +129,33 @@ pub(crate) async fn a_link_is_not_spent_by_another_site_or_without_cookies() {
     service.send(no_ticket.header("accept", "application/json")).await.refused(400, "invalid_query");
     assert_eq!(phase(&phone.page().await), "almost", "nothing was spent");
     assert_eq!(phase(&desk.follow(take_form(&offered)).await), "almost");
+}
+
+pub(crate) async fn a_link_into_a_closed_room_offers_no_place() {
+    let service = sale(json!({"max_active": 1})).await;
+    let [mut phone, mut desk] = [0; 2].map(|_| Browser::new(&service));
+    phone.join().await;
+    let offered = link(&phone.ticket());
+    assert!(desk.send(Ask::get(&offered)).await.is(503).body().contains("action=\"/rooms/sale/take\""));
+    service.send(Ask::delete("/v1/rooms/sale").by(ADMIN)).await.is(204);
+    for browser in [&mut desk, &mut Browser::new(&service)] {
+        let page = browser.send(Ask::get(&offered)).await.is(410);
+        assert_eq!(phase(&page), "over");
+        assert!(!page.body().contains("/rooms/sale/take"), "no button leads to a place: {}", page.body());
+    }
+    // The page that was loaded before still has its button.
+    assert_eq!(phase(&desk.follow(take_form(&offered)).await.is(410)), "over");
+}
+
+pub(crate) async fn a_link_to_a_coupon_that_is_gone_offers_no_place() {
+    let service = paused().await;
+    service.make("launch", json!({"limit": 1, "room": "sale"})).await;
+    let [mut phone, mut desk] = [0; 2].map(|_| Browser::new(&service));
+    phone.join().await;
+    let offered = format!("{}&back=%2Fcoupons%2Flaunch", link(&phone.ticket()));
+    assert_eq!(phase(&desk.send(Ask::get(&offered)).await.is(503)), "offer");
+    service.send(Ask::delete("/v1/coupons/launch").by(ADMIN)).await.is(204);
+    let page = desk.send(Ask::get(&offered)).await.is(410);
+    assert_eq!(phase(&page), "ended");
+    assert!(!page.body().contains("/rooms/sale/take"), "{}", page.body());
 }
