@@ -15,7 +15,7 @@ settings.configure(
     ALLOWED_HOSTS=["*"],
     ROOT_URLCONF=__name__,
     # The first one says how long answers are.
-    MIDDLEWARE=["django.middleware.common.CommonMiddleware", "firstcome.Firstcome"],
+    MIDDLEWARE=["django.middleware.common.CommonMiddleware", "handoff.Handoff", "firstcome.Firstcome"],
     FIRSTCOME={
         "service": os.environ["FIRSTCOME"],
         "key": os.environ["FIRSTCOME_KEY"],

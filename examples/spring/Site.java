@@ -1,8 +1,10 @@
+import jakarta.servlet.Filter;
 import jakarta.servlet.http.*;
 import java.io.File;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.time.Duration;
+import org.apache.catalina.Context;
 import org.apache.catalina.startup.Tomcat;
 import org.apache.tomcat.util.descriptor.web.*;
 
@@ -22,14 +24,8 @@ public class Site {
         tomcat.setBaseDir(directory.getPath());
         tomcat.setPort(Integer.parseInt(environment.getOrDefault("PORT", "3000")));
         var context = tomcat.addContext("", directory.getPath());
-        var defined = new FilterDef();
-        defined.setFilterName("firstcome");
-        defined.setFilter(filter);
-        context.addFilterDef(defined);
-        var mapped = new FilterMap();
-        mapped.setFilterName("firstcome");
-        mapped.addURLPattern("/*");
-        context.addFilterMap(mapped);
+        add(context, "handoff", new HandoffFilter(environment.get("FIRSTCOME"), environment.get("FIRSTCOME_KEY"), "sale"));
+        add(context, "firstcome", filter);
         Tomcat.addServlet(context, "welcome", new HttpServlet() {
             @Override
             protected void service(HttpServletRequest request, HttpServletResponse response) throws IOException {
@@ -42,5 +38,16 @@ public class Site {
         tomcat.start();
         System.out.println("listening on http://127.0.0.1:" + connector.getLocalPort());
         tomcat.getServer().await();
+    }
+
+    private static void add(Context context, String name, Filter filter) {
+        var defined = new FilterDef();
+        defined.setFilterName(name);
+        defined.setFilter(filter);
+        context.addFilterDef(defined);
+        var mapped = new FilterMap();
+        mapped.setFilterName(name);
+        mapped.addURLPattern("/*");
+        context.addFilterMap(mapped);
     }
 }

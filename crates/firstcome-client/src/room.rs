@@ -16,7 +16,8 @@ use firstcome_store::core::room::{
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
-    FaultKind, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    FaultKind, Handoff, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError,
+    TicketAnswer,
 };
 use http::StatusCode;
 use http::header::{ETAG, IF_MATCH};
@@ -222,6 +223,19 @@ pub(crate) struct TicketShown {
     admitted_at: Option<String>,
     admission: Option<u64>,
     slot_ends_at: Option<String>,
+    /// The pass of an admitted visitor.
+    pub(crate) pass: Option<Box<str>>,
+}
+
+#[derive(Serialize)]
+struct HandoffBody<'a> {
+    code: &'a str,
+}
+
+#[derive(Deserialize)]
+struct HandoffShown {
+    code: Box<str>,
+    expires_at: String,
 }
 
 impl TicketShown {
@@ -294,6 +308,9 @@ fn rejection(problem: &Problem) -> Option<Rejection> {
         "unknown_room" => Rejection::UnknownRoom,
         "unknown_ticket" => Rejection::UnknownTicket,
         "ticket_renewed" => Rejection::TicketRenewed,
+        "not_admitted" => Rejection::NotAdmitted,
+        "invalid_handoff" => Rejection::InvalidHandoff,
+        "handoff_used" => Rejection::HandoffUsed,
         "idempotency_key_reused" => {
             let number = u32::try_from(problem.number("number")?).ok()?;
             Rejection::KeyReused(TicketNumber::new(number)?)
@@ -325,6 +342,40 @@ pub(crate) fn may_be_ticket(text: &str) -> bool {
 }
 
 impl HttpStore {
+    /// Redeems a hand-off code like [`RoomStore::redeem_handoff`], and also returns the pass of the visitor; `None` if the slot has
+    /// ended meanwhile. Needs a service key. One request; repeats under the same key.
+    pub async fn redeem_pass(
+        &self,
+        room: &RoomName,
+        code: &str,
+        key: RenewalKey,
+    ) -> RoomAnswer<(TicketAnswer, Option<Box<str>>)> {
+        let told = self.redeem(room, code, key).await?;
+        Ok(told.map(|(answer, shown)| (answer, shown.pass)))
+    }
+
+    async fn redeem(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<(TicketAnswer, TicketShown)> {
+        self.renewed(format!("{}/handoffs", path(room)), &HandoffBody { code }, key).await
+    }
+
+    /// Renews a ticket by a call under a key.
+    async fn renewed(
+        &self,
+        path: String,
+        body: &impl Serialize,
+        key: RenewalKey,
+    ) -> RoomAnswer<(TicketAnswer, TicketShown)> {
+        // The service compares the key alone: a ticket has one meaning.
+        let request = RequestId { key: key.get(), body: 0 };
+        let told = self.service.call(&Call::post_once(path, body, Some(request))?).await?;
+        if !told.is_yes() {
+            return refused(&told);
+        }
+        let shown = told.read::<TicketShown>()?;
+        let answer = shown.ticket.as_deref().and_then(|ticket| shown.answer(ticket));
+        Ok(Ok((answer.ok_or_else(|| told.strange())?, shown)))
+    }
+
     /// Tells whether a room is there; any key may ask.
     async fn has_room(&self, room: &RoomName) -> RoomAnswer<()> {
         let told = self.service.call(&Call::get(path(room))).await?;
@@ -456,16 +507,27 @@ impl RoomStore for HttpStore {
         if !may_be_ticket(ticket) {
             return self.no_ticket(room).await;
         }
-        // The service compares the key alone: a ticket has one meaning.
-        let request = RequestId { key: key.get(), body: 0 };
         let renew = format!("{}/tickets/{ticket}/renew", path(room));
-        let told = self.service.call(&Call::post_once(renew, &TicketBody { user: None }, Some(request))?).await?;
+        Ok(self.renewed(renew, &TicketBody { user: None }, key).await?.map(|(answer, _)| answer))
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        if !may_be_ticket(ticket) {
+            return self.no_ticket(room).await;
+        }
+        let call = Call::post(format!("{}/tickets/{ticket}/handoff", path(room)), &TicketBody { user: None });
+        let told = self.service.call(&call).await?;
         if !told.is_yes() {
             return refused(&told);
         }
-        let shown = told.read::<TicketShown>()?;
-        let answer = shown.ticket.as_deref().and_then(|ticket| shown.answer(ticket));
-        Ok(Ok(answer.ok_or_else(|| told.strange())?))
+        let HandoffShown { code, expires_at } = told.read()?;
+        let until = instant::parse(&expires_at).ok_or_else(|| told.strange())?;
+        Ok(Ok(Handoff { code, until }))
+    }
+
+    /// Needs a service key.
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        Ok(self.redeem(room, code, key).await?.map(|(answer, _)| answer))
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

@@ -54,7 +54,7 @@ use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
 use firstcome_store::embedded::journal::PassSecret;
-use firstcome_store::{Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Handoff, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use log_batch::unavailable;
 use replica::{Ask, Found, RoomReplica, Want};
 use std::sync::atomic::Ordering;
@@ -521,6 +521,14 @@ impl RoomStore for Cluster {
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {
         boxed(self.node.leave(room, ticket)).await
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        boxed(self.node.hand_off(room, ticket)).await
+    }
+
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        boxed(self.node.redeem_handoff(room, code, key)).await
     }
 
     async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {

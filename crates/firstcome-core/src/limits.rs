@@ -64,6 +64,9 @@ pub const APPEARANCE_STYLE_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of the logo of a room's appearance. Protects the time until a visitor sees the page, and memory per room.
 pub const APPEARANCE_LOGO_BYTES_MAX: usize = 64 * 1024;
 
+/// How long a hand-off code is valid. Long enough for a slow redirect; protects a place whose code stands in a history or a log.
+pub const HANDOFF_MS: u64 = 60_000;
+
 /// Shortest and longest lease of a lock. The shortest protects against leases that end before the client reads the grant.
 pub const LEASE_MS_MIN: u32 = 100;
 /// See [`LEASE_MS_MIN`]. A day longer than a week, so that a job of a week can keep its slot.

@@ -7,6 +7,7 @@ pub(crate) mod body;
 pub(crate) mod coupon;
 mod dead_letter;
 mod document;
+pub(crate) mod handoff;
 mod health;
 pub(crate) mod hot;
 pub(crate) mod json;
@@ -118,6 +119,8 @@ endpoints! {
     "/v1/rooms/{room}/tickets/{ticket}/receipt": get receipt::get_ticket_receipt;
     "/v1/rooms/{room}/heads": get receipt::get_room_heads;
     "/v1/rooms/{room}/tickets/{ticket}/renew": post renewal::post_renewal;
+    "/v1/rooms/{room}/tickets/{ticket}/handoff": post handoff::post_handoff;
+    "/v1/rooms/{room}/handoffs": post handoff::post_redeemed_handoff;
     "/v1/rooms/{room}/passes": get pass::get_passes;
     "/v1/rooms/{room}/tickets/{ticket}/events": get stream::get_ticket_events;
     "/v1/rooms/{room}/events": get stream::get_room_events;
@@ -149,7 +152,7 @@ pub fn openapi_json() -> String {
 }
 
 /// The endpoints that pages of an allowed origin may call. No other answer carries CORS headers.
-const PUBLIC_ROWS: [(Method, &str); 14] = [
+const PUBLIC_ROWS: [(Method, &str); 15] = [
     (Method::GET, "/v1/coupons/{coupon}"),
     (Method::POST, "/v1/coupons/{coupon}/claims"),
     (Method::GET, "/v1/rooms/{room}"),
@@ -162,6 +165,7 @@ const PUBLIC_ROWS: [(Method, &str); 14] = [
     (Method::GET, "/v1/coupons/{coupon}/heads"),
     (Method::DELETE, "/v1/rooms/{room}/tickets/{ticket}"),
     (Method::POST, "/v1/rooms/{room}/tickets/{ticket}/renew"),
+    (Method::POST, "/v1/rooms/{room}/tickets/{ticket}/handoff"),
     (Method::GET, "/v1/pass-keys"),
     (Method::GET, "/v1/listings/{listing}"),
 ];

@@ -63,6 +63,7 @@ codes! {
     Forbidden 403 "forbidden" "The key may not do this" "Use a key of the scope that the reference names.";
     PassRequired 403 "pass_required" "The coupon is behind a waiting room" "Send the pass of its room in `X-Firstcome-Pass`, or a service key.";
     InvalidPass 403 "invalid_pass" "The pass is not valid here" "Join the room and wait for a pass of your own.";
+    InvalidHandoff 403 "invalid_handoff" "The hand-off code is not of this room, or its time is over" "Send the visitor to the page of the room, which makes another code.";
     ViewOnly 403 "view_only" "This key may only look" "Use a key that may operate: the admin key, or a service key for the calls of a back end.";
     FormExpired 403 "form_expired" "The form does not belong to this session" "Load the page again and send its form. A form works in the session that it was made for, and from this site alone.";
     ForeignOrigin 403 "foreign_origin" "In development mode only this machine may call" "Call by a loopback name, or start the service with keys.";
@@ -84,6 +85,8 @@ codes! {
     RoomFull 409 "room_full" "The line is full" "Try again after `retry_after_ms`.";
     ReceiptPending 409 "receipt_pending" "No published head covers it yet" "Ask again after `retry_after_ms`. The service publishes a head every second.";
     TicketRenewed 409 "ticket_renewed" "The place moved to another device" "This ticket, or the link with it, was used once and is void. Go on with the device that used it: it has the new ticket.";
+    NotAdmitted 409 "not_admitted" "The visitor has no slot, so there is nothing to hand off" "Poll the ticket until its `state` is `admitted`.";
+    HandoffUsed 409 "handoff_used" "This hand-off code was redeemed before, or its ticket was renewed" "Send the visitor to the page of the room: it says where the place is now.";
     NotNear 409 "not_near" "The ticket is not in line near the front" "Poll after `poll_after_ms`. Open a stream when a poll says `stream`.";
     LimitBelowIssued 409 "limit_below_issued" "More are issued than the new limit" "`issued` is the lowest limit now.";
     DrawFixed 409 "draw_fixed" "The order of the room cannot change now" "It changes only while no ticket is in line or has a slot, and a room draws once. Close the room with DELETE and put it again: that ends all its tickets.";

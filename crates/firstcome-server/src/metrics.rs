@@ -65,6 +65,8 @@ pub(crate) enum Route {
     GetRoomEvents,
     GetEvents,
     PostRenewal,
+    PostHandoff,
+    PostRedeemedHandoff,
     PostRelease,
     PostVerify,
     GetPasses,
@@ -104,7 +106,7 @@ pub(crate) enum Route {
 
 impl Route {
     // Figures are kept by the place of a route in the list. A route in another place would have the name of another one.
-    const ALL: [(Self, &'static str); 63] = [
+    const ALL: [(Self, &'static str); 65] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -133,6 +135,8 @@ impl Route {
         (Self::GetRoomEvents, "get_room_events"),
         (Self::GetEvents, "get_events"),
         (Self::PostRenewal, "post_renewal"),
+        (Self::PostHandoff, "post_handoff"),
+        (Self::PostRedeemedHandoff, "post_redeemed_handoff"),
         (Self::PostRelease, "post_release"),
         (Self::PostVerify, "post_verify"),
         (Self::GetPasses, "get_passes"),

@@ -22,6 +22,7 @@ mod error;
 mod faults;
 mod guarantees;
 mod handle;
+pub mod handoff;
 pub mod key;
 mod lock;
 pub mod lock_queue;
@@ -46,6 +47,7 @@ pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;
 pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Sharing, Survival};
 pub use handle::HandleKey;
+pub use handoff::Handoff;
 pub use lock::{HeldLockView, LockEvent, LockInbox, LockStore, TimedLockView};
 pub use names::Names;
 pub use port::{

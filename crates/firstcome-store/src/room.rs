@@ -2,6 +2,7 @@
 
 use crate::embedded::journal::PassSecret;
 use crate::error::StoreError;
+use crate::handoff::Handoff;
 use crate::port::Put;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
@@ -200,6 +201,26 @@ pub trait RoomStore: Send + Sync {
         &self,
         room: &RoomName,
         ticket: &str,
+        key: RenewalKey,
+    ) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
+
+    /// Makes a code that moves the place of an admitted ticket to a site, once: the site redeems it with
+    /// [`Self::redeem_handoff`]. The ticket stays valid until then. Any number of codes of one ticket are redeemed once together. A
+    /// poll, and no further write.
+    ///
+    /// Refused, in this order: `unknown_room`, `unknown_ticket`, `ticket_renewed`, `not_admitted`.
+    fn hand_off(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<Handoff>> + Send;
+
+    /// Redeems a code of [`Self::hand_off`]: renews its ticket with all promises of [`Self::renew`], and returns the place with its
+    /// new ticket. A repeat with the same `key` returns the same, until the code ends. A visitor whose slot has ended meanwhile is
+    /// returned as gone.
+    ///
+    /// Refused, in this order: `unknown_room`, `invalid_handoff` (forged, ended, or of another room), `handoff_used` (by a request
+    /// with another key).
+    fn redeem_handoff(
+        &self,
+        room: &RoomName,
+        code: &str,
         key: RenewalKey,
     ) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
 

@@ -22,6 +22,8 @@
 //! - Which clock is right: this machine compares the end of a pass with its own wall clock.
 
 #[cfg(feature = "tower")]
+mod arrival;
+#[cfg(feature = "tower")]
 mod layer;
 mod signers;
 
@@ -31,9 +33,10 @@ pub use layer::PassMissing;
 pub use layer::{PassLayer, PassService, WhenAway};
 
 use crate::InputError;
+use crate::error::{RoomError, flat};
 use firstcome_client::{AdmissionsChange, AdmissionsTag, HttpOptions, HttpStore, OpenHttpError, PassClaims};
 use firstcome_store::core::id::{NameError, RoomName};
-use firstcome_store::core::room::TicketNumber;
+use firstcome_store::core::room::{RenewalKey, TicketNumber};
 use firstcome_store::core::time::{Now, Steady, Timestamp};
 use firstcome_store::edge::{Clock, SystemClock};
 use firstcome_store::{Fault, FaultKind, StoreError};
@@ -54,6 +57,8 @@ use tokio::time::{MissedTickBehavior, interval};
 pub const REFRESH: Duration = Duration::from_millis(750);
 /// How long a verifier waits for one answer of the service.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a hand-off code is redeemed again while the answer is lost. A visitor waits meanwhile.
+const REDEEM_FOR: Duration = Duration::from_secs(5);
 /// By how much the clocks of two nodes may differ. A list that is at least so much younger than an admission has it.
 /// Milliseconds.
 const SPREAD_MS: u64 = 2_000;
@@ -154,6 +159,15 @@ impl Default for PassOptions {
     }
 }
 
+/// A pass that a visitor has brought by a hand-off code: see [`PassVerifier::redeem_handoff`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HandoffPass {
+    /// The text of the pass.
+    pub text: Box<str>,
+    /// When the slot ends without a further contact, by the wall clock.
+    pub expires_at: Timestamp,
+}
+
 /// What a [`PassVerifier`] knows, for metrics and logs.
 #[derive(Clone, Debug)]
 pub struct PassStatus {
@@ -221,6 +235,8 @@ pub struct PassVerifier(Arc<Running>);
 #[derive(Debug)]
 struct Running {
     shared: Arc<Shared>,
+    /// Redeems hand-off codes. A lost answer is repeated: only the repeat finds the place.
+    redeeming: HttpStore,
     refreshing: AbortHandle,
 }
 
@@ -264,11 +280,12 @@ impl PassVerifier {
         // The next refresh is the repeat.
         let http = HttpOptions { connect_timeout, answer_timeout, retry_for: Duration::ZERO, requests_max: 1 };
         let client = HttpStore::with(url, key, http)?;
+        let redeeming = HttpStore::with(url, key, HttpOptions { retry_for: REDEEM_FOR, ..HttpOptions::default() })?;
         let runtime = Handle::try_current().map_err(|_| StartPassError::NoRuntime)?;
         let (clock, snapshot) = (SystemClock::default(), watch::Sender::new(None));
         let shared = Arc::new(Shared { room, grace: options.grace, clock, snapshot, fault: Mutex::new(None) });
         let refreshing = runtime.spawn(refresh_forever(Arc::clone(&shared), client)).abort_handle();
-        Ok(Self(Arc::new(Running { shared, refreshing })))
+        Ok(Self(Arc::new(Running { shared, redeeming, refreshing })))
     }
 
     /// The name of the room.
@@ -292,6 +309,17 @@ impl PassVerifier {
         let mut snapshot = self.0.shared.snapshot.subscribe();
         // An error would mean that the sender is gone, which this verifier holds.
         let _ = snapshot.wait_for(Option::is_some).await;
+    }
+
+    /// Redeems the hand-off code with which a visitor came from the page of the room on another host, and returns the pass; `None` if
+    /// the slot has ended meanwhile. A code counts once: keep the pass in the visitor's session. `key` are 128 random bits:
+    /// after [`RoomError::Unknown`] and [`RoomError::Unavailable`] call again with the same ones, within the minute that a code lives.
+    ///
+    /// Must be called within a Tokio runtime. One request, which is repeated for 5 s while its answer is lost. Dropping the future
+    /// leaves the code redeemed or not redeemed. Refused: `unknown_room`, `invalid_handoff`, `handoff_used`.
+    pub async fn redeem_handoff(&self, code: &str, key: RenewalKey) -> Result<Option<HandoffPass>, RoomError> {
+        let (place, text) = flat(self.0.redeeming.redeem_pass(self.room(), code, key).await)?;
+        Ok(text.zip(place.until).map(|(text, expires_at)| HandoffPass { text, expires_at }))
     }
 
     /// Returns how fresh the list is and what went wrong last. Does no IO.

@@ -6,7 +6,7 @@ use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber, TicketState};
-use firstcome_store::{Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{Handoff, Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
 use std::fmt;
 use std::sync::Arc;
 
@@ -175,6 +175,39 @@ impl<S: RoomStore> WaitingRoom<S> {
     /// ```
     pub async fn renew(&self, ticket: &str, key: RenewalKey) -> Result<TicketAnswer, RoomError> {
         flat(self.store.renew(&self.name, ticket, key).await)
+    }
+
+    /// Makes a code that moves the place of an admitted visitor to a site on another host, once: see [`RoomStore::hand_off`]. Append
+    /// it to the address of the site, as the parameter `firstcome_handoff`. It ends after a minute, and with the slot. A poll.
+    /// Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`, `not_admitted`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use firstcome::core::room::{RenewalKey, RoomSettings};
+    /// use firstcome::{Admission, Store};
+    ///
+    /// let store = Store::memory();
+    /// let sale = store.room("sale")?;
+    /// sale.put(RoomSettings::with_slots(1)).await?;
+    /// let (_, ann) = sale.join().send().await?;
+    /// store.tick().await?;
+    /// let handoff = sale.hand_off(&ann.ticket).await?;
+    ///
+    /// // At the site, with bits that it draws at random for each arrival:
+    /// let arrived = sale.redeem_handoff(&handoff.code, RenewalKey::new(0x5eed)).await?;
+    /// assert!(Admission::of(&arrived).is_some());
+    /// assert!(sale.redeem_handoff(&handoff.code, RenewalKey::new(0x0dd)).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    pub async fn hand_off(&self, ticket: &str) -> Result<Handoff, RoomError> {
+        flat(self.store.hand_off(&self.name, ticket).await)
+    }
+
+    /// Redeems a code of [`Self::hand_off`], and returns the place with a new ticket: see [`RoomStore::redeem_handoff`]. The ticket of
+    /// which the code was made is void then. `key` are 128 random bits of the caller: repeat the call with the same ones until an
+    /// answer comes. One step of the store. Refused: `unknown_room`, `invalid_handoff`, `handoff_used`.
+    pub async fn redeem_handoff(&self, code: &str, key: RenewalKey) -> Result<TicketAnswer, RoomError> {
+        flat(self.store.redeem_handoff(&self.name, code, key).await)
     }
 
     /// Gives up a ticket: its place in line, or its slot, which is free at once. A second call has no effect. One step

@@ -14,8 +14,8 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase, Put,
-    ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase,
+    Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -197,6 +197,14 @@ impl RoomStore for Remote {
 
     async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
         self.http.renew(room, ticket, key).await
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        self.http.hand_off(room, ticket).await
+    }
+
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        self.http.redeem_handoff(room, code, key).await
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

@@ -1,5 +1,6 @@
 //! The client against a real service: over real sockets, in the same process.
 
+mod arrival;
 mod conformance;
 mod faults;
 mod lock;

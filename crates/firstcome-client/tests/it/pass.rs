@@ -35,12 +35,13 @@ pub(crate) async fn call(service: SocketAddr, request: &str) -> Value {
 }
 
 /// An admitted visitor: the pass, and what the library calls its admission.
-struct Admitted {
+pub(crate) struct Admitted {
     pass: String,
-    admission: Admission,
+    pub(crate) ticket: Box<str>,
+    pub(crate) admission: Admission,
 }
 
-async fn admitted(service: &Service, room: &str) -> Admitted {
+pub(crate) async fn admitted(service: &Service, room: &str) -> Admitted {
     let store = Store::http(&service.url(), ADMIN).expect("it can be made");
     let room = store.room(room).expect("a name");
     let (_, place) = soon(room.join().send()).await.expect("it joins");
@@ -52,10 +53,10 @@ async fn admitted(service: &Service, room: &str) -> Admitted {
     .await;
     let told = call(service.address, &format!("GET /v1/rooms/{}/tickets/{}", room.name(), place.ticket)).await;
     let pass = told["pass"].as_str().expect("a pass").to_owned();
-    Admitted { pass, admission: admission.expect("it is admitted") }
+    Admitted { pass, ticket: place.ticket, admission: admission.expect("it is admitted") }
 }
 
-async fn with_rooms() -> Service {
+pub(crate) async fn with_rooms() -> Service {
     let service = Service::start().await;
     let store = Store::http(&service.url(), ADMIN).expect("it can be made");
     for room in ["sale", "other"] {
@@ -77,7 +78,7 @@ fn site(passes: &PassVerifier, when_away: WhenAway) -> Router {
 }
 
 /// Status, and the body or the place that the answer leads to.
-async fn visit(site: &Router, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
+pub(crate) async fn visit(site: &Router, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut request = Request::get(path);
     for (name, value) in headers {
         request = request.header(*name, *value);

@@ -3,12 +3,37 @@
 use super::{answer, tag};
 use crate::node::Node;
 use firstcome_core::id::{RoomName, UserId};
-use firstcome_core::room::replica::{Entry, Outcome};
+use firstcome_core::room::replica::{Entry, Outcome, Replica};
 use firstcome_core::room::{Rejection, RenewalKey, TicketId, TicketState};
+use firstcome_core::time::Now;
+use firstcome_store::handoff::{self, Handoff};
 use firstcome_store::{RoomAnswer, StoreError, TicketAnswer};
 use std::sync::Arc;
 
 impl Node {
+    /// Makes a hand-off code: see [`RoomStore::hand_off`](firstcome_store::RoomStore::hand_off). A poll.
+    pub(super) async fn hand_off(self: &Arc<Self>, name: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let polled = self.poll(name, ticket).await?;
+        Ok(polled.and_then(|polled| handoff::hand_off(&room_node.ticket_key, &polled)))
+    }
+
+    /// Redeems a hand-off code: see [`RoomStore::redeem_handoff`](firstcome_store::RoomStore::redeem_handoff). A renewal, which the
+    /// log judges. The clock of the log judges the end of the code: one more read.
+    pub(super) async fn redeem_handoff(
+        self: &Arc<Self>,
+        name: &RoomName,
+        code: &str,
+        key: RenewalKey,
+    ) -> RoomAnswer<TicketAnswer> {
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let opened = |_: &Replica, now: Now| handoff::ticket_of(&room_node.ticket_key, code, now.wall);
+        match self.seen(name, opened).await?.flatten() {
+            Ok(ticket) => Ok(self.renew_ticket(name, &ticket, key).await?.map_err(handoff::refusal)),
+            Err(rejection) => Ok(Err(rejection)),
+        }
+    }
+
     /// Renews a ticket: see [`RoomStore::renew`](firstcome_store::RoomStore::renew). The log orders renewals of all nodes, and each
     /// node judges each ticket when its entry is applied, so one request gets the place.
     ///

@@ -102,6 +102,12 @@ pub enum Rejection {
     UnknownTicket,
     /// The ticket was renewed: the place has another ticket, which only the request that renewed it was given.
     TicketRenewed,
+    /// The visitor has no slot, so there is nothing to hand off.
+    NotAdmitted,
+    /// The room did not make this hand-off code, or its time is over.
+    InvalidHandoff,
+    /// A site redeemed this hand-off code, or another device renewed its ticket.
+    HandoffUsed,
     /// The idempotency key belongs to another request, which drew this number.
     KeyReused(TicketNumber),
     /// The settings have changed since they were read.
@@ -124,6 +130,9 @@ impl Rejection {
             Self::UnknownRoom => "unknown_room",
             Self::UnknownTicket => "unknown_ticket",
             Self::TicketRenewed => "ticket_renewed",
+            Self::NotAdmitted => "not_admitted",
+            Self::InvalidHandoff => "invalid_handoff",
+            Self::HandoffUsed => "handoff_used",
             Self::KeyReused(_) => "idempotency_key_reused",
             Self::SettingsChanged => "settings_changed",
             Self::DrawFixed => "draw_fixed",
@@ -140,6 +149,9 @@ impl fmt::Display for Rejection {
             Self::UnknownRoom => f.write_str("no room has this name"),
             Self::UnknownTicket => f.write_str("the room has not signed this ticket"),
             Self::TicketRenewed => f.write_str("the place moved to another device, which has a new ticket for it"),
+            Self::NotAdmitted => f.write_str("the visitor has no slot, so there is nothing to hand off"),
+            Self::InvalidHandoff => f.write_str("the room did not make this hand-off code, or its time is over"),
+            Self::HandoffUsed => f.write_str("the hand-off code was redeemed before, or its ticket was renewed"),
             Self::KeyReused(_) => f.write_str("the idempotency key came with another request before"),
             Self::SettingsChanged => f.write_str("the settings have changed since they were read"),
             Self::DrawFixed => {

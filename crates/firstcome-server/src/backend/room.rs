@@ -12,8 +12,8 @@ use firstcome::core::room::{
 use firstcome::core::time::Now;
 use firstcome::embedded::journal::PassSecret;
 use firstcome::{
-    Embedded, Glance, HeadPage, Joining, LiveAdmissions, Names, PassCheck, Put, ReceiptReply, ReceiptStore, RoomAnswer,
-    RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
+    Embedded, Glance, Handoff, HeadPage, Joining, LiveAdmissions, Names, PassCheck, Put, ReceiptReply, ReceiptStore,
+    RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 
@@ -150,6 +150,14 @@ impl RoomStore for Rooms {
 
     async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
         forward!(self.renew(room, ticket, key).await)
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        forward!(self.hand_off(room, ticket).await)
+    }
+
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        forward!(self.redeem_handoff(room, code, key).await)
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

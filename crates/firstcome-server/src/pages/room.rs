@@ -9,8 +9,10 @@
 //! # What it does not promise
 //! - One place per person: a browser without the cookie joins again. The rate of joins per address applies.
 
+mod back;
 mod branding;
 mod draw;
+mod enter;
 mod events;
 mod take;
 pub(super) mod view;
@@ -33,10 +35,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
+use back::{instead_of, is_of_this_site};
 pub(super) use branding::Branding;
+use enter::Elsewhere;
 use firstcome::TicketAnswer;
 use firstcome::core::id::RoomName;
 use firstcome::core::room::TicketState;
@@ -54,8 +58,6 @@ pub(super) const LANGUAGE_COOKIE: &str = "firstcome_language";
 /// How long a browser keeps a place. A ticket in line lives no longer.
 const PLACE_MAX_AGE_S: u64 = 7 * 24 * 3_600;
 pub(super) const LANGUAGE_MAX_AGE_S: u64 = 365 * 24 * 3_600;
-/// The most bytes of an address to go back to.
-const BACK_BYTES_MAX: usize = 2_048;
 /// The shortest time between two loads of a page that updates itself without scripts, and how long it takes where no
 /// place says how long. Seconds.
 const REFRESH_S_MIN: u32 = 5;
@@ -165,25 +167,6 @@ impl RoomPage<'_> {
 /// The name of the cookie of a room's place. Names of rooms have two characters that names of cookies cannot have.
 fn place_cookie(room: &RoomName) -> String {
     format!("firstcome_ticket_{}", room.as_str().replace(':', "~").replace('@', "!"))
-}
-
-/// Whether an address leads to another page of this site, and to no other site.
-fn is_of_this_site(back: &str) -> bool {
-    back.len() <= BACK_BYTES_MAX
-        && back.starts_with('/')
-        && !back.starts_with("//")
-        && !back.contains(|letter: char| letter == '\\' || letter.is_control())
-}
-
-/// Where a visitor goes whom a proxy shows this page instead of a page of the site: that page, or the first page of the
-/// site if a browser cannot go there by itself.
-fn instead_of(parts: &Parts, base: &str) -> Option<String> {
-    let wanted = parts.headers.get(FORWARDED_URI)?.to_str().unwrap_or_default();
-    if wanted.starts_with(&format!("{base}/rooms/")) {
-        return None;
-    }
-    let is_link = is_of_this_site(wanted) && matches!(parts.method, Method::GET | Method::HEAD);
-    Some(if is_link { wanted } else { "/" }.to_owned())
 }
 
 /// What a trusted proxy says of its client.
@@ -388,6 +371,9 @@ impl<'a> Visit<'a> {
             None => Place::None,
         };
         let mut view = View::new(self.language, &room, place, self.query.back.as_deref());
+        if let Some(elsewhere) = Elsewhere::of(self) {
+            elsewhere.lead(&mut view, room.settings.target_url.as_deref());
+        }
         if let Some(back) = self.query.back.as_deref().filter(|_| view.phase != Phase::Admitted)
             && let Some(phase) = over_behind(self.app, self.base, &self.room, back).await
         {
@@ -514,6 +500,7 @@ enum Action {
     Join,
     Leave,
     Take,
+    Enter,
     Picture,
     Draw,
     Events,
@@ -529,6 +516,7 @@ async fn act(app: &Arc<App>, path: PathName, parts: &Parts, body: Body, action: 
         Action::Join => visit.join().await,
         Action::Leave => visit.leave().await,
         Action::Take => visit.take(body).await,
+        Action::Enter => visit.enter().await,
         Action::Picture => visit.picture(),
         Action::Draw => visit.draw(Format::of(&parts.headers)).await,
         Action::Events => visit.events(app).await,
@@ -564,6 +552,9 @@ pub(super) fn router() -> Router<Arc<App>> {
     let take = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::PostRoomTake, Action::Take).await
     };
+    let enter = async |State(app), path: PathName, request: Request| {
+        answer(app, path, request, Route::GetRoomPage, Action::Enter).await
+    };
     let picture = async |State(app), path: PathName, request: Request| {
         answer(app, path, request, Route::GetRoomPage, Action::Picture).await
     };
@@ -579,6 +570,7 @@ pub(super) fn router() -> Router<Arc<App>> {
         .route("/rooms/{room}/join", post(join))
         .route("/rooms/{room}/leave", post(leave))
         .route("/rooms/{room}/take", post(take))
+        .route("/rooms/{room}/enter", get(enter))
         .route("/rooms/{room}/place.svg", get(picture))
         .route("/rooms/{room}/style.css", get(branding::get_style))
         .route("/rooms/{room}/logo", get(branding::get_logo))

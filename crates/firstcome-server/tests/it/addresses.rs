@@ -132,6 +132,7 @@ async fn an_address_that_calls_too_often_without_a_key_is_told_so_on_every_publi
         "GET /v1/rooms/lobby/tickets/none",
         "DELETE /v1/rooms/lobby/tickets/TICKET",
         "POST /v1/rooms/lobby/tickets/TICKET/renew",
+        "POST /v1/rooms/lobby/tickets/TICKET/handoff",
         "GET /v1/listings/lamp",
         "GET /v1/pass-keys",
         "POST /v1/coupons/launch/claims",

@@ -9,7 +9,7 @@ use serde_json::json;
 const NAMED: &str = "https://shop.example";
 
 /// What pages of a named origin may call.
-const PUBLIC: [(&str, &str); 10] = [
+const PUBLIC: [(&str, &str); 11] = [
     ("/v1/coupons/launch", "GET"),
     ("/v1/coupons/launch/claims", "POST"),
     ("/v1/rooms/lobby", "GET"),
@@ -18,6 +18,7 @@ const PUBLIC: [(&str, &str); 10] = [
     ("/v1/rooms/lobby/tickets/AAAA-_", "GET"),
     ("/v1/rooms/lobby/tickets/AAAA-_", "DELETE"),
     ("/v1/rooms/lobby/tickets/AAAA-_/renew", "POST"),
+    ("/v1/rooms/lobby/tickets/AAAA-_/handoff", "POST"),
     ("/v1/pass-keys", "GET"),
     ("/v1/listings/lamp", "GET"),
 ];

@@ -9,6 +9,7 @@ pub(crate) mod coupon_page;
 pub(crate) mod draw;
 pub(crate) mod entrances;
 pub(crate) mod gate;
+pub(crate) mod handoffs;
 pub(crate) mod joins;
 pub(crate) mod keys;
 pub(crate) mod limits;

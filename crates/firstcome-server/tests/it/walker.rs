@@ -10,8 +10,9 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, joins, keys,
-    limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble, work,
+    abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, handoffs, joins,
+    keys, limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble,
+    work,
 };
 use crate::{
     bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
@@ -95,6 +96,9 @@ scenarios! {
         a_link_works_once_and_moves_the_place a_look_at_a_link_spends_nothing_and_keeps_its_offer_in_each_language
         a_link_is_not_spent_by_another_site_or_without_cookies
         a_link_into_a_closed_room_offers_no_place a_link_to_a_coupon_that_is_gone_offers_no_place;
+    handoffs: a_code_is_redeemed_once_and_moves_the_place
+        a_code_is_refused_to_strangers_after_a_minute_and_elsewhere
+        the_page_leads_to_another_host_with_a_code_that_leaves_no_trace the_page_makes_no_code_for_its_own_host;
     gate: a_visitor_without_a_valid_pass_is_turned_away_by_the_status_alone the_visitors_own_authorization_is_for_the_shop
         the_gate_is_shut_when_the_slot_is_given_back;
     draw: a_draw_is_committed_to_before_and_revealed_at_the_opening

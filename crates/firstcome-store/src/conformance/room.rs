@@ -9,6 +9,7 @@
 mod cancelled;
 mod concurrent;
 mod draw;
+mod handed_off;
 mod oracle;
 mod renewed;
 mod reopened;
@@ -73,6 +74,9 @@ where
         renewed::a_renewed_ticket_is_refused_and_the_new_one_has_the_place,
         renewed::a_renewal_takes_the_slot_and_keeps_the_pass,
         renewed::one_of_many_renewals_at_once_gets_the_place,
+        handed_off::a_code_moves_the_place_of_a_visitor_inside_once,
+        handed_off::a_code_ends_after_its_time_and_with_the_slot,
+        handed_off::one_of_many_sites_at_once_redeems_a_code,
         draw::a_draw_gives_each_entrant_a_place_and_latecomers_come_behind,
         time::reports_of_the_origin_lower_the_rate_and_it_recovers,
         concurrent::numbers_drawn_at_once_have_no_gap,

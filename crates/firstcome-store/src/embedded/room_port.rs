@@ -5,6 +5,7 @@ use super::journal::PassSecret;
 use super::room::{Order, RoomCell};
 use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
 use crate::error::StoreError;
+use crate::handoff::{self, Handoff};
 use crate::port::Put;
 use crate::room::{
     Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, RoomTotals, TicketAnswer,
@@ -239,6 +240,24 @@ impl RoomStore for Embedded {
             told.ticket = ticket.into();
         }
         answer
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        let cell = match self.room_cell(room) {
+            Ok(cell) => cell,
+            Err(rejection) => return Ok(Err(rejection)),
+        };
+        let polled = self.poll(room, ticket).await?;
+        Ok(polled.and_then(|polled| handoff::hand_off(&cell.ticket_key, &polled)))
+    }
+
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        let now = self.inner.shared.both().wall;
+        let ticket = self.room_cell(room).and_then(|cell| handoff::ticket_of(&cell.ticket_key, code, now));
+        match ticket {
+            Ok(ticket) => Ok(self.renew(room, &ticket, key).await?.map_err(handoff::refusal)),
+            Err(rejection) => Ok(Err(rejection)),
+        }
     }
 
     async fn release(&self, room: &RoomName, number: TicketNumber, admission: u64) -> RoomAnswer<()> {

@@ -1,7 +1,8 @@
 //! A layer of tower that lets requests with a valid pass through.
 
+use super::arrival::Arrival;
 use super::{Pass, PassError, PassVerifier};
-use futures_util::future::Either;
+use futures_util::future::{BoxFuture, Either};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
 use std::fmt::Write as _;
@@ -13,10 +14,10 @@ use tower_service::Service;
 const NO_PASS: &str = "{\"type\":\"/errors/no_pass\",\"title\":\"No pass came with the call\",\"status\":401,\
      \"detail\":\"Join the room, wait for the pass, and send it in `X-Firstcome-Pass` or in the cookie `firstcome_pass`.\",\
      \"code\":\"no_pass\"}";
-const AWAY: &str = "{\"type\":\"/errors/store_unavailable\",\"title\":\"The waiting room is away\",\"status\":503,\
+pub(super) const AWAY: &str = "{\"type\":\"/errors/store_unavailable\",\"title\":\"The waiting room is away\",\"status\":503,\
      \"detail\":\"It is unknown which passes are valid. Try again in some seconds.\",\"code\":\"store_unavailable\"}";
 /// The seconds after which a client tries again while the service is away.
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
+pub(super) const RETRY_AFTER: HeaderValue = HeaderValue::from_static("5");
 
 /// The most bytes that the page of a room takes as `back`.
 const BACK_BYTES_MAX: usize = 2_048;
@@ -53,6 +54,12 @@ pub enum WhenAway {
 /// | 401 | no valid pass; the client prefers JSON | a problem document with the code `no_pass` |
 /// | 503 | the service has not answered yet, or was away for the grace, with [`WhenAway::FailClosed`] | a problem document with the code `store_unavailable` |
 ///
+/// A GET with a [hand-off code](crate::WaitingRoom::hand_off) in the parameter `firstcome_handoff` comes from the page of a room on
+/// another host. Without a valid pass the layer redeems the code, which is its only call within a request, sets the cookie
+/// `firstcome_pass`, and redirects (303) to the address without the code. A code that was used or is over leads there too, without a
+/// pass. While the service does not answer, the layer answers 503, and the browser's next try has the same effect as this one. The
+/// cookie is `Secure` if the address or `X-Forwarded-Proto` says `https`. Give such a site a [`Self::page`] on the other host.
+///
 /// Put the layer around the whole router: within a nested router of axum `back` lacks the beginning of the path. With
 /// the feature `axum`, [`Pass`] is an extractor.
 #[derive(Clone, Debug)]
@@ -69,8 +76,9 @@ impl PassLayer {
         Self { passes, page, when_away: WhenAway::default() }
     }
 
-    /// Sends visitors without a pass to another page: a path of this site, or the address of a page of yours. The page of
-    /// a room leads back to the path in `back` on the host of the page itself, so that must be this site's host.
+    /// Sends visitors without a pass to another page: a path of this site, or an address. On the host of the site the page of a room
+    /// leads back to the path of the request, which the layer adds as `back`. On another host it leads to the `target_url` of
+    /// the room, with a hand-off code.
     pub fn page(self, page: &Uri) -> Self {
         Self { page: page.to_string().into(), ..self }
     }
@@ -94,7 +102,7 @@ impl PassLayer {
         }
     }
 
-    fn refuse<R: From<&'static str>>(&self, refusal: Refusal, uri: &Uri) -> Response<R> {
+    fn refuse<R: From<&'static str>>(&self, refusal: Refusal, uri: &Uri, sent: &HeaderMap) -> Response<R> {
         let (status, body) = match refusal {
             Refusal::Away => (StatusCode::SERVICE_UNAVAILABLE, AWAY),
             Refusal::NoPass => (StatusCode::UNAUTHORIZED, NO_PASS),
@@ -109,7 +117,8 @@ impl PassLayer {
             Refusal::NoPass => (),
             Refusal::ToPage => {
                 // A `Uri` and escaped bytes are always a valid value.
-                let place = HeaderValue::try_from(place(&self.page, uri));
+                let host = sent.get(header::HOST).and_then(|host| host.to_str().ok()).or_else(|| uri.host());
+                let place = HeaderValue::try_from(place(&self.page, uri, host.unwrap_or_default()));
                 headers.insert(header::LOCATION, place.unwrap_or(HeaderValue::from_static("/")));
                 return response;
             }
@@ -134,6 +143,9 @@ impl<S> Layer<S> for PassLayer {
     }
 }
 
+/// An answer of the layer itself: at once, or by a call to the service.
+type Answering<R, E> = Either<Ready<Result<Response<R>, E>>, BoxFuture<'static, Result<Response<R>, E>>>;
+
 /// A service behind a [`PassLayer`].
 #[derive(Clone, Debug)]
 pub struct PassService<S> {
@@ -144,25 +156,34 @@ pub struct PassService<S> {
 impl<S, B, R> Service<Request<B>> for PassService<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
-    R: From<&'static str>,
+    R: From<&'static str> + 'static,
+    S::Error: 'static,
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = Either<S::Future, Ready<Result<Response<R>, S::Error>>>;
+    type Future = Either<S::Future, Answering<R, S::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        match self.layer.decide(request.headers()) {
-            Ok(pass) => {
+        let arrival = Arrival::of(&request);
+        match (self.layer.decide(request.headers()), arrival) {
+            (Ok(Some(_)), Some(arrival)) => Either::Right(Either::Left(ready(Ok(arrival.go_on())))),
+            (Err(Refusal::ToPage | Refusal::NoPass), Some(arrival)) => {
+                let redeemed = arrival.redeem(self.layer.passes.clone());
+                Either::Right(Either::Right(Box::pin(async move { Ok(redeemed.await) })))
+            }
+            (Ok(pass), _) => {
                 if let Some(pass) = pass {
                     request.extensions_mut().insert(pass);
                 }
                 Either::Left(self.inner.call(request))
             }
-            Err(refusal) => Either::Right(ready(Ok(self.layer.refuse(refusal, request.uri())))),
+            (Err(refusal), _) => {
+                Either::Right(Either::Left(ready(Ok(self.layer.refuse(refusal, request.uri(), request.headers())))))
+            }
         }
     }
 }
@@ -202,8 +223,13 @@ fn weight(range: &str) -> f32 {
     named.map_or(1.0, |text| text.parse().unwrap_or(0.0))
 }
 
-/// Returns the page of the room with the path of a request, to which the page leads back.
-fn place(page: &str, uri: &Uri) -> String {
+/// Returns the page of the room with the path of a request, to which a page on the same host leads back.
+fn place(page: &str, uri: &Uri, host: &str) -> String {
+    let authority = page.split_once("://").filter(|_| !page.starts_with('/')).map(|(_, rest)| rest);
+    let authority = authority.and_then(|rest| rest.split(['/', '?', '#']).next());
+    if authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host)) {
+        return page.to_owned();
+    }
     let mut place = format!("{page}{}back=", if page.contains('?') { '&' } else { '?' });
     let wanted = uri.path_and_query().map_or("/", |path| path.as_str());
     // What the page of a room refuses would leave the visitor without a place.
@@ -316,10 +342,16 @@ mod tests {
     #[test]
     fn the_page_learns_where_the_visitor_came_from() {
         let uri: Uri = "http://shop/basket?size=1&a=%20b".parse().unwrap();
-        assert_eq!(place("/rooms/sale", &uri), "/rooms/sale?back=%2Fbasket%3Fsize%3D1%26a%3D%2520b");
+        assert_eq!(place("/rooms/sale", &uri, "shop"), "/rooms/sale?back=%2Fbasket%3Fsize%3D1%26a%3D%2520b");
+        let root = Uri::from_static("/a");
+        assert_eq!(place("http://Shop:80/rooms/sale", &root, "shop:80"), "http://Shop:80/rooms/sale?back=%2Fa");
+        for host in ["shop", "shop.example", ""] {
+            let elsewhere = "https://queue.example/rooms/sale";
+            assert_eq!(place(elsewhere, &root, host), elsewhere, "a path of this site is none of {host}");
+        }
         let long: Uri = format!("/?{}", "a".repeat(2_047)).parse().unwrap();
         for refused in [Uri::from_static("*"), Uri::from_static("//evil.example/x"), long] {
-            assert_eq!(place("/wait?lang=de", &refused), "/wait?lang=de&back=%2F", "{refused}");
+            assert_eq!(place("/wait?lang=de", &refused, "shop"), "/wait?lang=de&back=%2F", "{refused}");
         }
     }
 }

@@ -21,7 +21,7 @@ use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, Room
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
-    Durability, Embedded, Faults, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
+    Durability, Embedded, Faults, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
     PassCheck, PlaceBid, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary,
     StoreError, TicketAnswer,
 };
@@ -192,6 +192,14 @@ impl RoomStore for AnyStore {
 
     async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
         forward!(self, 0, renew(room, ticket, key).await)
+    }
+
+    async fn hand_off(&self, room: &RoomName, ticket: &str) -> RoomAnswer<Handoff> {
+        forward!(self, 0, hand_off(room, ticket).await)
+    }
+
+    async fn redeem_handoff(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
+        forward!(self, 0, redeem_handoff(room, code, key).await)
     }
 
     async fn leave(&self, room: &RoomName, ticket: &str) -> RoomAnswer<()> {

@@ -3,6 +3,7 @@
 //!
 //! Now `GET /v1/rooms/{room}/passes` says which passes are void, and `examples/` has a middleware for Express, Django and Spring
 //! that asks once a second. This plays each of them before and after a release, a new key, a kill of the service and its return.
+//! Visitors also come from the page of a room on another host, with a code that a second middleware redeems once.
 
 use super::behind_proxies::cookies;
 use crate::archive_rooms::shown;
@@ -92,8 +93,12 @@ impl Site {
     }
 
     fn visit(&self, headers: &str) -> Answer {
+        self.open("/basket?size=1", headers)
+    }
+
+    fn open(&self, path: &str, headers: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
-        let request = format!("GET /basket?size=1 HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{headers}\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: shop\r\nconnection: close\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).expect("it is sent");
         read_answer(&mut stream).expect("it is answered").0
     }
@@ -116,12 +121,32 @@ fn welcome(number: u32) -> (u16, String) {
     (200, format!("welcome, number {number}"))
 }
 
-/// Lets a visitor join this room and wait for the pass.
-fn admitted(client: &mut Client, room: &str) -> String {
+/// Lets a visitor join this room and wait for the pass. Returns the address of the ticket, and the pass.
+fn inside(client: &mut Client, room: &str) -> (String, String) {
     let joined = client.call("POST", &format!("/v1/rooms/{room}/tickets"), Some(&json!({}))).json();
     let ticket = format!("/v1/rooms/{room}/tickets/{}", joined["ticket"].as_str().expect("a ticket"));
     let pass: Value = wait_for("a pass", || client.get(&ticket).json().get("pass").cloned());
-    pass.as_str().expect("a text").to_owned()
+    (ticket, pass.as_str().expect("a text").to_owned())
+}
+
+fn admitted(client: &mut Client, room: &str) -> String {
+    inside(client, room).1
+}
+
+/// A visitor comes with a code from the page of the room on another host: the code leaves the address, and counts once.
+fn arrives(site: &Site, client: &mut Client, ticket: &str, number: u32) {
+    let handoff = client.call("POST", &format!("{ticket}/handoff"), None).json();
+    let address = format!("/basket?size=1&firstcome_handoff={}", handoff["code"].as_str().expect("a code"));
+    let answer = site.open(&address, "cookie: theme=dark\r\n");
+    let places = |answer: &Answer| answer.headers("location").map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!((answer.status, places(&answer)), (303, vec!["/basket?size=1".to_owned()]), "{}", answer.text());
+    assert_eq!(answer.headers("referrer-policy").collect::<Vec<_>>(), ["no-referrer"]);
+    let kept = cookies(&answer);
+    let pass = kept.split("firstcome_pass=").nth(1).and_then(|rest| rest.lines().next()).expect("a pass");
+    assert_eq!(site.by(pass), welcome(number));
+    let replay = site.open(&address, "");
+    assert_eq!((replay.status, places(&replay)), (303, vec!["/basket?size=1".to_owned()]), "{}", replay.text());
+    assert!(!cookies(&replay).contains("firstcome_pass=v4"), "{}", cookies(&replay));
 }
 
 fn serve(here: &Path, port: u16) -> Server {
@@ -155,8 +180,8 @@ fn play(framework: Framework) {
     for room in ["sale", "other"] {
         assert_eq!(client.put_status(&format!("/v1/rooms/{room}"), &json!({"max_active": 3})), 201);
     }
-    let (ann, bob, stranger) =
-        (admitted(&mut client, "sale"), admitted(&mut client, "sale"), admitted(&mut client, "other"));
+    let ((ann_ticket, ann), (bob_ticket, bob)) = (inside(&mut client, "sale"), inside(&mut client, "sale"));
+    let stranger = admitted(&mut client, "other");
     let closed = Site::start(one, server.address(), &service, Fails::Closed);
     let open = Site::start(two, server.address(), &service, Fails::Open);
     for site in [&closed, &open] {
@@ -166,6 +191,8 @@ fn play(framework: Framework) {
         assert_eq!(site.visit(&format!("x-firstcome-pass: {ann}\r\n")).status, 200);
         waits(site, &ann, &stranger);
     }
+    arrives(&closed, &mut client, &ann_ticket, 1);
+    arrives(&open, &mut client, &bob_ticket, 2);
     // The visit of one is over: the slot is another's, though the pass has not expired.
     let mut back_end = Client::with_key(server.address(), &service);
     let released = back_end.call("POST", "/v1/rooms/sale/passes/release", Some(&json!({"pass": ann})));

@@ -1,5 +1,6 @@
 //! The stream of the page of a room.
 
+use super::enter::Elsewhere;
 use super::view::{Place, View};
 use super::{Branding, Visit};
 use crate::api::appearance;
@@ -18,9 +19,13 @@ impl Visit<'_> {
         let (language, back, first_position) = (self.language, self.query.back.clone(), kept.first_position);
         let branding = Branding::new(&*appearance::shown(self.app, &self.room).await?, self.language);
         let (version, heading) = (branding.version, branding.texts.heading.as_deref().map(str::to_owned));
+        let elsewhere = Elsewhere::of(self);
         let tell: Tell = Box::new(move |room, answer| {
             let place = Place::Known { answer, first_position };
             let mut view = View::new(language, room, place, back.as_deref());
+            if let Some(elsewhere) = &elsewhere {
+                elsewhere.lead(&mut view, room.settings.target_url.as_deref());
+            }
             view.look.clone_from(&version);
             view.head(heading.as_deref());
             json_bytes(&view)
