@@ -37,7 +37,7 @@ pub(crate) struct HandoffCode {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "a JSON object")]
 pub(crate) struct HandoffBody<'a> {
-    /// The code, from the parameter `firstcome_handoff` of the address that the visitor opened
+    /// The code, from the parameter `firstcome_handoff=CODE` of the address that the visitor opened
     #[serde(borrow)]
     #[schema(value_type = String)]
     code: Cow<'a, str>,
@@ -46,7 +46,7 @@ pub(crate) struct HandoffBody<'a> {
 /// Make a hand-off code
 ///
 /// For a page of yours that leads to a site on another host: the code takes the place there, once. Append it to the address of the
-/// site, as the parameter `firstcome_handoff`. It ends after a minute, and with the slot. The ticket stays valid until the
+/// site, as the parameter `firstcome_handoff=CODE`. It ends after a minute, and with the slot. The ticket stays valid until the
 /// site has redeemed the code. No body is read. Order of refusals: `unknown_room`, `unknown_ticket`, `ticket_renewed`,
 /// `not_admitted`.
 #[utoipa::path(post, path = "/v1/rooms/{room}/tickets/{ticket}/handoff", tag = "Rooms",
@@ -78,7 +78,7 @@ pub(crate) async fn hand_off(app: &App, room: &RoomName, ticket: &str) -> Result
 
 /// Redeem a hand-off code
 ///
-/// For the site on which a visitor arrives with the parameter `firstcome_handoff`. Answers as a poll, with the `pass` of the
+/// For the site on which a visitor arrives with the parameter `firstcome_handoff=CODE`. Answers as a poll, with the `pass` of the
 /// visitor and a new `ticket`; keep them in the session of the visitor. The ticket of the page is void then. A code counts once: a
 /// repeat with the same `Idempotency-Key` is answered with the same, until the code ends; any other request is refused with
 /// `handoff_used`. The key is needed: without it, a lost answer would lose the place. Order of refusals:
