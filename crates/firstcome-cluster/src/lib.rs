@@ -46,6 +46,7 @@ mod receipt;
 mod reconcile;
 mod room;
 mod sequencer;
+mod session;
 mod verify;
 mod wrap;
 mod writer_lease;

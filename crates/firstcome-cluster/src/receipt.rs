@@ -12,7 +12,7 @@ use firstcome_core::coupon;
 use firstcome_core::id::{CouponName, RoomName, UserId};
 use firstcome_core::receipt::{Digest, Figures, Head, Object, Rhythm, Subject};
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{self, Rejection};
+use firstcome_core::room::{self, Rejection, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::boxed::boxed;
 use firstcome_store::receipt::{
@@ -164,6 +164,16 @@ impl Node {
         receipt_of(&rows, &key, subject, admitted).await.map(Ok)
     }
 
+    async fn place_receipt(self: &Arc<Self>, name: &RoomName, number: TicketNumber) -> RoomAnswer<ReceiptReply> {
+        let Some(room_node) = self.room_node(name).await? else { return Ok(Err(Rejection::UnknownRoom)) };
+        let living = |replica: &Replica, _| room_node.living_ticket(replica.room(), number);
+        match self.seen(name, living).await? {
+            Ok(Some(ticket)) => self.ticket_receipt(name, &ticket).await,
+            Ok(None) => Ok(Err(Rejection::UnknownTicket)),
+            Err(rejection) => Ok(Err(rejection)),
+        }
+    }
+
     async fn claim_receipt(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<ReceiptReply> {
         let Some(state) = self.state(name).await? else { return Ok(Err(coupon::Rejection::UnknownCoupon.into())) };
         let claim = match self.claim_of(name, user).await? {
@@ -177,6 +187,14 @@ impl Node {
         let keys = HeadKeys { object: Object::Coupon(name.clone()), id: state.keys.coupon };
         let key = state.row().voucher_key.head_key();
         receipt_of(&Rows(&self.database, keys), &key, subject, None).await.map(Ok)
+    }
+}
+
+impl Cluster {
+    /// Returns the receipt of the present ticket of a living place, for an operator, who has no ticket. See
+    /// [`ReceiptStore::ticket_receipt`]. Refused: `unknown_room`; `unknown_ticket`, also once the place has ended.
+    pub async fn place_receipt(&self, room: &RoomName, number: TicketNumber) -> RoomAnswer<ReceiptReply> {
+        boxed(self.node.place_receipt(room, number)).await
     }
 }
 

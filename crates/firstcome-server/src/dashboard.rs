@@ -6,10 +6,10 @@
 //! - Each change, each login and each export is in the log, with what was before and after ([`audit`]).
 //! - The pages load nothing from elsewhere and run no inline script. They work without scripts; charts need them.
 //! - Charts hear of each sample by a stream, which ends with the session; a browser without one polls.
+//! - A logout ends the session at every node within seconds, copies of its cookie and its streams included ([`mod@logout`]).
 //! - Memory is bounded: ten minutes of samples ([`history`]), 500 entries of the audit log, a page of a list.
 //!
 //! # What it does not promise
-//! - That a logout at one node ends the streams of other nodes: those end with the hour of the session.
 //! - Figures of the whole cluster: a node shows what it has counted, and the rooms that it has copies of.
 
 mod action;
@@ -20,7 +20,9 @@ mod find;
 mod history;
 mod items;
 mod lists;
+pub(crate) mod logout;
 mod problem;
+mod proof;
 mod second;
 pub(crate) mod session;
 mod view;
@@ -48,6 +50,7 @@ use firstcome::core::id::RoomName;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::draw_secret;
 use history::History;
+use logout::Logouts;
 use serde_json::Value;
 use session::{Role, Session, SessionKey};
 use std::net::IpAddr;
@@ -77,6 +80,7 @@ const PARAMETER_BYTES_MAX: usize = 1_024;
 pub(crate) struct Dashboard {
     pub(crate) history: History,
     pub(crate) audit: AuditLog,
+    pub(crate) logouts: Logouts,
     /// Signs forms in development mode, which has no keys. Drawn at first use.
     secret: OnceLock<[u8; 32]>,
 }
@@ -178,8 +182,8 @@ fn with_cookie(mut response: Response, value: &str, max_age_s: u64, transport: T
     response
 }
 
-/// The session that a request belongs to.
-fn session(app: &App, parts: &Parts) -> Result<Option<Session>, Problem> {
+/// The session that a request belongs to. `None` if it has logged out, at this node or at another one.
+async fn session(app: &App, parts: &Parts) -> Result<Option<Session>, Problem> {
     if app.is_dev() {
         if app.dashboard.secret.get().is_none() {
             // A concurrent request that sets it has drawn one as good.
@@ -188,7 +192,10 @@ fn session(app: &App, parts: &Parts) -> Result<Option<Session>, Problem> {
         return Ok(app.dashboard.secret.get().map(Session::development));
     }
     let value = cookie::read(&parts.headers, SESSION);
-    Ok(value.and_then(|value| Session::read(&app.config.keys, value, now_s(app))))
+    match value.and_then(|value| Session::read(&app.config.keys, value, now_s(app))) {
+        Some(session) if app.has_logged_out(&session).await => Ok(None),
+        session => Ok(session),
+    }
 }
 
 impl<'a> Visit<'a> {
@@ -230,18 +237,20 @@ impl<'a> Visit<'a> {
             ["find"] => self.find().await,
             ["audit"] => self.audit(),
             ["coupons", coupon, "claims.csv"] => self.export(app, coupon).await,
+            ["rooms", room, "receipts", place] => self.place_receipt(room, place).await,
+            ["coupons", coupon, "receipts", user] => self.claim_receipt(coupon, user).await,
             ["rooms" | "coupons", _, _] => self.ask().await,
             _ => Err(Code::NotFound.into()),
         }
     }
 
-    async fn write(&self, form: &Form) -> Result<Response, Problem> {
+    async fn write(&self, app: &Arc<App>, form: &Form) -> Result<Response, Problem> {
         let token = form.get("token").unwrap_or_default();
         if !self.session.accepts(&self.path.join("/"), token) {
             return Err(Code::FormExpired.into());
         }
         match self.path[..] {
-            ["logout"] => self.log_out(),
+            ["logout"] => self.log_out(app).await,
             ["rooms" | "coupons", _, _] => self.act(form).await,
             _ => Err(Code::NotFound.into()),
         }
@@ -271,9 +280,9 @@ impl<'a> Visit<'a> {
         app.live.open_samples(app, self.samples_wanted().await?, self.session.clone())
     }
 
-    fn log_out(&self) -> Result<Response, Problem> {
+    async fn log_out(&self, app: &Arc<App>) -> Result<Response, Problem> {
         self.app.dashboard.audit.add(self.entry("logout", String::new()));
-        self.app.live.end_session(self.app, &self.session.id);
+        logout::end(app, &self.session).await;
         Ok(with_cookie(see_other(LOGIN)?, "", 0, transport(self.app, self.parts)))
     }
 }
@@ -288,8 +297,8 @@ impl Form {
 }
 
 /// Shows the form of the login. An operator who is logged in goes on to the dashboard.
-fn login_page(app: &App, parts: &Parts) -> Result<Response, Problem> {
-    if session(app, parts)?.is_some() {
+async fn login_page(app: &App, parts: &Parts) -> Result<Response, Problem> {
+    if session(app, parts).await?.is_some() {
         return see_other(PATH);
     }
     Ok(page(StatusCode::OK, &view::LoginPage { version: env!("CARGO_PKG_VERSION"), problem: None }))
@@ -338,11 +347,11 @@ async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> R
     }
     if path == ["login"] {
         return match &form {
-            None => login_page(app, parts),
+            None => login_page(app, parts).await,
             Some(form) => log_in(app, parts, form),
         };
     }
-    let Some(session) = session(app, parts)? else {
+    let Some(session) = session(app, parts).await? else {
         // A script reads the code; a browser goes to the login.
         return match (&form, Format::of(&parts.headers)) {
             (None, Format::Html) if !is_of_script(parts.uri.path()) => see_other(LOGIN),
@@ -356,7 +365,7 @@ async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> R
         None => visit.read(app).await,
         Some(form) => {
             of_this_site(app, parts)?;
-            visit.write(form).await
+            visit.write(app, form).await
         }
     };
     match (response, renewed) {
@@ -390,7 +399,7 @@ async fn answer(app: Arc<App>, path: Option<PathName>, request: Request) -> Resp
         match done {
             Err(problem) if Format::of(&parts.headers) == Format::Html && !is_of_script(parts.uri.path()) => {
                 app.metrics.refused(problem.code());
-                Ok(problem::shown(&app, &parts, problem))
+                Ok(problem::shown(&app, &parts, problem).await)
             }
             done => done,
         }

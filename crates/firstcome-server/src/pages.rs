@@ -3,7 +3,7 @@
 
 mod coupon;
 mod language;
-mod receipt;
+pub(crate) mod receipt;
 mod reference;
 mod room;
 

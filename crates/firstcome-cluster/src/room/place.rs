@@ -5,7 +5,7 @@ use crate::Cluster;
 use crate::node::Node;
 use firstcome_core::id::RoomName;
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{PlaceKey, PlaceView, TicketId};
+use firstcome_core::room::{PlaceKey, PlaceView, Room, TicketId, TicketNumber};
 use firstcome_store::receipt::HeadKey;
 use firstcome_store::{RoomAnswer, RoomStore, StoreError};
 
@@ -13,6 +13,11 @@ impl RoomNode {
     /// What a ticket says. `None` if the room never gave it out.
     pub(crate) fn ticket_id(&self, ticket: &str) -> Option<TicketId> {
         self.ticket_key.id(ticket)
+    }
+
+    /// The present ticket of a living place, by this copy of the room.
+    pub(crate) fn living_ticket(&self, room: &Room, number: TicketNumber) -> Option<String> {
+        room.living_ticket(number).map(|(id, user)| self.ticket_key.ticket(id, user))
     }
 
     /// The key that signs the heads of the room.

@@ -1,7 +1,7 @@
 //! A place in a room as an operator sees it.
 
 use super::line::TicketPlace;
-use super::{Departure, Hold, Room, Slot, TicketNumber};
+use super::{Departure, Hold, Room, Slot, TicketId, TicketNumber};
 use crate::receipt::Figures;
 use crate::time::Now;
 
@@ -63,6 +63,13 @@ impl Room {
     /// Returns how far the room is, for its next head.
     pub const fn figures(&self) -> Figures {
         Figures::Room { first: self.first(), given: self.drawn(), front: self.reached() }
+    }
+
+    /// Returns what the present ticket of a living place says, and its user if the ticket names one. `None` once the place has
+    /// ended or is lost: the room then no longer knows whom the ticket names.
+    pub fn living_ticket(&self, number: TicketNumber) -> Option<(TicketId, Option<&str>)> {
+        let lives = matches!(self.line.place(number.0)?, TicketPlace::Waiting | TicketPlace::Slot);
+        lives.then(|| (self.ticket_of(number), self.user(number)))
     }
 
     /// Looks a place up. Changes nothing: it counts as no contact of the visitor, and takes no slot. `None` for a number

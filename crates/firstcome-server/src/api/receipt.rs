@@ -12,7 +12,8 @@ use crate::state::App;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, Uri, header};
 use axum::response::{IntoResponse, Response};
-use firstcome::core::id::RoomName;
+use firstcome::core::id::{CouponName, RoomName};
+use firstcome::core::room::TicketNumber;
 use firstcome::receipt::HEADS_PER_PAGE_MAX;
 use firstcome::{HeadPage, Receipt, ReceiptReply};
 use std::pin::pin;
@@ -48,6 +49,18 @@ fn ready(reply: ReceiptReply) -> Result<Box<Receipt>, Problem> {
 pub(crate) async fn of_ticket(app: &App, room: &RoomName, ticket: &str) -> Result<Box<Receipt>, Problem> {
     let reply = answered(app, pin!(app.rooms.ticket_receipt(room, ticket))).await?.map_err(refused_room)?;
     ready(reply)
+}
+
+/// Returns the receipt of a living place, for an operator.
+pub(crate) async fn of_place(app: &App, room: &RoomName, number: TicketNumber) -> Result<Box<Receipt>, Problem> {
+    let reply = answered(app, pin!(app.rooms.place_receipt(room, number))).await?.map_err(refused_room)?;
+    ready(reply)
+}
+
+/// Returns the receipt of the claim of a user.
+pub(crate) async fn of_claim(app: &App, coupon: &CouponName, user: &str) -> Result<Box<Receipt>, Problem> {
+    let reply = answered(app, pin!(app.coupons.claim_receipt(coupon, body::looked_up_user(user)?))).await?;
+    ready(reply.map_err(|refusal| refused_coupon(app, coupon, user, &refusal))?)
 }
 
 /// List the published heads of a room
@@ -158,10 +171,7 @@ pub(crate) async fn get_claim_receipt(State(app): State<Arc<App>>, path: PathTic
     let call = pin!(async {
         app.caller(&headers)?.require(Scope::Service)?;
         let Path((coupon, user)) = path.map_err(|_| body::undecodable())?;
-        let coupon = body::coupon(&coupon)?;
-        let reply = answered(&app, pin!(app.coupons.claim_receipt(&coupon, body::looked_up_user(&user)?))).await?;
-        let reply = reply.map_err(|refusal| refused_coupon(&app, &coupon, &user, &refusal))?;
-        Ok(text(ready(reply)?.text()))
+        Ok(text(of_claim(&app, &body::coupon(&coupon)?, &user).await?.text()))
     });
     measured(&app, Route::GetClaimReceipt, call).await
 }

@@ -97,6 +97,11 @@ impl Rooms {
         forward!(self.ticket_receipt(room, ticket).await)
     }
 
+    /// Returns the receipt of a living place. See [`Embedded::place_receipt`].
+    pub(crate) async fn place_receipt(&self, room: &RoomName, number: TicketNumber) -> RoomAnswer<ReceiptReply> {
+        forward!(self.place_receipt(room, number).await)
+    }
+
     /// Looks a place up without any effect on it.
     pub(crate) async fn place(&self, room: &RoomName, key: PlaceKey<'_>) -> RoomAnswer<Option<PlaceView>> {
         match self {

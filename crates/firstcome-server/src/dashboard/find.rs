@@ -1,21 +1,22 @@
-//! Finds the place, the claim or the bid of a user. A look has no effect: it is no contact of a visitor, takes no slot and
+//! Finds the place, the claim or the bid of a user, and its proof. A look has no effect: it is no contact of a visitor, takes no slot and
 //! writes nothing.
 
 use super::items::claim_facts;
 use super::view::{Datum, Fact, FindPage, Frame, Kind, fact, grouped, lasting, shown_at};
-use super::{Visit, page};
+use super::{Visit, page, proof};
 use crate::api::{self, answered, body};
 use crate::error::Problem;
 use axum::http::StatusCode;
 use axum::response::Response;
+use firstcome::core::auction::Bid;
 use firstcome::core::room::{Departure, PlaceKey, PlaceState, PlaceView, TicketNumber};
-use firstcome::{CouponStore, RoomStore};
+use firstcome::{CouponStore, Numbered, RoomStore};
 use std::pin::pin;
 
-/// How many bids of a listing are looked through: those after are not found here.
-const BIDS_MAX: usize = 10_000;
-/// How many bids are read at once.
-const BIDS_READ: usize = 1_000;
+/// How many bids or records are looked through: those after are not found here.
+const LOOKED_MAX: usize = 10_000;
+/// How many of them are read at once.
+pub(super) const READ: usize = 1_000;
 
 const KINDS: [Kind; 4] = [
     Kind { name: "user", label: "The place of a user in a room" },
@@ -53,6 +54,29 @@ fn place_facts(place: &PlaceView, wait_ms: Option<u64>) -> Vec<Fact> {
     facts
 }
 
+/// Looks through pages of bids or records for the last one that fits.
+pub(super) struct Search<T> {
+    pub(super) last: Option<T>,
+    pub(super) after: Option<u64>,
+    looked: usize,
+}
+
+impl<T> Search<T> {
+    pub(super) const fn new() -> Self {
+        Self { last: None, after: None, looked: 0 }
+    }
+
+    /// Looks through the page after `after`. Returns whether to read another one.
+    pub(super) fn goes_on(&mut self, page: Numbered<T>, fits: impl Fn(&T) -> bool) -> bool {
+        self.looked += page.items.len();
+        if let Some(found) = page.items.into_iter().rfind(fits) {
+            self.last = Some(found);
+        }
+        self.after = page.next;
+        self.after.is_some() && self.looked < LOOKED_MAX
+    }
+}
+
 /// What names a place.
 #[derive(Clone, Copy)]
 enum By {
@@ -68,9 +92,10 @@ impl Visit<'_> {
         // On a cluster it also brings the room to this node.
         let summary = answered(self.app, pin!(self.app.rooms.room(&room))).await?.map_err(api::room::refused)?;
         let by_number = || what.parse().ok().and_then(TicketNumber::new);
+        let ticket = self.app.rooms.ticket_id(&room, what).filter(|_| matches!(by, By::Ticket));
         let key = match by {
             By::User => PlaceKey::User(body::looked_up_user(what)?),
-            By::Ticket => match self.app.rooms.ticket_id(&room, what).map(|id| id.number).or_else(by_number) {
+            By::Ticket => match ticket.map(|id| id.number).or_else(by_number) {
                 Some(number) => PlaceKey::Number(number),
                 None => return Ok(None),
             },
@@ -79,6 +104,7 @@ impl Visit<'_> {
         let Some(place) = place else { return Ok(None) };
         let mut facts = place_facts(&place, summary.view.wait_at_tail_ms);
         facts.push(fact("Room", Datum::link("rooms", room.as_str())));
+        facts.push(proof::of_place(&room, &place, ticket.map(|_| what)));
         Ok(Some(facts))
     }
 
@@ -89,29 +115,27 @@ impl Visit<'_> {
         Ok(found.map(|record| {
             let mut facts = claim_facts(&record);
             facts.push(fact("Coupon", Datum::link("coupons", coupon.as_str())));
+            facts.push(proof::of_claim(&coupon, &record));
             facts
         }))
     }
 
     async fn find_bid(&self, listing: &str, bidder: &str) -> Result<Option<Vec<Fact>>, Problem> {
         let (listing, bidder) = (body::listing(listing)?, body::member("bidder", bidder)?);
-        let (mut last, mut after, mut looked) = (None, None, 0);
+        let mut search = Search::new();
         loop {
-            let page = answered(self.app, pin!(self.app.auctions.bids(&listing, after, BIDS_READ))).await?;
+            let page = answered(self.app, pin!(self.app.auctions.bids(&listing, search.after, READ))).await?;
             let page = page.map_err(|rejection| api::listing::refused(&rejection))?;
-            looked += page.items.len();
-            last = page.items.into_iter().rfind(|bid| bid.bidder == bidder).or(last);
-            after = page.next;
-            if after.is_none() || BIDS_MAX <= looked {
+            if !search.goes_on(page, |bid: &Bid| bid.bidder == bidder) {
                 break;
             }
         }
-        let Some(bid) = last else { return Ok(None) };
+        let Some(bid) = search.last else { return Ok(None) };
         let view = answered(self.app, pin!(self.app.auctions.listing(&listing))).await?;
         let view = view.map_err(|rejection| api::listing::refused(&rejection))?;
         let is_highest = view.standing.highest.as_ref().is_some_and(|highest| highest.number == bid.number);
         let left_ms = (view.standing.effective_ends_at.as_us() - view.now.as_us()).max(0).unsigned_abs() / 1_000;
-        Ok(Some(vec![
+        let mut facts = vec![
             fact("Member", Datum::link("members", bidder.as_str())),
             fact("Price", Datum::of(grouped(bid.price.get()))),
             fact("Number among the bids", Datum::of(grouped(bid.number.into()))),
@@ -119,7 +143,9 @@ impl Visit<'_> {
             fact("Is the highest", Datum::of(if is_highest { "yes" } else { "no" })),
             fact("The auction ends in", Datum::of(lasting(left_ms))),
             fact("Listing", Datum::link("listings", listing.as_str())),
-        ]))
+        ];
+        facts.extend(self.hold_of(&bidder, &listing, bid.number).await?);
+        Ok(Some(facts))
     }
 
     pub(super) async fn find(&self) -> Result<Response, Problem> {

@@ -12,7 +12,7 @@ use axum::response::Response;
 use firstcome::core::auction::{Phase, Terms};
 use firstcome::core::coupon::Serial;
 use firstcome::core::id::{CouponName, RoomName};
-use firstcome::core::points::Record;
+use firstcome::core::points::{Record, Reference};
 use firstcome::core::room::RoomState;
 use firstcome::{ClaimRecord, CouponStore, CouponView, RoomStore, RoomSummary};
 use std::pin::pin;
@@ -101,10 +101,16 @@ fn record_row(record: &Record) -> Vec<Datum> {
         Datum::number(record.number),
         Datum::soft(shown_at(record.at)),
         Datum::of(record.kind.as_str()),
+        record.about.as_ref().map_or_else(|| Datum::soft("none"), about),
         Datum::number(record.amount.get()),
         Datum::number(record.balance.total()),
         Datum::number(record.balance.held()),
+        Datum::soft(record.chain.to_string()),
     ]
+}
+
+fn about(about: &Reference) -> Datum {
+    Datum::leads(about.to_string(), format!("/dashboard/listings/{}", path_segment(about.listing.as_str())))
 }
 
 impl Visit<'_> {
@@ -263,7 +269,7 @@ impl Visit<'_> {
         let next = records.next.map(|next| format!("/dashboard/members/{}?after={next}", path_segment(name.as_str())));
         item.tables.push(Table {
             title: "Records".into(),
-            heads: &["Number", "At", "Kind", "Points", "Balance", "Held"],
+            heads: &["Number", "At", "Kind", "Listing and bid", "Points", "Balance", "Held", "Hash"],
             rows: records.items.iter().map(record_row).collect(),
             empty: "No points have moved.",
             next,

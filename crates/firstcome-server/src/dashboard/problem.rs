@@ -9,10 +9,10 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
 /// Shows a problem as a page with the headers of the problem. A failed login shows the form again.
-pub(super) fn shown(app: &App, parts: &Parts, problem: Problem) -> Response {
+pub(super) async fn shown(app: &App, parts: &Parts, problem: Problem) -> Response {
     let (code, detail) = (problem.code(), problem.says());
     let is_login = parts.uri.path() == LOGIN;
-    let is_inside = session(app, parts).is_ok_and(|session| session.is_some());
+    let is_inside = session(app, parts).await.is_ok_and(|session| session.is_some());
     let mut response = problem.into_response();
     let status = response.status();
     let shown = if is_login && code != Code::FormExpired {

@@ -7,8 +7,7 @@
 //! - A session ends an hour after its last page, and twelve hours after the login.
 //! - The role is that of the API key whose signature fits; the cookie cannot name one.
 //!
-//! # What it does not promise
-//! - That a logout ends a copy of the cookie. A copy ends with the hour.
+//! A session here says nothing of logouts: [`super::logout`] remembers them.
 
 use crate::auth::{KeyDigest, Keys, Scope};
 use hmac::{Hmac, KeyInit, Mac};
@@ -18,7 +17,7 @@ use std::fmt::Write;
 /// How long a session lasts after its last page.
 pub(super) const IDLE_S: i64 = 3_600;
 /// How long a session lasts after the login.
-const LIFE_S: i64 = 12 * 3_600;
+pub(super) const LIFE_S: i64 = 12 * 3_600;
 /// The letters of a session's name, which logs show.
 const ID_BYTES: usize = 6;
 

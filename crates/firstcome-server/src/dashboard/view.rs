@@ -42,7 +42,12 @@ impl Datum {
 
     /// A link to a page of the dashboard.
     pub(super) fn link(section: &str, name: &str) -> Self {
-        Self { link: Some(format!("/dashboard/{section}/{}", path_segment(name))), ..Self::of(name) }
+        Self::leads(name, format!("/dashboard/{section}/{}", path_segment(name)))
+    }
+
+    /// A text that leads to an address of the dashboard.
+    pub(super) fn leads(text: impl Into<String>, address: String) -> Self {
+        Self { link: Some(address), ..Self::of(text) }
     }
 
     /// The state of an object, in the colour of what it means.

@@ -6,6 +6,7 @@
 use super::mailbox::{Last, Mailbox};
 use super::{Live, StreamEnd, Wake, Wakes, answer, event};
 use crate::api::json::json_bytes;
+use crate::dashboard::logout::PATIENCE;
 use crate::dashboard::session::Session;
 use crate::error::Problem;
 use crate::state::App;
@@ -14,6 +15,7 @@ use firstcome::core::id::RoomName;
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// How often samples are sent.
 const TICK: Duration = Duration::from_secs(1);
@@ -84,6 +86,9 @@ async fn run(app: Weak<App>, mut wakes: Wakes) {
         let wake = wakes.next().await;
         let Some(app) = app.upgrade() else { return };
         app.metrics.live.ticks.inc();
+        if let Wake::Tick = wake {
+            end_logged_out(&app).await;
+        }
         let mut state = app.live.samples.0.lock();
         state.streams.retain(|stream| !stream.mailbox.is_abandoned());
         match wake {
@@ -95,6 +100,25 @@ async fn run(app: Weak<App>, mut wakes: Wakes) {
             return;
         }
     }
+}
+
+/// Ends the streams whose session has logged out at another node. A Redis that is away delays neither the next tick nor a stop.
+async fn end_logged_out(app: &App) {
+    let mut sessions: Vec<Session> = Vec::new();
+    for stream in &app.live.samples.0.lock().streams {
+        if sessions.iter().all(|known| known.id != stream.session.id) {
+            sessions.push(stream.session.clone());
+        }
+    }
+    let asked = async {
+        for session in &sessions {
+            if app.has_logged_out(session).await {
+                app.live.end_session(app, &session.id);
+            }
+        }
+    };
+    // A session that was not asked about in time is asked about at the next tick.
+    let _ = timeout(PATIENCE, asked).await;
 }
 
 /// Ends the streams whose session is over, and writes new samples to the others. Does no I/O.

@@ -66,7 +66,8 @@ async fn keeps(State(app): State<Arc<App>>, path: PathName, request: Request) ->
     measured(&app, Route::GetReceiptPage, call).await
 }
 
-fn file(receipt: &Receipt) -> Response {
+/// Gives a receipt as a file.
+pub(crate) fn file(receipt: &Receipt) -> Response {
     let subject = &receipt.statement.subject;
     let name = format!("{} {}", subject.object(), subject.number());
     // Names have no character but letters, digits and `._:@-`; of these only the colon may not be in the name of a file.

@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Says something to Redis, past all nodes.
-    async fn say(&self, words: &[&str]) -> Option<String> {
+    pub(crate) async fn say(&self, words: &[&str]) -> Option<String> {
         let client = redis::Client::open(self.redis.url()).expect("an address");
         let mut connection = client.get_multiplexed_async_connection().await.expect("it answers");
         let mut command = redis::cmd(words[0]);

@@ -1,6 +1,11 @@
 //! The dashboard, as browsers use it: with a cookie, and without scripts.
 
+mod logout;
+mod proof;
 mod stream;
+
+pub(crate) use logout::a_session_that_has_logged_out_is_refused_and_others_are_not;
+pub(crate) use proof::the_search_leads_to_the_proof_of_what_it_finds;
 
 use crate::service::{ADMIN, Answer, Ask, SERVICE, STRANGER, Service, config, keys};
 use crate::stores::{clock, open};

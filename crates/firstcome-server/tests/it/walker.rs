@@ -128,6 +128,8 @@ scenarios! {
         a_form_counts_in_its_session_and_for_its_action_alone
         an_operator_ends_and_opens_a_coupon
         a_look_finds_places_claims_and_bids_and_changes_nothing
+        the_search_leads_to_the_proof_of_what_it_finds
+        a_session_that_has_logged_out_is_refused_and_others_are_not
         claims_are_exported_whole_and_without_codes
         the_feed_has_what_happened_each_second
         in_development_mode_the_dashboard_is_open_to_this_machine_alone

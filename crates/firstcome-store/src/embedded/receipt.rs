@@ -18,7 +18,7 @@ use crate::room::RoomAnswer;
 use firstcome_core::coupon::{self, Serial};
 use firstcome_core::id::{CouponName, RoomName, UserId};
 use firstcome_core::receipt::{Digest, Figures, Head, Object, Rhythm, Subject};
-use firstcome_core::room;
+use firstcome_core::room::{self, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -134,6 +134,16 @@ impl Embedded {
         Stored(Arc::clone(&self.inner.shared.rows))
     }
 
+    /// Returns the receipt of the present ticket of a living place, for an operator, who has no ticket. See
+    /// [`ReceiptStore::ticket_receipt`]. Refused: `unknown_room`; `unknown_ticket`, also once the place has ended.
+    pub async fn place_receipt(&self, room: &RoomName, number: TicketNumber) -> RoomAnswer<ReceiptReply> {
+        let Some(cell) = self.inner.shared.room(room.as_str()) else { return Ok(Err(room::Rejection::UnknownRoom)) };
+        match cell.living_ticket(number) {
+            Some(ticket) => self.ticket_receipt(room, &ticket).await,
+            None => Ok(Err(room::Rejection::UnknownTicket)),
+        }
+    }
+
     async fn page(&self, object: Object, key: &HeadKey, after: u64, count: usize) -> Result<HeadPage, StoreError> {
         let heads = self.stored_heads().after(&object, after, count.min(HEADS_PER_PAGE_MAX)).await?;
         Ok(HeadPage { key: key.public(), heads })
@@ -143,6 +153,11 @@ impl Embedded {
 impl RoomCell {
     fn head_key(&self) -> &HeadKey {
         self.published.key.get_or_init(|| self.ticket_key.head_key())
+    }
+
+    fn living_ticket(&self, number: TicketNumber) -> Option<String> {
+        let kept = self.kept.lock();
+        kept.room.living_ticket(number).map(|(id, user)| self.ticket_key.ticket(id, user))
     }
 
     /// Returns what a ticket stands for, and its turn and the instant of its admission if it is inside.

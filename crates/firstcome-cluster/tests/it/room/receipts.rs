@@ -4,9 +4,11 @@ use super::{ANYBODY, join, poll, put, room, until};
 use crate::in_time;
 use crate::world::World;
 use firstcome_cluster::Cluster;
-use firstcome_store::core::room::{RoomSettings, TicketState};
+use firstcome_store::core::id::UserId;
+use firstcome_store::core::receipt::{Digest, Subject};
+use firstcome_store::core::room::{Join, Rejection, RoomSettings, TicketNumber, TicketState};
 use firstcome_store::receipt::HEADS_PER_PAGE_MAX;
-use firstcome_store::{HeadPage, Receipt, ReceiptReply, ReceiptStore};
+use firstcome_store::{HeadPage, Receipt, ReceiptReply, ReceiptStore, RoomAnswer, RoomStore};
 use firstcome_test_servers::Kind;
 use std::collections::BTreeSet;
 
@@ -29,6 +31,35 @@ async fn receipt(nodes: &[Cluster], ticket: &str) -> Receipt {
     let receipt = receipt.await;
     receipt.verify().expect("it is genuine");
     receipt
+}
+
+/// The number and the ticket that a receipt is about.
+fn subject(receipt: &Receipt) -> (u32, Digest) {
+    let Subject::Ticket { number, ticket, .. } = &receipt.statement.subject else { panic!("{}", receipt.text()) };
+    (*number, *ticket)
+}
+
+/// What an operator, who has no ticket, is given for a number.
+async fn of_place(node: &Cluster, number: TicketNumber) -> RoomAnswer<Receipt> {
+    let reply = node.place_receipt(&room(), number).await?;
+    Ok(reply.map(|reply| match reply {
+        ReceiptReply::Ready(receipt) => *receipt,
+        reply => panic!("{reply:?}"),
+    }))
+}
+
+async fn operators_have_the_receipt_of_a_living_place(nodes: &[Cluster]) {
+    let ann = Join { user: Some(UserId::parse("ann").expect("a name")), request: None };
+    for joining in [ANYBODY, ann] {
+        let (_, answer) = join(&nodes[0], joining).await;
+        let by_ticket = receipt(nodes, &answer.ticket).await;
+        let by_number = of_place(&nodes[1], answer.number).await.expect("it answers").expect("the place lives");
+        by_number.verify().expect("it is genuine");
+        assert_eq!(subject(&by_number), subject(&by_ticket));
+        nodes[0].leave(&room(), &answer.ticket).await.expect("it answers").expect("it leaves");
+        let refused = of_place(&nodes[1], answer.number).await.expect("it answers");
+        assert_eq!(refused.map(|receipt| receipt.text()), Err(Rejection::UnknownTicket), "whose it was is forgotten");
+    }
 }
 
 async fn publish(nodes: &[Cluster]) {
@@ -60,6 +91,7 @@ async fn nodes_publish_one_chain(kind: Kind) {
         }
         let sequences: BTreeSet<u64> = receipts.iter().map(|receipt| receipt.statement.by.sequence).collect();
         assert_eq!(sequences.len(), 3, "each ticket waited for a head of its own");
+        operators_have_the_receipt_of_a_living_place(&nodes).await;
         // Redis forgets all: no later head says less than was published.
         receipt(&nodes, &first.ticket).await;
         place.keeper().await.ask::<()>(&["FLUSHALL"]).await;
