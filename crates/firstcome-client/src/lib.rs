@@ -41,7 +41,6 @@ mod watch;
 pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};
-pub use watch::TicketWatch;
 
 use call::Service;
 use link::Link;
@@ -84,10 +83,5 @@ impl HttpStore {
     pub fn with(url: &str, key: &str, options: HttpOptions) -> Result<Self, OpenHttpError> {
         let service = Arc::new(Service::new(Link::new(url, key, &options)?, options));
         Ok(Self { service, durability: AtomicU8::new(0) })
-    }
-
-    /// Another client of the same service, with the same connections.
-    fn sharing(&self) -> Self {
-        Self { service: Arc::clone(&self.service), durability: AtomicU8::new(0) }
     }
 }

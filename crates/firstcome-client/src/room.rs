@@ -16,8 +16,8 @@ use firstcome_store::core::room::{
 use firstcome_store::core::time::Steady;
 use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
-    FaultKind, Handoff, Joining, LiveAdmissions, PassCheck, Put, RoomAnswer, RoomStore, RoomSummary, StoreError,
-    TicketAnswer,
+    FaultKind, Handoff, Joining, LiveAdmissions, PassCheck, PlaceStream, Put, RoomAnswer, RoomStore, RoomSummary,
+    StoreError, TicketAnswer,
 };
 use http::StatusCode;
 use http::header::{ETAG, IF_MATCH};
@@ -501,6 +501,11 @@ impl RoomStore for HttpStore {
         }
         let answer = told.read::<TicketShown>()?.answer(ticket);
         Ok(Ok(answer.ok_or_else(|| told.strange())?))
+    }
+
+    /// The service opens a stream for a ticket near the front. It is a connection of its own, and lasts a minute at most.
+    async fn place_stream(&self, room: &RoomName, ticket: &str) -> Option<Box<dyn PlaceStream>> {
+        if may_be_ticket(ticket) { self.events_of(room, ticket).await } else { None }
     }
 
     async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {

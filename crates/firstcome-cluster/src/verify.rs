@@ -37,7 +37,8 @@ pub struct Verified {
 }
 
 /// Re-checks every invariant that a database holds: those of coupons and rooms on a cluster, and those of auctions, as far as
-/// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open.
+/// their tables are there. With Redis, whether it agrees; with the secret of the deployment, whether all secrets open, and whether
+/// their keys have signed the published heads.
 ///
 /// [`SqlError::Broken`]: no address, no tables of firstcome, tables of another version, or a row that cannot be read at all.
 /// [`ClusterError::OtherDeployment`]: the keys on that Redis belong to another database.
@@ -72,11 +73,12 @@ async fn of(
     reading.begin().await?;
     verified.checks.extend(coupon::check(&mut reading).await?);
     verified.checks.extend(room::check(&mut reading).await?);
-    verified.checks.push(receipt::check(&mut reading).await?);
+    let [chain, kept, signed] = receipt::check(&mut reading, secret.as_ref()).await?;
+    verified.checks.extend([chain, kept]);
     match secret {
-        Some(secret) => verified.checks.push(secrets::check(&mut reading, &secret).await?),
+        Some(secret) => verified.checks.extend([signed, secrets::check(&mut reading, &secret).await?]),
         None => verified.not_checked.push(
-            "whether the secrets open: give that of the deployment in FIRSTCOME_SECRET or with --secret-file"
+            "whether the secrets open, and the signatures of heads: give the secret of the deployment in FIRSTCOME_SECRET or with --secret-file"
                 .to_owned(),
         ),
     }

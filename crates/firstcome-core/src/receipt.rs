@@ -190,6 +190,15 @@ impl Head {
         Digest::of(&self.text())
     }
 
+    /// Checks that this head is the next one of a chain: after `before`, or the first one.
+    pub fn continues(&self, before: Option<&Self>) -> Result<(), Breach> {
+        match before {
+            Some(before) => self.follows(before),
+            None if self.sequence == 1 && self.previous == Digest::NONE => Ok(()),
+            None => Err(Breach::Gap),
+        }
+    }
+
     /// Checks that this head is the next one of a chain after `previous`.
     pub fn follows(&self, previous: &Self) -> Result<(), Breach> {
         if self.object != previous.object {
@@ -304,11 +313,7 @@ impl Link {
         if Cover::of(&self.by) != cover {
             return Err(Breach::OtherHead);
         }
-        match &self.before {
-            Some(before) => self.by.follows(before),
-            None if self.by.sequence == 1 && self.by.previous == Digest::NONE => Ok(()),
-            None => Err(Breach::Gap),
-        }
+        self.by.continues(self.before.as_ref())
     }
 }
 

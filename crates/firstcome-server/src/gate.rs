@@ -5,7 +5,8 @@
 //!   gives no answer, [`GracePolicy`](crate::GracePolicy) decides.
 //! - The site gets neither tickets nor passes. `X-Firstcome-Number` and `X-Firstcome-Admission` name the slot, by which
 //!   the site can release it; no visitor can write them.
-//! - Bodies stream both ways, and a connection may become a WebSocket. It may change to no other protocol.
+//! - Bodies stream both ways, each until its own end: a site may answer an upload before it has all of it.
+//! - A connection may become a WebSocket. It may change to no other protocol.
 //! - A request that may have reached the site is not sent again.
 //! - An address has no more connections, and a client no more requests whose answer has not begun, than
 //!   [`Limits::connections_per_address`](crate::Limits). A visitor who takes no byte of an answer of the site for a minute
@@ -435,8 +436,8 @@ impl Gate {
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
         let asked = Stopwatch::start();
-        let answer =
-            tokio::time::timeout(within, CLIENT.with(|client| client.request(request.map(LentBody::keep)))).await;
+        let request = request.map(|body| body.keep(&place));
+        let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
         let is_well = matches!(&answer, Ok(Ok(response)) if !response.status().is_server_error());
         self.report(if is_well { Answered::Well } else { Answered::Failed }, asked.elapsed());
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {

@@ -17,6 +17,7 @@
 //!   time-out of writes of the connection ends a client that takes nothing; here only the life of a stream does.
 //! - That a client sees each change: of two changes that it has not taken yet it sees the second one.
 
+mod feed;
 mod figures;
 mod mailbox;
 mod room;
@@ -29,7 +30,7 @@ use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use figures::FiguresStreams;
+use feed::Streams;
 pub(crate) use figures::{Figures, Scope as FiguresScope};
 use firstcome::core::id::RoomName;
 use mailbox::{EventBody, Mailbox};
@@ -37,7 +38,7 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 pub(crate) use room::{End as StreamLast, Tell, Visitor};
 use room::{Place, RoomStreams};
-use samples::SamplesStreams;
+use samples::Charts;
 pub(crate) use samples::SamplesWanted;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,8 +65,8 @@ pub(crate) struct Streaming;
 /// All streams of a service.
 pub(crate) struct Live {
     rooms: Mutex<HashMap<RoomName, Arc<RoomStreams>>>,
-    operators: FiguresStreams,
-    samples: SamplesStreams,
+    operators: Streams<FiguresScope>,
+    samples: Streams<Charts>,
     tickets_left: Arc<Semaphore>,
     operators_left: Arc<Semaphore>,
     stopping: watch::Receiver<bool>,
@@ -91,8 +92,8 @@ impl Live {
         let permits = |max: usize| Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
         Self {
             rooms: Mutex::default(),
-            operators: FiguresStreams::default(),
-            samples: SamplesStreams::default(),
+            operators: Streams::default(),
+            samples: Streams::default(),
             tickets_left: permits(streams_max),
             operators_left: permits(OPERATOR_STREAMS_MAX),
             stopping,

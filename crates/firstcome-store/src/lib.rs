@@ -35,6 +35,7 @@ mod shared;
 pub mod stats;
 mod ticket;
 mod voucher;
+mod watch;
 pub mod work;
 
 pub use auction::{
@@ -60,3 +61,4 @@ pub use room::{
 pub use shared::Shared;
 pub use ticket::TicketKey;
 pub use voucher::{ShownCode, VoucherCode, VoucherKey};
+pub use watch::{PlaceEvent, PlaceStream, TicketWatch};

@@ -27,6 +27,7 @@
 //! ```
 
 mod document;
+mod stored;
 
 use crate::error::StoreError;
 use crate::port::Answer;
@@ -37,6 +38,7 @@ use firstcome_core::receipt::{Admission, Breach, Cover, Figures, Head, Link, Obj
 use firstcome_core::time::Timestamp;
 use std::fmt;
 use std::future::Future;
+pub use stored::{Standing, StoredHeads};
 
 /// The most heads that one page has.
 pub const HEADS_PER_PAGE_MAX: usize = 100;

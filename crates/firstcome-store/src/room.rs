@@ -4,6 +4,7 @@ use crate::embedded::journal::PassSecret;
 use crate::error::StoreError;
 use crate::handoff::Handoff;
 use crate::port::Put;
+use crate::watch::PlaceStream;
 use firstcome_core::id::RoomName;
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
@@ -186,6 +187,14 @@ pub trait RoomStore: Send + Sync {
     /// Shows a ticket to its holder, and takes the slot that is offered to it. No file access while the ticket waits,
     /// or once its slot is taken. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`.
     fn poll(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<TicketAnswer>> + Send;
+
+    /// Opens a stream of the places of a ticket near the front, by which [`TicketWatch`](crate::TicketWatch) learns of a change
+    /// sooner than by polls. It takes no slot, and its visitor counts as present. `None` if the store has no streams or refuses
+    /// this one: then a watch polls. Of the adapters of firstcome only the one over HTTP has streams; one request.
+    fn place_stream(&self, room: &RoomName, ticket: &str) -> impl Future<Output = Option<Box<dyn PlaceStream>>> + Send {
+        let _ = (room, ticket);
+        std::future::ready(None)
+    }
 
     /// Gives up a ticket. A second call has no effect. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`.
     fn leave(&self, room: &RoomName, ticket: &str) -> impl Future<Output = RoomAnswer<()>> + Send;

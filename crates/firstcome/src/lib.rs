@@ -199,14 +199,14 @@ pub use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
     Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees, HandleKey, Handoff,
     HeadPage, HeldLockView, HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore,
-    MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, Purchase, Put, Receipt,
-    ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals, Sharing,
-    ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TimedLockView, Transfer, VoucherCode, VoucherKey, core,
-    edge, stats, work,
+    MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, PlaceEvent, PlaceStream, Purchase,
+    Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals,
+    Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch, TimedLockView, Transfer,
+    VoucherCode, VoucherKey, core, edge, stats, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,
 };
 pub use points::{MemberHandle, MovementRequest};
-pub use room::{Admission, JoinRequest, WaitingRoom};
+pub use room::{Admission, JoinRequest, RoomWatch, WaitingRoom};
 pub use store::{AnyStore, Store};

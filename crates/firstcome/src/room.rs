@@ -6,7 +6,9 @@ use crate::request::{checked_key, request_id};
 use firstcome_store::core::id::{NameError, RequestId, RoomName, UserId};
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber, TicketState};
-use firstcome_store::{Handoff, Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer};
+use firstcome_store::{
+    Handoff, Joining, LiveAdmissions, PassCheck, Put, RoomStore, RoomSummary, TicketAnswer, TicketWatch,
+};
 use std::fmt;
 use std::sync::Arc;
 
@@ -154,6 +156,11 @@ impl<S: RoomStore> WaitingRoom<S> {
         flat(self.store.poll(&self.name, ticket).await)
     }
 
+    /// Watches a ticket: [`RoomWatch::next`] returns each new place until the turn. Asks the store for nothing before.
+    pub fn watch(&self, ticket: &str) -> RoomWatch<S> {
+        RoomWatch(TicketWatch::new(Arc::clone(&self.store), self.name.clone(), ticket))
+    }
+
     /// Gives the place of a ticket another ticket, so that this one is void: see [`RoomStore::renew`]. Call it with a ticket that
     /// came in a link, which other people may have seen. `key` are 128 random bits of the caller: repeat the call with the same
     /// ones until an answer comes. One step of the store. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed` (another
@@ -241,6 +248,64 @@ impl<S: RoomStore> WaitingRoom<S> {
     pub async fn release(&self, admission: Admission) -> Result<(), RoomError> {
         let Admission { number, admission } = admission;
         flat(self.store.release(&self.name, number, admission).await)
+    }
+}
+
+/// Returns each new place of a ticket until its turn: see [`WaitingRoom::watch`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use firstcome::core::room::{RoomSettings, TicketState};
+/// use firstcome::{Admission, Store};
+///
+/// let sale = Store::memory().room("sale")?;
+/// sale.put(RoomSettings::with_slots(1)).await?;
+/// let (_, ann) = sale.join().send().await?;
+/// let mut watch = sale.watch(&ann.ticket);
+/// while let Some(place) = watch.next().await? {
+///     match place.state {
+///         TicketState::Waiting { position, .. } => println!("{position} people are before you"),
+///         state => println!("{state:?}"),
+///     }
+/// #   if Admission::of(&place).is_some() { break }
+/// }
+/// # Ok(()) }
+/// ```
+///
+/// # What it promises
+/// - Each place differs from the one before. The last one is an admission, whose slot the watch has taken, or the end of the
+///   ticket.
+/// - A dropped future of [`Self::next`] loses no place: the next call returns it. If the future is dropped while it takes a
+///   slot, the slot may be taken, and the next call returns the admission.
+/// - While a future is awaited the visitor is present. A visitor who is silent for three times
+///   [`TicketAnswer::poll_after_ms`] (at least 30 s) is passed over.
+///
+/// # What it does not promise
+/// - Every place: between two polls a visitor may move up several times.
+///
+/// # What it costs
+/// | store | how it learns of a place | round trips |
+/// |---|---|---|
+/// | in memory, in a directory | a poll each [`TicketAnswer::poll_after_ms`] (2 s to a minute) | none; one sync for the slot |
+/// | on a cluster | the same | none while the ticket waits: the node answers from its copy of the room; one to Redis for the slot |
+/// | of a service over HTTP | near the front by a stream, within about a second; elsewhere by polls | one a poll; for a stream one a minute and the poll before it, on a connection of its own |
+///
+/// Needs a Tokio runtime with time, on each store.
+pub struct RoomWatch<S = AnyStore>(TicketWatch<S>);
+
+impl<S> fmt::Debug for RoomWatch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl<S: RoomStore> RoomWatch<S> {
+    /// Waits for the next place. The first one comes at once. `None` after the last one, and after a refusal.
+    ///
+    /// Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`. After any other error call it again: the watch goes on, a
+    /// second later. A stream that the service refuses, or that breaks off, is no error.
+    pub async fn next(&mut self) -> Result<Option<TicketAnswer>, RoomError> {
+        flat(self.0.next().await)
     }
 }
 

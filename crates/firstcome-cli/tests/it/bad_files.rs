@@ -250,6 +250,28 @@ fn with_a_line() -> tempfile::TempDir {
     directory
 }
 
+#[test]
+fn a_changed_signature_of_a_head_is_named() {
+    let directory = with_a_line();
+    let server = Server::start(directory.path());
+    wait_for("a second head", || {
+        server.client().get("/v1/rooms/sale/heads").text().contains("sequence 2\n").then_some(())
+    });
+    server.stop();
+    firstcome(directory.path(), &VERIFY).well();
+    let connection = Connection::open(database(directory.path())).expect("a database");
+    // The chain names the texts of heads, not their signatures, so the last one does not stand for those before.
+    let change = "UPDATE head SET signature = zeroblob(64) WHERE sequence = 1";
+    assert_eq!(connection.execute(change, []).expect(change), 1);
+    drop(connection);
+    let ended = firstcome(directory.path(), &VERIFY);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.stdout).expect("the report is JSON");
+    let broken: Vec<&Value> =
+        report["checks"].as_array().expect("checks").iter().filter(|check| check["breaches"] != 0).collect();
+    assert!(broken.len() == 1 && broken[0]["examples"][0] == "room sale, head 1", "{broken:?}");
+}
+
 /// Each change of a copy must be named by the offline check (where it reaches that far), and refused at the start.
 #[track_caller]
 fn all_named(original: &tempfile::TempDir, table: &[(&str, &str, &str)]) {

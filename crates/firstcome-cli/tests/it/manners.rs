@@ -244,6 +244,7 @@ fn the_report_of_verify_lists_every_invariant_with_its_counts() {
         ("an idempotency key has one bid", 0),
         ("heads of a room or coupon are one chain", 0),
         ("the store has all that a head", 0),
+        ("every head has a signature", 0),
     ];
     // Those of locks come after them.
     assert!(counts[1 + wanted.len()].0.starts_with("the file of locks is sound"), "{counts:?}");

@@ -1,21 +1,17 @@
-//! A watch of one ticket: by streams of a real service, and by polls where a stream is refused or breaks off.
+//! A watch of one ticket, on each kind of store: by streams of a service, and by polls where there is no stream.
 
 use crate::scripted::{answer, problem, server};
 use crate::service::{ADMIN, SERVICE, Service, patient, soon};
+use firstcome::cluster::{ClusterOptions, DeploymentSecret};
 use firstcome::core::room::{Rejection, RoomSettings, TicketState};
-use firstcome::http::{HttpStore, TicketWatch};
-use firstcome::{Admission, RoomStore, Store};
-use firstcome_store::core::id::RoomName;
+use firstcome::{Admission, Error, RoomWatch, Store};
+use firstcome_test_servers::{Durability, Kind, Options, Server, machine_has};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-fn sale() -> RoomName {
-    RoomName::parse("sale").expect("a name")
-}
-
 /// The next place: a position, or nothing once the visitor is admitted.
-async fn place(watch: &mut TicketWatch) -> Option<u32> {
-    let answer = soon(watch.next()).await.expect("an answer").expect("no refusal").expect("a place");
+async fn place(watch: &mut RoomWatch) -> Option<u32> {
+    let answer = soon(watch.next()).await.expect("an answer").expect("a place");
     match answer.state {
         TicketState::Waiting { position, .. } => Some(position),
         TicketState::Admitted { .. } => None,
@@ -23,8 +19,8 @@ async fn place(watch: &mut TicketWatch) -> Option<u32> {
     }
 }
 
-async fn is_over(watch: &mut TicketWatch) -> bool {
-    matches!(soon(watch.next()).await, Ok(Ok(None)))
+async fn is_over(watch: &mut RoomWatch) -> bool {
+    matches!(soon(watch.next()).await, Ok(None))
 }
 
 /// A ticket as the service shows it, at this position or admitted.
@@ -55,8 +51,8 @@ fn stream(events: &str) -> String {
 /// What a watch tells of these answers, and how many it asked for.
 async fn told(answers: Vec<String>) -> (Vec<Option<u32>>, usize) {
     let (address, asked) = server(answers).await;
-    let store = HttpStore::with(&format!("http://{address}"), SERVICE, patient()).expect("it can be made");
-    let mut watch = store.watch(&sale(), "ticket");
+    let store = Store::http_with(&format!("http://{address}"), SERVICE, patient()).expect("it can be made");
+    let mut watch = store.room("sale").expect("a name").watch("ticket");
     let mut places = Vec::new();
     while places.last() != Some(&None) {
         places.push(place(&mut watch).await);
@@ -110,64 +106,97 @@ async fn far_from_the_front_a_watch_only_polls() {
     assert_eq!((places, asked), (vec![Some(90_000), None], 4));
 }
 
-#[tokio::test]
-async fn a_watch_of_a_service_hears_each_place_until_the_turn() {
-    let service = Service::start().await;
-    let store = Store::http(&service.url(), ADMIN).expect("it can be made");
+/// Three visitors of a room with one slot, each watched until its turn.
+async fn each_place_until_the_turn(store: &Store) {
     let room = store.room("sale").expect("a name");
     soon(room.put(RoomSettings::with_slots(1))).await.expect("it is put");
     let mut tickets = Vec::new();
     for _ in 0..3 {
         tickets.push(soon(room.join().send()).await.expect("it joins").1);
     }
-    let client = HttpStore::new(&service.url(), SERVICE).expect("it can be made");
-    let mut first = client.watch(&sale(), &tickets[0].ticket);
+    let mut first = room.watch(&tickets[0].ticket);
     // Cancelled again and again: nothing is lost.
     let ann = loop {
         let Ok(told) = tokio::time::timeout(Duration::from_millis(1), first.next()).await else { continue };
-        let answer = told.expect("an answer").expect("no refusal").expect("a place");
+        let answer = told.expect("an answer").expect("a place");
         if let Some(admission) = Admission::of(&answer) {
             break admission;
         }
     };
     assert!(is_over(&mut first).await);
-    let mut last = client.watch(&sale(), &tickets[2].ticket);
+    let mut last = room.watch(&tickets[2].ticket);
     assert_eq!(place(&mut last).await, Some(1));
-    soon(client.release(&sale(), ann.number, ann.admission)).await.expect("an answer").expect("it is released");
+    soon(room.release(ann)).await.expect("it is released");
     // The visitor before takes the slot, and leaves.
-    let mut second = client.watch(&sale(), &tickets[1].ticket);
+    let mut second = room.watch(&tickets[1].ticket);
     while place(&mut second).await.is_some() {}
     while place(&mut last).await != Some(0) {}
-    soon(client.leave(&sale(), &tickets[1].ticket)).await.expect("an answer").expect("it leaves");
+    soon(room.leave(&tickets[1].ticket)).await.expect("it leaves");
     while place(&mut last).await.is_some() {}
     assert!(is_over(&mut last).await);
     assert!(!format!("{last:?}").contains(&*tickets[2].ticket));
+    let mut forged = room.watch("forged");
+    assert_eq!(soon(forged.next()).await, Err(Error::Refused(Rejection::UnknownTicket)));
+    assert!(is_over(&mut forged).await);
 }
 
 #[tokio::test]
-async fn a_watch_tells_a_refusal_once_and_goes_on_after_an_error() {
+async fn a_watch_of_a_store_in_memory_returns_each_place_until_the_turn() {
+    each_place_until_the_turn(&Store::memory()).await;
+}
+
+#[tokio::test]
+async fn a_watch_of_a_store_in_a_directory_returns_each_place_until_the_turn() {
+    let directory = tempfile::tempdir().expect("a directory");
+    each_place_until_the_turn(&Store::open(directory.path()).expect("it opens")).await;
+}
+
+#[tokio::test]
+async fn a_watch_of_a_service_returns_each_place_until_the_turn() {
     let service = Service::start().await;
-    let (address, client) =
-        (service.address, HttpStore::with(&service.url(), SERVICE, patient()).expect("it can be made"));
-    let store = Store::http(&service.url(), ADMIN).expect("it can be made");
+    each_place_until_the_turn(&Store::http(&service.url(), ADMIN).expect("it can be made")).await;
+}
+
+#[tokio::test]
+async fn a_watch_of_a_cluster_returns_each_place_until_the_turn() {
+    for kind in [Kind::Redis, Kind::Postgres] {
+        if !machine_has(&kind.to_string(), Server::is_installed(kind)) {
+            return;
+        }
+    }
+    let options = Options::new(Durability::Quick);
+    let redis = Server::start(Kind::Redis, &options).await.expect("it starts");
+    let sql = Server::start(Kind::Postgres, &options).await.expect("it starts");
+    let mut options = ClusterOptions::default();
+    options.database.allow_volatile = true;
+    let secret = DeploymentSecret::new("canary: a secret that no test has to guess").expect("it is long enough");
+    let store = Store::cluster_with(redis.url(), sql.url(), secret, options).await.expect("a node opens");
+    each_place_until_the_turn(&store).await;
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_after_an_error() {
+    let service = Service::start().await;
+    let address = service.address;
+    let store = Store::http_with(&service.url(), ADMIN, patient()).expect("it can be made");
     let room = store.room("sale").expect("a name");
     soon(room.put(RoomSettings::with_slots(1))).await.expect("it is put");
-    let mut unknown = client.watch(&sale(), "forged");
-    assert!(matches!(soon(unknown.next()).await, Ok(Err(Rejection::UnknownTicket))));
-    assert!(is_over(&mut unknown).await);
     soon(room.join().send()).await.expect("it joins");
     let (_, place_in_line) = soon(room.join().send()).await.expect("it joins");
-    let mut watch = client.watch(&sale(), &place_in_line.ticket);
+    let mut watch = room.watch(&place_in_line.ticket);
     assert!(soon(watch.next()).await.is_ok());
     let kept = service.stop().await;
     while let Ok(told) = soon(watch.next()).await {
-        assert!(matches!(told, Ok(Some(_))), "the watch goes on: {told:?}");
+        assert!(told.is_some(), "the watch goes on");
     }
     let service = Service::at(address, kept).await;
     soon(room.close()).await.expect("it is closed");
     let told = loop {
-        let Ok(told) = soon(watch.next()).await else { continue };
-        break told;
+        match soon(watch.next()).await {
+            Err(Error::Refused(why)) => break Err(why),
+            Ok(answer) => break Ok(answer),
+            Err(_) => {}
+        }
     };
     assert!(told.is_err() || told.is_ok_and(|answer| answer.is_none_or(|answer| !answer.state.is_near())));
     drop(service.stop().await);

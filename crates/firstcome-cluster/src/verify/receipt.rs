@@ -1,63 +1,89 @@
-//! Published heads, from the rows alone. Signatures are not checked: their keys are wrapped.
+//! Published heads, from the rows. The public key of a chain is made from a secret that lies wrapped beside it.
 
-use crate::database::HeadKeys;
+use crate::database::{HeadKeys, coupon, room};
+use crate::wrap::DeploymentSecret;
 use firstcome_core::id::{CouponName, RoomName};
-use firstcome_core::receipt::{Digest, Head, Object};
+use firstcome_core::receipt::{Figures, Object};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::Reader;
 use firstcome_sql::snapshot::Reading;
 use firstcome_store::check::Check;
+use firstcome_store::receipt::{Standing, StoredHeads};
+use firstcome_store::{TicketKey, VoucherKey};
 use std::collections::BTreeMap;
 
-/// What has heads, and the last number that it can have given.
-type Known = BTreeMap<i64, (Object, u32)>;
+/// What has heads.
+type Known = BTreeMap<i64, (Object, Standing)>;
 
-pub(super) async fn check(reading: &mut Reading) -> Result<Check, SqlError> {
-    let mut check = Check::new("heads of a room or coupon are one chain, and publish no more than is stored");
-    let rooms = known(reading, "SELECT id,name,ceiling FROM firstcome_room", |name| {
-        RoomName::parse(name).ok().map(Object::Room)
-    });
-    let rooms = rooms.await?;
-    chains(reading, 1, &rooms, &mut check).await?;
-    // After a loss that an operator accepted, heads may publish claims that are gone.
-    let what = "SELECT id,name,CASE WHEN loss_accepted=0 THEN issued ELSE 4294967295 END FROM firstcome_coupon";
-    let coupons = known(reading, what, |name| CouponName::parse(name).ok().map(Object::Coupon));
-    let coupons = coupons.await?;
-    chains(reading, 2, &coupons, &mut check).await?;
-    Ok(check)
+/// Checks all heads. Without the secret of the deployment no signature is checked.
+pub(super) async fn check(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Result<[Check; 3], SqlError> {
+    let mut heads = StoredHeads::default();
+    let rooms = rooms(reading, secret).await?;
+    chains(reading, 1, &rooms, &mut heads).await?;
+    let coupons = coupons(reading, secret).await?;
+    chains(reading, 2, &coupons, &mut heads).await?;
+    Ok(heads.checks())
 }
 
-async fn known(reading: &mut Reading, what: &str, object: impl Fn(&str) -> Option<Object>) -> Result<Known, SqlError> {
+async fn rooms(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Result<Known, SqlError> {
     let mut known = Known::new();
     reading
-        .numbered(what, |id, row| {
+        .numbered("SELECT id,name,ceiling,ticket_key FROM firstcome_room", |id, row| {
             let mut columns = Reader::at(row, 1);
-            let (name, last) = (columns.maybe_text()?.unwrap_or_default(), columns.small()?);
+            let (name, given) = (columns.maybe_text()?.unwrap_or_default(), columns.small()?);
+            let key = opened(&mut columns, secret, &room::place(&name))?.map(|key| TicketKey::new(key).head_key());
+            // The log may be ahead of the row, except of the ceiling.
+            let figures = Figures::Room { first: u32::MAX, given, front: u32::MAX };
+            let standing = Standing { key: key.map(|key| key.public()), figures };
             // Another check tells invalid names.
-            known.extend(object(&name).map(|object| (id, (object, last))));
+            known.extend(RoomName::parse(&name).ok().map(|name| (id, (Object::Room(name), standing))));
             Ok(())
         })
         .await?;
     Ok(known)
 }
 
+async fn coupons(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Result<Known, SqlError> {
+    let mut known = Known::new();
+    // After a loss that an operator accepted, heads may publish claims that are gone.
+    let what =
+        "SELECT id,name,CASE WHEN loss_accepted=0 THEN issued ELSE 4294967295 END,code_key FROM firstcome_coupon";
+    reading
+        .numbered(what, |id, row| {
+            let mut columns = Reader::at(row, 1);
+            let name = columns.maybe_text()?.unwrap_or_default();
+            let issued = columns.small()?;
+            let key = opened(&mut columns, secret, &coupon::place(&name))?.map(|key| VoucherKey::new(key).head_key());
+            let figures = Figures::Coupon { limit: u32::MAX, issued };
+            let standing = Standing { key: key.map(|key| key.public()), figures };
+            known.extend(CouponName::parse(&name).ok().map(|name| (id, (Object::Coupon(name), standing))));
+            Ok(())
+        })
+        .await?;
+    Ok(known)
+}
+
+/// Reads a wrapped secret, and opens it. Another check tells those that do not open.
+fn opened(
+    columns: &mut Reader<'_>,
+    secret: Option<&DeploymentSecret>,
+    place: &str,
+) -> Result<Option<[u8; 32]>, SqlError> {
+    let wrapped = columns.maybe_blob()?.unwrap_or_default();
+    Ok(secret.and_then(|secret| secret.unwrap(&wrapped, place)))
+}
+
 /// Checks the chains of one kind.
-async fn chains(reading: &mut Reading, kind: u8, known: &Known, check: &mut Check) -> Result<(), SqlError> {
+async fn chains(reading: &mut Reading, kind: u8, known: &Known, heads: &mut StoredHeads) -> Result<(), SqlError> {
     let what = format!("{} FROM (SELECT * FROM firstcome_head WHERE kind={kind}) h", HeadKeys::COLUMNS);
-    let mut before: Option<Head> = None;
     reading
         .paired(&what, ["object", "sequence"], |id, columns| {
-            let Some((object, last)) = known.get(&id) else {
-                check.check(false, || format!("kind {kind}, number {id}: there is no such thing"));
-                return Ok(());
-            };
-            let head = HeadKeys { object: object.clone(), id }.read(columns)?.head;
-            let follows = match before.take().filter(|before| before.object == *object) {
-                Some(before) => head.follows(&before).is_ok(),
-                None => head.sequence == 1 && head.previous == Digest::NONE,
-            };
-            check.check(follows && head.figures.given() <= *last, || format!("{object}, head {}", head.sequence));
-            before = Some(head);
+            match known.get(&id) {
+                Some((object, standing)) => {
+                    heads.take(HeadKeys { object: object.clone(), id }.read(columns)?, Some(standing));
+                }
+                None => heads.stray(&format!("kind {kind}, number {id}")),
+            }
             Ok(())
         })
         .await

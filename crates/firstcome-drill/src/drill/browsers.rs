@@ -2,7 +2,9 @@
 //! room, and presses what a person would press: "claim", and "reload" when the browser itself says that no server answers.
 //!
 //! The driver of the browsers is a child process that speaks WebDriver, <https://www.w3.org/TR/webdriver2/>. The browsers
-//! hold a pipe of the driver, and end with it, however it ends.
+//! hold a pipe of the driver, and end with it, however it ends. On Linux the driver ends with the drill, also when the drill is
+//! killed: the kernel then kills it, as `setpriv` of util-linux demands. The standard library could demand that only by
+//! `unsafe` code. Without `setpriv` a killed drill leaves its driver behind.
 
 use super::Scratch;
 use super::clock::RunClock;
@@ -23,6 +25,8 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 const DRIVER: &str = "chromedriver";
+/// What `setpriv` ends with if it finds no driver.
+const NOT_FOUND: i32 = 127;
 /// The longest start of the driver or of a browser, on a machine with much other work.
 const START: Duration = Duration::from_secs(120);
 /// The longest answer of the driver. A page that is not there in time is asked for again.
@@ -73,18 +77,33 @@ pub(crate) struct Browser {
 }
 
 impl Driver {
-    /// Starts the driver. The browsers keep their memories below `parent`.
+    /// Starts the driver. The browsers keep their memories below `parent`. Call it on a thread that lives as long as the driver:
+    /// the end of this thread ends the driver.
     pub(crate) fn start(parent: &Path) -> Result<Self, Failure> {
         let profiles = Scratch::named(parent, "browsers")?;
-        let mut command = Command::new(DRIVER);
-        let started = command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let says = "--browser needs Chromium and chromedriver: on Debian, `apt-get install chromium chromium-driver`";
-        let mut process = started.map_err(|_| Failure::Usage(anyhow!(says)))?;
+        let absent = || {
+            let says =
+                "--browser needs Chromium and chromedriver: on Debian, `apt-get install chromium chromium-driver`";
+            Failure::Usage(anyhow!(says))
+        };
+        let spawn = |command: &mut Command| {
+            command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+        };
+        let started = spawn(Command::new("setpriv").args(["--pdeathsig", "KILL", DRIVER]));
+        let mut process = started.or_else(|_| spawn(&mut Command::new(DRIVER))).map_err(|_| absent())?;
         let output = process.stdout.take();
         let mut driver = Self { process, address: SocketAddr::from(([127, 0, 0, 1], 0)), profiles };
         let output = output.context("the driver has no output")?;
         // Without a port the driver is dropped, which ends it.
-        driver.address.set_port(port_of(output, START).map_err(Failure::Unreachable)?);
+        match port_of(output, START) {
+            Ok(port) => driver.address.set_port(port),
+            Err(error) => {
+                // A process that has ended keeps its status.
+                let _ = driver.process.kill();
+                let is_absent = driver.process.wait()?.code() == Some(NOT_FOUND);
+                return Err(if is_absent { absent() } else { Failure::Unreachable(error) });
+            }
+        }
         Ok(driver)
     }
 

@@ -4,6 +4,7 @@
 //! without announcing it, and the client's next request on it fails. So the server reads the rest of the body first,
 //! if that is cheap. Otherwise the answer carries `connection: close`.
 
+use super::slots::{ConnectionSlot, KeptBody};
 use bytes::Bytes;
 use firstcome::core::limits::BODY_BYTES_MAX;
 use http_body_util::BodyExt;
@@ -28,6 +29,8 @@ pub(crate) struct LentBody {
     body: Option<Incoming>,
     /// `None` if its reader keeps it.
     slot: Option<Slot>,
+    /// Present if its reader keeps it, until its end.
+    kept: Option<KeptBody>,
 }
 
 /// Whether the whole body was read, so that the connection can be used again.
@@ -39,7 +42,7 @@ pub(crate) enum Rest {
 
 impl Slot {
     pub(crate) fn lend(&self, body: Incoming) -> LentBody {
-        LentBody { body: Some(body), slot: Some(self.clone()) }
+        LentBody { body: Some(body), slot: Some(self.clone()), kept: None }
     }
 
     /// Reads the part of the body that the handler has left. Reads nothing if the client sent `Expect: 100-continue`:
@@ -55,9 +58,11 @@ impl Slot {
 }
 
 impl LentBody {
-    /// Lends it for good: what its reader leaves does not come back, and ends the connection.
-    pub(crate) fn keep(mut self) -> Self {
+    /// Lends it for good: what its reader leaves does not come back, and ends the connection. While the reader takes it, the
+    /// connection at this place is not idle, also after the answer.
+    pub(crate) fn keep(mut self, place: &Arc<ConnectionSlot>) -> Self {
         self.slot = None;
+        self.kept = (!self.is_end_stream()).then(|| place.begin_body());
         self
     }
 }
@@ -81,8 +86,10 @@ impl Body for LentBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let Some(body) = &mut self.body else { return Poll::Ready(None) };
         let polled = Pin::new(body).poll_frame(cx);
-        if matches!(polled, Poll::Ready(None | Some(Err(_)))) {
-            self.body = None;
+        match polled {
+            Poll::Ready(None | Some(Err(_))) => (self.body, self.kept) = (None, None),
+            Poll::Ready(Some(Ok(_))) => self.kept.iter().for_each(KeptBody::take),
+            Poll::Pending => {}
         }
         polled
     }

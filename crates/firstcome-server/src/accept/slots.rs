@@ -179,6 +179,13 @@ impl ConnectionSlot {
         self.watch.enter(Phase::Idle);
     }
 
+    /// Says that a reader takes the body of a request until the returned guard is dropped, also after the answer. Until then the
+    /// connection is not idle.
+    pub(crate) fn begin_body(self: &Arc<Self>) -> KeptBody {
+        self.watch.begin_body();
+        KeptBody(Arc::clone(self))
+    }
+
     /// Lets the peer take so many times longer than [`Limits::write`] to take the next bytes, from this answer on.
     pub(crate) fn allow_write(&self, times: u32) {
         self.watch.allow_write(times);
@@ -192,6 +199,22 @@ impl ConnectionSlot {
     /// Runs what serves this connection, until it ends or has used up its time. Wakes it when it has to leave.
     pub(crate) async fn until_end<T>(&self, served: Pin<&mut impl Future<Output = T>>) {
         self.watch.until_end(served).await;
+    }
+}
+
+/// The body of a request whose reader outlives the answer.
+pub(crate) struct KeptBody(Arc<ConnectionSlot>);
+
+impl KeptBody {
+    /// Says that the reader has taken some of it.
+    pub(crate) fn take(&self) {
+        self.0.watch.take_body();
+    }
+}
+
+impl Drop for KeptBody {
+    fn drop(&mut self) {
+        self.0.watch.end_body();
     }
 }
 

@@ -72,6 +72,9 @@ pub(super) struct Watch {
     write_stalled: AtomicBool,
     /// How many times longer than others the peer may take to take the next bytes of this answer; 0 counts as 1.
     write_times: AtomicU32,
+    /// Bodies of requests that still arrive for a reader who outlives the answer, such as the site behind a gate. An answer may be
+    /// whole before the body of its request is.
+    bodies: AtomicU32,
     leaving: AtomicU8,
     /// The task of the connection, as it polled last.
     task: Mutex<Option<Waker>>,
@@ -92,8 +95,32 @@ impl Watch {
         // The time of the head runs from its first byte: bytes that trickle in do not reset it.
         if self.is_at(Phase::Idle) {
             self.has_sent.store(true, Ordering::Relaxed);
-            self.enter(Phase::Head);
+            // Unless they are the rest of a body.
+            self.enter(if self.has_body() { Phase::Idle } else { Phase::Head });
         }
+    }
+
+    fn has_body(&self) -> bool {
+        self.bodies.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says that a reader takes the body of a request, also after the answer. The connection is not idle before
+    /// [`Self::end_body`].
+    pub(super) fn begin_body(&self) {
+        self.bodies.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that the reader has taken some of the body. After the answer, the time between two requests runs from here.
+    pub(super) fn take_body(&self) {
+        if self.is_at(Phase::Idle) {
+            self.ticks.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that the body has ended, or that its reader takes no more of it.
+    pub(super) fn end_body(&self) {
+        self.take_body();
+        self.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn write_waits(&self, waits: bool) {
@@ -112,9 +139,9 @@ impl Watch {
         self.phase.load(Ordering::Relaxed) == phase as u8
     }
 
-    /// Whether no request has begun and every answer has left.
+    /// Whether no request has begun, every answer has left, and no body still arrives.
     fn is_idle(&self) -> bool {
-        self.is_at(Phase::Idle) && !self.write_stalled.load(Ordering::Relaxed)
+        self.is_at(Phase::Idle) && !self.write_stalled.load(Ordering::Relaxed) && !self.has_body()
     }
 
     /// The number of ticks for which the connection has been idle, if at least [`IDLE_TICKS_MIN`].
@@ -389,5 +416,32 @@ mod tests {
         assert!(read(&mut watched).is_pending(), "it is being answered");
         watch.enter(Phase::Idle);
         assert!(matches!(read(&mut watched), Poll::Ready(Ok(0))), "nothing is under way any more");
+    }
+
+    #[test]
+    fn a_body_that_arrives_after_its_answer_is_no_head_and_its_connection_is_not_idle() {
+        let limits = Limits { head: TICK, idle: TICK * 3, ..Limits::default() };
+        let answered = || {
+            let watch = Watch::default();
+            watch.read_some();
+            watch.enter(Phase::Busy);
+            watch.begin_body();
+            watch.enter(Phase::Idle);
+            watch
+        };
+        let is_kept = |watch: &Watch, progress: fn(&Watch)| {
+            (0..20).all(|_| {
+                progress(watch);
+                watch.check(&limits) == Tick::InTime && watch.idle_ticks().is_none()
+            })
+        };
+        assert!(is_kept(&answered(), Watch::read_some), "the peer sends");
+        assert!(is_kept(&answered(), Watch::take_body), "the reader takes");
+        assert!(!is_kept(&answered(), |_| {}), "without progress it has the time between two requests");
+        let ended = answered();
+        ended.end_body();
+        assert!(!is_kept(&ended, |_| {}) && ended.idle_ticks().is_some(), "it is idle after the body");
+        ended.read_some();
+        assert!(ended.is_at(Phase::Head));
     }
 }

@@ -27,6 +27,8 @@ struct Site {
     address: SocketAddr,
     /// How many requests it has received.
     requests: AtomicUsize,
+    /// How many bodies of requests to `/early` it has received whole, each after its answer.
+    uploads: AtomicUsize,
     /// Lets an answer to `/held` go.
     let_go: Semaphore,
 }
@@ -35,7 +37,12 @@ impl Site {
     async fn start() -> Arc<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
-        let site = Arc::new(Self { address, requests: AtomicUsize::new(0), let_go: Semaphore::new(0) });
+        let site = Arc::new(Self {
+            address,
+            requests: AtomicUsize::new(0),
+            uploads: AtomicUsize::new(0),
+            let_go: Semaphore::new(0),
+        });
         let serving = Arc::clone(&site);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -87,6 +94,14 @@ impl Site {
                         stream.write_all(echoed.as_bytes()).await.ok()?;
                     }
                     return Some(());
+                }
+                "/early" => {
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nx-site: 1\r\ncontent-length: 5\r\n\r\nearly").await.ok()?;
+                    let length =
+                        head.to_ascii_lowercase().split_once("content-length: ")?.1.lines().next()?.parse().ok()?;
+                    stream.read_exact(&mut vec![0; length]).await.ok()?;
+                    self.uploads.fetch_add(1, Ordering::Relaxed);
+                    continue;
                 }
                 _ => {}
             }
@@ -514,4 +529,26 @@ async fn a_gate_that_cannot_accept_ends_an_idle_connection() {
     assert_eq!(soon(peer.stream.read(&mut [0; 16])).await.unwrap_or(0), 0, "the connection ends");
     let metrics = service.metrics().await;
     assert!(metrics.contains("firstcome_connections_made_room_total 1\n"), "it was ended to make room");
+}
+
+#[tokio::test]
+async fn an_upload_that_the_site_answers_early_goes_on_to_its_end() {
+    // Shorter than the upload takes: what still arrives is no head of a request. The other visitors find no place.
+    let limits = Limits { head: Duration::from_secs(2), connections_max: 1, ..patient() };
+    let door = limited(limits).await;
+    let pass = door.service.pass("sale").await;
+    let mut peer = door.connect().await;
+    let pieces = 40;
+    let headers = format!("host: x\r\ncookie: firstcome_pass={pass}\r\ncontent-length: {pieces}");
+    peer.send(format!("POST /early HTTP/1.1\r\n{headers}\r\n\r\n")).await;
+    assert_eq!(peer.answer().await.is(200).body(), "early");
+    let mut ticks = tokio::time::interval(Duration::from_millis(100));
+    for _ in 0..pieces {
+        ticks.tick().await;
+        peer.send("x").await;
+        door.ask("GET /robots.txt", "accept: application/json\r\n").await.refused(503, "overloaded");
+    }
+    until(async || door.site.uploads.load(Ordering::Relaxed) == 1).await;
+    peer.send("GET /robots.txt HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    received(&peer.answer().await);
 }

@@ -6,7 +6,7 @@ use super::ImportError;
 use super::intake::Intake;
 use crate::embedded::journal::Change;
 use crate::receipt::{HeadPublicKey, SignedHead};
-use firstcome_core::receipt::{Digest, Object};
+use firstcome_core::receipt::Object;
 
 impl Intake {
     /// Takes a head: the next of its room or coupon, which must have come before.
@@ -17,11 +17,7 @@ impl Intake {
         if !signed.is_signed_by(&key) {
             return Err(broken("another key has signed it"));
         }
-        match self.last_heads.get(&head.object) {
-            Some(last) => head.follows(last).map_err(|breach| broken(breach.as_str()))?,
-            None if head.sequence == 1 && head.previous == Digest::NONE => {}
-            None => return Err(broken("the heads before it are missing")),
-        }
+        head.continues(self.last_heads.get(&head.object)).map_err(|breach| broken(breach.as_str()))?;
         self.last_heads.insert(head.object.clone(), head.clone());
         self.change(Change::Headed(Box::new(signed)));
         Ok(())

@@ -22,8 +22,8 @@ use firstcome_store::embedded::journal::PassSecret;
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
     Durability, Embedded, Faults, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
-    PassCheck, PlaceBid, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary,
-    StoreError, TicketAnswer,
+    PassCheck, PlaceBid, PlaceStream, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore,
+    RoomSummary, StoreError, TicketAnswer,
 };
 
 /// A store of any kind: in this process, on a cluster, or of a service over HTTP. [`Store`](crate::Store) and its handles
@@ -188,6 +188,10 @@ impl RoomStore for AnyStore {
 
     async fn poll(&self, room: &RoomName, ticket: &str) -> RoomAnswer<TicketAnswer> {
         forward!(self, 0, poll(room, ticket).await)
+    }
+
+    async fn place_stream(&self, room: &RoomName, ticket: &str) -> Option<Box<dyn PlaceStream>> {
+        forward!(self, 0, place_stream(room, ticket).await)
     }
 
     async fn renew(&self, room: &RoomName, ticket: &str, key: RenewalKey) -> RoomAnswer<TicketAnswer> {
