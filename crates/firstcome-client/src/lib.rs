@@ -27,6 +27,7 @@ mod appearance;
 mod auction;
 mod call;
 mod coupon;
+mod handoff;
 mod instant;
 mod link;
 mod lock;

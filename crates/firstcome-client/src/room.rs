@@ -6,7 +6,7 @@ use crate::call::{Call, CallReply, unavailable};
 use crate::coupon::{no_tag, optional_instant, segment};
 use crate::instant;
 use crate::problem::Problem;
-use firstcome_store::core::id::{RequestId, RoomName, UserId};
+use firstcome_store::core::id::{RoomName, UserId};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{
@@ -211,7 +211,7 @@ impl RoomShown {
 /// A ticket as the service shows it. The secret itself comes with the join only.
 #[derive(Deserialize)]
 pub(crate) struct TicketShown {
-    ticket: Option<Box<str>>,
+    pub(crate) ticket: Option<Box<str>>,
     number: u32,
     state: String,
     position: Option<u32>,
@@ -225,17 +225,6 @@ pub(crate) struct TicketShown {
     slot_ends_at: Option<String>,
     /// The pass of an admitted visitor.
     pub(crate) pass: Option<Box<str>>,
-}
-
-#[derive(Serialize)]
-struct HandoffBody<'a> {
-    code: &'a str,
-}
-
-#[derive(Deserialize)]
-struct HandoffShown {
-    code: Box<str>,
-    expires_at: String,
 }
 
 impl TicketShown {
@@ -269,9 +258,9 @@ impl TicketShown {
 }
 
 #[derive(Serialize)]
-struct TicketBody<'a> {
+pub(crate) struct TicketBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<&'a str>,
+    pub(crate) user: Option<&'a str>,
 }
 
 /// A slot, by which a back end shows a pass without the pass.
@@ -342,40 +331,6 @@ pub(crate) fn may_be_ticket(text: &str) -> bool {
 }
 
 impl HttpStore {
-    /// Redeems a hand-off code like [`RoomStore::redeem_handoff`], and also returns the pass of the visitor; `None` if the slot has
-    /// ended meanwhile. Needs a service key. One request; repeats under the same key.
-    pub async fn redeem_pass(
-        &self,
-        room: &RoomName,
-        code: &str,
-        key: RenewalKey,
-    ) -> RoomAnswer<(TicketAnswer, Option<Box<str>>)> {
-        let told = self.redeem(room, code, key).await?;
-        Ok(told.map(|(answer, shown)| (answer, shown.pass)))
-    }
-
-    async fn redeem(&self, room: &RoomName, code: &str, key: RenewalKey) -> RoomAnswer<(TicketAnswer, TicketShown)> {
-        self.renewed(format!("{}/handoffs", path(room)), &HandoffBody { code }, key).await
-    }
-
-    /// Renews a ticket by a call under a key.
-    async fn renewed(
-        &self,
-        path: String,
-        body: &impl Serialize,
-        key: RenewalKey,
-    ) -> RoomAnswer<(TicketAnswer, TicketShown)> {
-        // The service compares the key alone: a ticket has one meaning.
-        let request = RequestId { key: key.get(), body: 0 };
-        let told = self.service.call(&Call::post_once(path, body, Some(request))?).await?;
-        if !told.is_yes() {
-            return refused(&told);
-        }
-        let shown = told.read::<TicketShown>()?;
-        let answer = shown.ticket.as_deref().and_then(|ticket| shown.answer(ticket));
-        Ok(Ok((answer.ok_or_else(|| told.strange())?, shown)))
-    }
-
     /// Tells whether a room is there; any key may ask.
     async fn has_room(&self, room: &RoomName) -> RoomAnswer<()> {
         let told = self.service.call(&Call::get(path(room))).await?;
@@ -520,14 +475,7 @@ impl RoomStore for HttpStore {
         if !may_be_ticket(ticket) {
             return self.no_ticket(room).await;
         }
-        let call = Call::post(format!("{}/tickets/{ticket}/handoff", path(room)), &TicketBody { user: None });
-        let told = self.service.call(&call).await?;
-        if !told.is_yes() {
-            return refused(&told);
-        }
-        let HandoffShown { code, expires_at } = told.read()?;
-        let until = instant::parse(&expires_at).ok_or_else(|| told.strange())?;
-        Ok(Ok(Handoff { code, until }))
+        self.make_handoff(room, ticket).await
     }
 
     /// Needs a service key.
