@@ -1,5 +1,6 @@
 //! `firstcome drill`: events against a real service, killed under load; and bugs that the audit must see.
 
+use crate::archive_rooms::shown;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, is_installed, run_for, signal, wait};
 use crate::support::server::Server;
 use crate::support::{machine_has, wait_for};
@@ -291,9 +292,11 @@ fn a_drill_that_is_killed_leaves_no_browser() {
         return;
     }
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::start(directory.path());
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+    let mut server = Server::spawn(command(PROGRAM, directory.path()).args(serve));
+    let (admin, service) = (shown(&mut server, "admin"), shown(&mut server, "service"));
     let url = format!("http://{}", server.address());
-    let of_service = ["--url", url.as_str(), "--admin-key", "any", "--service-key", "any"];
+    let of_service = ["--url", url.as_str(), "--admin-key", &admin, "--service-key", &service];
     let mut drill = command(PROGRAM, directory.path());
     drill.args(["drill", "concert", "--people", "50", "--seconds", "60", "--browser", "1"]).args(of_service);
     let mut child = drill.spawn().expect("it starts");
