@@ -16,7 +16,6 @@
 use super::{Found, Visit, find, host, is_foreign, lives, see_other, set_cookie};
 use crate::api::body;
 use crate::api::renewal::renew;
-use crate::api::room as calls;
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use axum::body::Body;
@@ -24,7 +23,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use firstcome::core::room::{RenewalKey, RoomState, TicketState};
+use firstcome::core::room::{RenewalKey, TicketState};
 use firstcome::edge::draw_secret;
 use firstcome::request::request_id;
 use firstcome::{StoreError, TicketAnswer};
@@ -88,10 +87,6 @@ impl Visit<'_> {
         let ticket = ticket.ok_or_else(|| Problem::new(Code::InvalidQuery).detail("the form needs a ticket"))?;
         if is_foreign(self.app, self.parts) {
             return see_other(&self.address("", &[("ticket", &ticket)]));
-        }
-        if calls::summary(self.app, &self.room).await?.view.state == RoomState::Closed {
-            // The room was closed since the browser has loaded the offer. The page says so.
-            return see_other(&self.address("", &[]));
         }
         let Some(key) = cookie::read(&self.parts.headers, TAKE_COOKIE) else {
             return see_other(&self.address("", &[("joined", "1")]));
