@@ -21,7 +21,7 @@ const COUNT_MAX: usize = 1_800;
 
 type Operation = (&'static str, fn(usize));
 
-const OPERATIONS: [Operation; 16] = [
+const OPERATIONS: [Operation; 18] = [
     ("claim", world::claim),
     ("sold-out", world::sold_out),
     ("duplicate", world::duplicate),
@@ -38,6 +38,8 @@ const OPERATIONS: [Operation; 16] = [
     ("http-sold-out", http::sold_out),
     ("http-poll", http::poll),
     ("http-bid", http::bid),
+    ("http-join-work", http::join_with_work),
+    ("http-join-no-work", http::join_without_work),
 ];
 
 fn main() -> ExitCode {

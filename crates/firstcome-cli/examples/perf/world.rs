@@ -62,7 +62,7 @@ impl World {
         self.ask(store.put_coupon(coupon, settings)).expect("a store").expect("a coupon");
     }
 
-    fn put_room(&mut self, room: &RoomName, settings: RoomSettings) {
+    pub(crate) fn put_room(&mut self, room: &RoomName, settings: RoomSettings) {
         let store = self.store.clone();
         self.ask(store.put_room(room, settings)).expect("a store").expect("a room");
     }

@@ -1,6 +1,8 @@
 //! `firstcome drill`: events against a real service, killed under load; and bugs that the audit must see.
 
-use crate::support::program::{Ended, PROGRAM, command, firstcome, run_for, signal, wait};
+use crate::archive_rooms::shown;
+use crate::support::program::{Ended, PROGRAM, command, firstcome, is_installed, run_for, signal, wait};
+use crate::support::server::Server;
 use crate::support::{machine_has, wait_for};
 use firstcome_test_servers::{Durability, Kind, Options};
 use serde_json::Value;
@@ -253,6 +255,61 @@ fn a_drill_that_is_stopped_leaves_nothing_on_servers_that_run() {
     let left: Vec<_> =
         left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("drill")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// The processes whose parent is this one, or whose command line has this text.
+fn processes(parent: u32, text: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").expect("a list of processes").flatten();
+    let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_one = |process: &u32| {
+        let read = |name: &str| std::fs::read_to_string(format!("/proc/{process}/{name}")).unwrap_or_default();
+        read("status").contains(&format!("\nPPid:\t{parent}\n")) || read("cmdline").contains(text)
+    };
+    all.filter(|process| *process != parent).filter(is_one).collect()
+}
+
+/// The names of those that are alive.
+fn alive(processes: &[u32]) -> String {
+    let status = |process: &u32| std::fs::read_to_string(format!("/proc/{process}/status")).ok();
+    let living = processes.iter().filter_map(status).filter(|status| !status.contains("\nState:\tZ"));
+    living.filter_map(|status| Some(status.lines().next()?.to_owned())).collect::<Vec<_>>().join(" ")
+}
+
+/// Processes that must end. Those that did not are killed when this is dropped.
+struct Doomed(Vec<u32>);
+
+impl Drop for Doomed {
+    fn drop(&mut self) {
+        if !alive(&self.0).is_empty() {
+            self.0.iter().for_each(|&process| signal(process, "KILL"));
+        }
+    }
+}
+
+#[test]
+fn a_drill_that_is_killed_leaves_no_browser() {
+    if !machine_has("chromedriver", is_installed("chromedriver")) || !machine_has("setpriv", is_installed("setpriv")) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--data", "data"];
+    let mut server = Server::spawn(command(PROGRAM, directory.path()).args(serve));
+    let (admin, service) = (shown(&mut server, "admin"), shown(&mut server, "service"));
+    let url = format!("http://{}", server.address());
+    let of_service = ["--url", url.as_str(), "--admin-key", &admin, "--service-key", &service];
+    let mut drill = command(PROGRAM, directory.path());
+    drill.args(["drill", "concert", "--people", "50", "--seconds", "60", "--browser", "1"]).args(of_service);
+    let mut child = drill.spawn().expect("it starts");
+    let profile = format!("firstcome-browsers-{}", child.id());
+    let doomed = wait_for("the driver and a browser", || {
+        let found = processes(child.id(), &profile);
+        let names = alive(&found);
+        (names.contains("chromedriver") && names.contains("chromium")).then(|| Doomed(found))
+    });
+    signal(child.id(), "KILL");
+    wait(&mut child);
+    wait_for("the end of driver and browser", || alive(&doomed.0).is_empty().then_some(()));
+    server.stop();
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use super::behind_proxies::cookies;
 use super::site_gate::{BROWSER, Browser};
 use crate::support::http::{Answer, Client, read_answer};
+use crate::support::program::{PROGRAM, command};
 use crate::support::server::Server;
 use crate::support::{machine_has, stand, wait_for};
 use serde_json::{Value, json};
@@ -14,6 +15,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const KEY: &str = "admin-key-of-the-pages-0123456789";
+/// How often the page that works is looked at.
+const PACE: Duration = Duration::from_millis(50);
 
 /// Runs axe in a frame for each page, and writes down what it found.
 const JUDGE: &str = r#"
@@ -25,14 +31,20 @@ const load = name => new Promise(loaded => {
   frame.onload = () => loaded(frame.contentWindow);
   document.body.append(frame);
 });
+/// The clock of the browser stands while it waits for an answer, and the work takes time of the machine.
+const works = async page => {
+  for (let tried = 0; tried < 600 && !page.getElementById('work').textContent.includes('%'); tried++) await fetch('/pace');
+};
 (async () => {
   const told = {};
   for (const name of names) {
     const page = await load(name);
+    if (name === 'working') await works(page.document);
     const found = await page.axe.run(page.document, { runOnly: { type: 'tag', values: tags } });
     told[name] = {
       wrong: found.violations.map(rule => rule.id + ': ' + rule.nodes.map(node => node.html).join(' ')),
       passed: found.passes.map(rule => rule.id),
+      work: page.document.getElementById('work')?.textContent,
       dark: page.matchMedia('(prefers-color-scheme: dark)').matches,
     };
   }
@@ -60,6 +72,8 @@ pub(super) fn ask(service: SocketAddr, what: &str, headers: &str) -> Answer {
 /// The pages by their names, as visitors without scripts see them.
 struct Pages {
     service: SocketAddr,
+    /// The one that demands work before a join.
+    strict: SocketAddr,
     pages: BTreeMap<String, String>,
 }
 
@@ -86,7 +100,7 @@ impl Pages {
 }
 
 /// Brings rooms and coupons into each state that has a page.
-fn pages(server: &Server) -> Pages {
+fn pages(server: &Server, strict: &Server) -> Pages {
     let mut client = Client::new(server.address());
     let mut made = |path: &str, settings: Value| {
         let status = client.put_status(path, &settings);
@@ -102,7 +116,8 @@ fn pages(server: &Server) -> Pages {
     {
         made(&format!("/v1/coupons/{coupon}"), json!({"limit": limit, "opens_at": opens_at}));
     }
-    let mut pages = Pages { service: server.address(), pages: BTreeMap::new() };
+    let (service, strict) = (server.address(), strict.address());
+    let mut pages = Pages { service, strict, pages: BTreeMap::new() };
     let [ann, bob, cid] = [0; 3].map(|_| pages.join("sale"));
     pages.keep("join", "join", "/rooms/sale", "");
     pages.keep("full", "full", "/rooms/sale?full=1", "");
@@ -141,7 +156,26 @@ fn pages(server: &Server) -> Pages {
     assert_eq!(client.put_status("/v1/rooms/sale/appearance", &look), 200);
     pages.keep("dressed", "waiting", "/rooms/sale", &cid);
     keep_those_of_operators(&mut pages);
+    keep_those_with_work(&mut pages);
     pages
+}
+
+/// Keeps the page of a room that demands work: once as it comes, and once to let its script work.
+fn keep_those_with_work(pages: &mut Pages) {
+    let mut client = Client::with_key(pages.strict, KEY);
+    assert_eq!(client.put_status("/v1/rooms/earned", &json!({"max_active": 1})), 201);
+    let page = ask(pages.strict, "GET /rooms/earned", "").text();
+    assert!(page.contains("data-phase=\"join\"") && page.contains("wait 1343 s"), "{page}");
+    for name in ["work", "working"] {
+        assert!(pages.pages.insert(name.to_owned(), page.clone()).is_none(), "{name} twice");
+    }
+}
+
+/// What a join without work is told, with more work than a browser ever does: the page is still at work when axe looks.
+fn told_to_work(strict: SocketAddr) -> Vec<u8> {
+    let told = ask(strict, "POST /rooms/earned/join", "accept: application/json\r\n").text();
+    assert!(told.contains("\"bits\":26"), "{told}");
+    told.replace("\"bits\":26", "\"bits\":32").into_bytes()
 }
 
 fn keep_those_of_operators(pages: &mut Pages) {
@@ -181,14 +215,24 @@ fn shown(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
             let broken =
                 || pages.pages["waiting"].replace(" lang=\"en\"", "").replacen("<h1", "<img src=\"/x\"><h1", 1);
             let page = pages.pages.get(name).cloned().unwrap_or_else(broken);
+            if name == "working" {
+                return (html, page.replacen("<script ", "<script src=/axe.js></script><script ", 1).into_bytes());
+            }
             // The page's own script would ask for the place, and change what is judged.
             let (head, rest) = page.split_once("<script ").expect("the page has its script");
-            let (_, rest) = rest.split_once("</script>").expect("it ends");
+            // The page that demands work has two.
+            let ends = if name == "work" { rest.rsplit_once("</script>") } else { rest.split_once("</script>") };
+            let (_, rest) = ends.expect("it ends");
             return (html, format!("{head}<script src=/axe.js></script>{rest}").into_bytes());
         }
         match path {
             "/axe.js" => ("text/javascript".into(), axe.clone()),
             "/judge.js" => ("text/javascript".into(), JUDGE.into()),
+            "/pace" => {
+                std::thread::sleep(PACE);
+                ("text/plain".into(), Vec::new())
+            }
+            "/rooms/earned/join" => ("application/json".into(), told_to_work(pages.strict)),
             _ => {
                 let answer = ask(pages.service, &format!("GET {path}"), "");
                 let kind = answer.headers("content-type").next().unwrap_or("text/plain").to_owned();
@@ -217,13 +261,18 @@ fn each_page_can_be_used_by_everybody() {
     }
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::start(directory.path());
-    let (address, count) = shown(pages(&server), std::fs::read(axe).expect("axe"));
+    let mut serve = command(PROGRAM, directory.path());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "strict", "--join-work", "26"]);
+    let strict = Server::spawn(serve.env("FIRSTCOME_ADMIN_KEY", KEY));
+    let (address, count) = shown(pages(&server, &strict), std::fs::read(axe).expect("axe"));
     assert!(20 <= count, "{count} pages");
     for (scheme, is_dark) in [("preferredColorScheme=1", false), ("preferredColorScheme=0", true)] {
         let mut told = judged(directory.path(), address, &format!("--blink-settings={scheme}"));
         let broken = told.remove("broken").expect("it was judged")["wrong"].to_string();
         assert!(broken.contains("html-has-lang") && broken.contains("image-alt"), "axe sees nothing: {broken}");
         assert_eq!(told.len(), count);
+        let work = told["working"]["work"].as_str().unwrap_or_default();
+        assert!(work.ends_with(" %"), "the page is not at work: {work}");
         for (name, told) in told {
             assert_eq!(told["dark"], is_dark, "{name}");
             let passed = told["passed"].as_array().expect("a list");
@@ -232,4 +281,5 @@ fn each_page_can_be_used_by_everybody() {
         }
     }
     server.stop();
+    strict.stop();
 }
