@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 18] = [
+const NEEDED: [(&str, &str); 20] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
@@ -27,6 +27,9 @@ const NEEDED: [(&str, &str); 18] = [
     ("chromedriver", "chromium-driver"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
+    // Judge the unit and the alerts in `ops/`.
+    ("systemd-analyze", "systemd"),
+    ("promtool", "prometheus"),
 ];
 
 /// Installs packages without starting their services, because tests start their own servers.
