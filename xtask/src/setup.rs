@@ -41,8 +41,26 @@ const NO_SERVICES: &str = "\
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \"$@\"";
 
 pub(crate) fn run() -> Outcome {
+    need(&NEEDED)
+}
+
+/// Installs what makes a fresh Debian, into which the package is installed.
+pub(crate) fn debootstrap() -> Outcome {
+    need(&[("debootstrap", "debootstrap")])
+}
+
+/// Installs a tool of cargo, if no version of it is there.
+pub(crate) fn cargo_tool(program: &str, version: &str) -> Outcome {
+    if shell::has(program) {
+        return Ok(());
+    }
+    shell::run("cargo", &["install", "--quiet", "--locked", program, "--version", version])
+}
+
+/// Installs the Debian packages of the programs that are missing.
+fn need(programs: &[(&str, &str)]) -> Outcome {
     let missing: Vec<&str> =
-        NEEDED.iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
