@@ -4,6 +4,7 @@
 mod files;
 mod kubernetes;
 mod metrics;
+mod rolling;
 mod unit;
 
 use crate::support::http::Client;
