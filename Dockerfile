@@ -13,12 +13,19 @@ COPY docs/openapi.json docs/openapi.json
 RUN cargo build --release --locked --package firstcome-cli
 
 FROM debian:bookworm-slim
-RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin firstcome \
-    && install --directory --owner=firstcome --group=firstcome --mode=0700 /data
+# By number, so that Kubernetes can see that it is not root.
+RUN groupadd --system --gid 10001 firstcome \
+    && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin firstcome \
+    && install --directory --owner=10001 --group=10001 --mode=0700 /data
 COPY --from=build /build/target/release/firstcome /usr/local/bin/firstcome
-USER firstcome
+USER 10001:10001
+# The root may be read-only: the service writes to this directory alone, and as a node of a cluster to none.
 VOLUME /data
-EXPOSE 8080
-HEALTHCHECK --interval=5s --timeout=3s --start-period=30s CMD ["firstcome", "health", "--url", "http://127.0.0.1:8080/readyz"]
+# Health and metrics, without a key and for this container alone. Say 0.0.0.0:8081 for a balancer and Prometheus on a network of yours.
+ENV FIRSTCOME_ADMIN_LISTEN=127.0.0.1:8081
+EXPOSE 8080 8081
+# Whether the process is alive, since supervisors end what is unhealthy: a Redis or a database that is away is no reason, nor is a flood
+# of visitors, whose connections this port does not share. A balancer asks /readyz.
+HEALTHCHECK --interval=10s --timeout=3s --retries=3 --start-period=60s CMD ["firstcome", "health", "--url", "http://127.0.0.1:8081/healthz"]
 ENTRYPOINT ["firstcome"]
 CMD ["serve", "--listen", "0.0.0.0:8080", "--data", "/data"]

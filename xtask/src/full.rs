@@ -1,8 +1,7 @@
 //! Checks that take too long for every change. Each part also runs alone: `cargo xtask full mutants bench`.
 
-use crate::perf;
-use crate::setup;
 use crate::shell::{self, Outcome};
+use crate::{package, perf, setup, supply};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -34,7 +33,6 @@ const PARTITIONS: &str = "seconds=60 seed=7";
 const AUCTIONS: [(&str, &str, &str); 3] =
     [("embedded", "10", "200"), ("postgres", "5", "400"), ("mariadb", "5", "400")];
 const AUCTION_BIDS: &str = "1000000";
-const DENY: &str = "0.20.2";
 const MUTANTS: &str = "27.1.0";
 
 /// The product's program, which plays drills.
@@ -46,8 +44,9 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 25] = [
-    ("deny", "Dependencies: bans, licences, sources", deny),
+const PARTS: [Part; 26] = [
+    ("deny", "Dependencies: bans, licences, sources", supply::deny),
+    ("package", "The Debian package in a fresh Debian, and the chart", package::run),
     ("mutants", "Mutants of the rules", mutants),
     ("openapi", "The OpenAPI document against the service", openapi),
     ("sim", "Simulator, two hundred thousand seeds", sim),
@@ -126,20 +125,8 @@ fn commit() -> Result<String, String> {
     Ok(format!("{}{more}", commit.trim()))
 }
 
-fn install(program: &str, version: &str) -> Outcome {
-    if shell::has(program) {
-        return Ok(());
-    }
-    shell::run("cargo", &["install", "--quiet", "--locked", program, "--version", version])
-}
-
-fn deny() -> Result<String, String> {
-    install("cargo-deny", DENY)?;
-    shell::output("sh", &["-c", "cargo deny check bans licenses sources 2>&1"])
-}
-
 fn mutants() -> Result<String, String> {
-    install("cargo-mutants", MUTANTS)?;
+    setup::cargo_tool("cargo-mutants", MUTANTS)?;
     let mut arguments = vec!["mutants", "--no-shuffle", "--package", "firstcome-core", "--output", "target"];
     arguments.extend(["--features", "planted-bugs"]);
     arguments.extend(RULE_FILES.iter().flat_map(|file| ["--file", file]));

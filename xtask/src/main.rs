@@ -1,10 +1,13 @@
 //! Chores of the project: `cargo xtask <command>`.
 
 mod full;
+mod package;
 mod perf;
+mod sbom;
 mod setup;
 mod shell;
 mod stale;
+mod supply;
 mod test;
 mod tidy;
 
@@ -16,11 +19,13 @@ cargo xtask <command>
   test    everything that a change must pass: format, lints, tests, simulator, planted bugs
   full    what is too long for every change; writes its dated report to docs/full/
           full perf [COMMIT…] measures other commits beside this one, and adds them to the trend
+          full package builds the Debian package, and plays its life in a fresh Debian
   docs    writes docs/errors.md, docs/openapi.json and docs/configuration.md from the code
   figures writes the tables of docs/benchmarks.md and README.md and the plots in docs/plots from the reports in docs/full
   tidy    the project's own rules about its text; --mark says in stale reports that they are
   perf    instructions and allocations per operation, beside docs/perf.toml; --accept WHY writes that anew;
           --against COMMIT compares the wall clock with that commit's
+  sbom    writes the crates in the program, with versions, licences and hashes, to target/firstcome.cdx.json (CycloneDX)
   setup   installs what the tests need on Debian, if it is not there
 ";
 
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(stale::Marks::Leave),
         ["tidy", "--mark"] => tidy::run(stale::Marks::Write),
         ["perf", options @ ..] => perf::run(options),
+        ["sbom"] => sbom::run(sbom::FILE),
         ["setup"] => setup::run().and_then(|()| setup::peers()),
         _ => {
             eprint!("{USAGE}");

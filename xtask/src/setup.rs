@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 18] = [
+const NEEDED: [(&str, &str); 20] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
@@ -27,6 +27,9 @@ const NEEDED: [(&str, &str); 18] = [
     ("chromedriver", "chromium-driver"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
+    // Judge the unit and the alerts in `ops/`.
+    ("systemd-analyze", "systemd"),
+    ("promtool", "prometheus"),
 ];
 
 /// Installs packages without starting their services, because tests start their own servers.
@@ -38,8 +41,26 @@ const NO_SERVICES: &str = "\
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \"$@\"";
 
 pub(crate) fn run() -> Outcome {
+    need(&NEEDED)
+}
+
+/// Installs what makes a fresh Debian, into which the package is installed.
+pub(crate) fn debootstrap() -> Outcome {
+    need(&[("debootstrap", "debootstrap")])
+}
+
+/// Installs a tool of cargo, if no version of it is there.
+pub(crate) fn cargo_tool(program: &str, version: &str) -> Outcome {
+    if shell::has(program) {
+        return Ok(());
+    }
+    shell::run("cargo", &["install", "--quiet", "--locked", program, "--version", version])
+}
+
+/// Installs the Debian packages of the programs that are missing.
+fn need(programs: &[(&str, &str)]) -> Outcome {
     let missing: Vec<&str> =
-        NEEDED.iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }

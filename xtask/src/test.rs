@@ -2,7 +2,7 @@
 
 use crate::shell::{self, Outcome};
 use crate::stale::Marks;
-use crate::{perf, setup, tidy};
+use crate::{perf, sbom, setup, supply, tidy};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -19,6 +19,9 @@ pub(crate) fn run() -> Outcome {
     shell::run("cargo", &["fmt", "--all", "--", "--check"])?;
     // Only formatted: the dependencies of other lock libraries are not part of the gate.
     shell::run("cargo", &["fmt", "--all", "--manifest-path", "bench/Cargo.toml", "--", "--check"])?;
+    print!("{}", supply::deny()?);
+    // Fails for a crate in the program without a licence or a checksum.
+    sbom::run(sbom::FILE)?;
     // A drill must find planted bugs, so the binary under test contains them. Without a bug's name it behaves as usual.
     // The other features have to be named here: no program of ours uses locks or fences in databases, and locks on etcd
     // are optional.

@@ -29,7 +29,7 @@ These have no flag, so that they are in no list of processes.
 | `FIRSTCOME_ADMIN_KEY` | `FIRSTCOME_ADMIN_KEY_FILE` | the admin key of callers |
 | `FIRSTCOME_SERVICE_KEYS` | `FIRSTCOME_SERVICE_KEYS_FILE` | service keys, separated by commas |
 | `FIRSTCOME_VIEW_KEYS` | `FIRSTCOME_VIEW_KEYS_FILE` | keys that may only view, on the dashboard and over HTTP, separated by commas |
-| `FIRSTCOME_SECRET` | `--secret-file` | the secret of a cluster: at least 32 random bytes in base64, the same on every node |
+| `FIRSTCOME_SECRET` | `FIRSTCOME_SECRET_FILE`, `--secret-file` | the secret of a cluster: at least 32 random bytes in base64, the same on every node |
 ";
 
 /// The commands whose settings the page lists, with their headings.

@@ -70,13 +70,15 @@ fn what_is_copied_is_there_and_is_sent_along() {
 #[test]
 fn the_program_runs_as_an_unprivileged_user_and_keeps_its_data_in_a_volume() {
     let user = of_last_stage("USER");
-    assert!(!["root", "0"].contains(&user.as_str()), "{user}");
+    let (number, group) = user.split_once(':').expect("a user and a group");
+    // Kubernetes refuses a name where it must know that the user is not root.
+    assert!([number, group].iter().all(|id| id.parse::<u32>().is_ok_and(|id| id != 0)), "{user}");
     let all = instructions();
     let at = |wanted: &str| all.iter().rposition(|(name, _)| name == wanted);
     assert!(at("RUN") < at("USER") && at("USER") < at("ENTRYPOINT"), "what runs, runs as {user}");
-    assert_eq!((of_last_stage("VOLUME"), of_last_stage("EXPOSE")), ("/data".to_owned(), "8080".to_owned()));
+    assert_eq!((of_last_stage("VOLUME"), of_last_stage("EXPOSE")), ("/data".to_owned(), "8080 8081".to_owned()));
     let owned = &all.iter().rev().find(|(name, rest)| name == "RUN" && rest.contains("/data")).expect("it is made").1;
-    assert!(owned.contains(&format!("--owner={user}")) && owned.contains("--mode=0700"), "{owned}");
+    assert!(owned.contains(&format!("--owner={number} --group={group}")) && owned.contains("--mode=0700"), "{owned}");
 }
 
 #[test]
@@ -94,8 +96,11 @@ fn the_program_understands_what_it_is_asked() {
     let mut health = words(&check);
     assert_eq!((health[0].as_str(), health[1].as_str()), ("firstcome", "health"), "{check}");
     let url = health.last_mut().expect("an address");
-    assert_eq!(url, "http://127.0.0.1:8080/readyz");
+    // Not ready is no reason to end a container, and visitors take no connection of the port for operators.
+    assert_eq!(url, "http://127.0.0.1:8081/healthz");
+    let admin = of_last_stage("ENV");
+    assert_eq!(admin, "FIRSTCOME_ADMIN_LISTEN=127.0.0.1:8081", "the service listens where it is asked");
     // No caller listens there: understood, and not well.
-    *url = url.replace("8080", "1");
+    *url = url.replace("8081", "1");
     call(&health[1..]).with(3);
 }

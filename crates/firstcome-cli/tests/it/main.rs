@@ -26,6 +26,7 @@ mod lock_once;
 mod lock_quorum;
 mod lock_shared;
 mod manners;
+mod ops;
 mod places;
 mod plan;
 mod stories;

@@ -43,8 +43,13 @@ impl World {
 
     /// A node that is about to start at these servers.
     pub(crate) fn node_at(&self, redis: &str, sql: &str) -> Command {
+        self.node_on("127.0.0.1:0", redis, sql)
+    }
+
+    /// [`Self::node_at`] that listens at this address.
+    pub(crate) fn node_on(&self, listen: &str, redis: &str, sql: &str) -> Command {
         let mut serve = command(PROGRAM, self.here());
-        serve.args(["serve", "--listen", "127.0.0.1:0", "--redis", redis, "--sql", sql]);
+        serve.args(["serve", "--listen", listen, "--redis", redis, "--sql", sql]);
         serve.env("FIRSTCOME_SECRET", SECRET);
         serve
     }
