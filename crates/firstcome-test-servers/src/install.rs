@@ -257,6 +257,12 @@ fn on_path(program: &str) -> Option<PathBuf> {
     directories.into_iter().map(|directory| directory.join(program)).find(|path| path.is_file())
 }
 
+/// Returns the ids of the user as whom PostgreSQL runs if this process is root, and of its group.
+#[cfg(feature = "certificates")]
+pub(crate) fn postgres_user() -> io::Result<(u32, u32)> {
+    Ok((number_of("-u")?, number_of("-g")?))
+}
+
 /// Returns the id of the user [`POSTGRES_USER`], or of its group.
 fn number_of(what: &str) -> io::Result<u32> {
     let said = Command::new("id").args([what, POSTGRES_USER]).output()?.stdout;

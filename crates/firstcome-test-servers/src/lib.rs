@@ -13,6 +13,8 @@
 //! - An end of the server if this process is killed: then no process is left to end it.
 //! - Secrecy: every user of this machine may connect, without a password.
 
+#[cfg(feature = "certificates")]
+mod certificates;
 mod cluster;
 mod copies;
 mod etcd_cluster;
@@ -22,6 +24,8 @@ mod redis_node;
 mod sentinels;
 mod skip;
 
+#[cfg(feature = "certificates")]
+pub use certificates::{Authority, CertificateFiles, Flaw};
 pub use cluster::{Cluster, SLOTS};
 pub use copies::ServerCopy;
 pub use etcd_cluster::EtcdCluster;
