@@ -1,5 +1,6 @@
 //! Certificates for servers under TLS, from an authority of the test's own.
 
+use crate::CertificateFiles;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -22,30 +23,6 @@ pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     directory: TempDir,
     signed: u32,
-}
-
-/// The files of one certificate, as PEM.
-#[derive(Clone, Debug)]
-pub struct CertificateFiles {
-    /// The certificate.
-    pub cert: PathBuf,
-    /// Its key. Only its owner can read it.
-    pub key: PathBuf,
-}
-
-impl CertificateFiles {
-    /// The settings with which PostgreSQL or MariaDB offers TLS with this certificate.
-    pub fn settings(&self, kind: crate::Kind) -> Vec<String> {
-        let (cert, key) = (self.cert.display(), self.key.display());
-        match kind {
-            crate::Kind::Postgres => {
-                vec!["ssl=on".to_owned(), format!("ssl_cert_file={cert}"), format!("ssl_key_file={key}")]
-            }
-            crate::Kind::MariaDb => vec![format!("ssl-cert={cert}"), format!("ssl-key={key}")],
-            crate::Kind::Redis => vec![format!("tls-cert-file={cert}"), format!("tls-key-file={key}")],
-            crate::Kind::Etcd => vec![format!("cert-file={cert}"), format!("key-file={key}")],
-        }
-    }
 }
 
 impl Authority {
@@ -80,7 +57,7 @@ impl Authority {
         let cert = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         self.signed += 1;
         let path = |what: &str| self.directory.path().join(format!("{what}-{}.pem", self.signed));
-        let files = CertificateFiles { cert: path("cert"), key: path("key") };
+        let files = CertificateFiles { ca: self.ca(), cert: path("cert"), key: path("key") };
         fs::write(&files.cert, cert.pem())?;
         fs::write(&files.key, key.serialize_pem())?;
         fs::set_permissions(&files.key, fs::Permissions::from_mode(0o600))?;

@@ -9,7 +9,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("firstcome-store", &["core"]),
     ("firstcome-tls", &[]),
     ("firstcome-sqlite", &["core", "store"]),
-    ("firstcome-redis", &["core", "store"]),
+    ("firstcome-redis", &["core", "store", "tls"]),
     ("firstcome-sql", &["core", "store", "tls"]),
     ("firstcome-etcd", &["core", "store"]),
     ("firstcome-client", &["core", "store"]),
