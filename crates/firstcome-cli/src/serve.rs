@@ -57,7 +57,7 @@ pub(crate) struct ServiceArgs {
     /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a cluster, as redis://…, redis+sentinel://… or redis+cluster://…; with --sql
+    /// Redis or Valkey of a cluster, as redis://…, redis+sentinel://… or redis+cluster://…, with rediss for TLS; with --sql
     #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
     redis: Option<String>,
     /// Database, as postgres://… or mysql://…. With --redis everything is kept in both; without it members and listings alone are

@@ -3,6 +3,7 @@
 use super::error::OpenError;
 pub(crate) use firstcome_store::address::Host;
 use firstcome_store::address::{self, Authority};
+use firstcome_tls::{TlsFiles, Trust};
 
 /// The port of a server whose address names none.
 const SERVER_PORT: u16 = 6_379;
@@ -17,18 +18,20 @@ pub(crate) fn host_named(text: &str, by: &Host) -> Option<Host> {
     Some(Host::new(name, port.parse().ok()?))
 }
 
-/// The login of this process at a server.
+/// The login of this process at a server, and how its connections are secured.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Credentials {
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: i64,
+    /// By TLS with these authorities; `None` in plain text.
+    pub(crate) tls: Option<Trust>,
 }
 
 /// The target of an address.
 pub(crate) enum Address {
     /// One server; `redis` parses the text.
-    Server(String),
+    Server { url: String, tls: Option<Trust> },
     /// The server that these sentinels name as the primary.
     Primary { sentinels: Vec<Host>, name: String, to_sentinels: Credentials, to_servers: Credentials },
     /// A cluster; these are some of its nodes.
@@ -36,18 +39,48 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Reads an address. The error text contains no user and no password.
+    /// Reads an address, and the PEM files that it names. The error text contains no user and no password.
     pub(crate) fn read(url: &str) -> Result<Self, OpenError> {
-        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let (scheme, _) = url.split_once("://").unwrap_or_default();
+        let is_secure = matches!(scheme.split('+').next(), Some("rediss" | "valkeys"));
+        let (plain, files) = split_files(url)?;
+        let rest = plain.split_once("://").map_or("", |(_, rest)| rest);
+        let tls = match is_secure {
+            true => Some(files.read().or_else(|error| wrong(error.to_string()))?),
+            false if files.is_empty() => None,
+            false => return wrong("cacert, cert and key are of TLS: write rediss:// instead of redis://"),
+        };
         match scheme {
-            "redis+sentinel" => primary(rest),
-            "redis+cluster" => cluster(rest),
-            _ if matches!(scheme.split('+').next(), Some("rediss" | "valkeys")) => {
-                wrong("this program has no TLS: use a TLS proxy on this machine, and give its address")
+            "redis+sentinel" | "rediss+sentinel" => primary(rest, tls),
+            "redis+cluster" | "rediss+cluster" => cluster(rest, tls),
+            _ if plain.contains('#') && is_secure => {
+                wrong("an address has no part after #, and no certificate goes unchecked: name its CA with cacert")
             }
-            _ => Ok(Self::Server(url.to_owned())),
+            _ => Ok(Self::Server { url: plain, tls }),
         }
     }
+}
+
+/// Splits the names of PEM files off an address: `cacert`, `cert` and `key`, as the options of redis-cli.
+fn split_files(url: &str) -> Result<(String, TlsFiles), OpenError> {
+    let mut files = TlsFiles::default();
+    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), files)) };
+    let mut others = Vec::new();
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let file = match name {
+            "cacert" => &mut files.ca,
+            "cert" => &mut files.client_cert,
+            "key" => &mut files.client_key,
+            _ => {
+                others.push(pair);
+                continue;
+            }
+        };
+        *file = Some(decoded(value)?.into());
+    }
+    let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+    Ok((rest, files))
 }
 
 fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
@@ -55,13 +88,13 @@ fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
 }
 
 /// Reads `[user:password@]host:port[,host:port…]/master-name[?db=N&sentinel_user=…&sentinel_password=…]`.
-fn primary(rest: &str) -> Result<Address, OpenError> {
+fn primary(rest: &str, tls: Option<Trust>) -> Result<Address, OpenError> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let Some((authority, name)) = rest.split_once('/').filter(|(_, name)| !name.is_empty()) else {
         return wrong("the name of the primary is missing after the hosts");
     };
-    let (sentinels, mut to_servers) = hosts(authority, SENTINEL_PORT)?;
-    let mut to_sentinels = Credentials::default();
+    let (sentinels, mut to_servers) = hosts(authority, SENTINEL_PORT, tls.clone())?;
+    let mut to_sentinels = Credentials { tls, ..Credentials::default() };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         let value = decoded(value)?;
@@ -72,25 +105,29 @@ fn primary(rest: &str) -> Result<Address, OpenError> {
             },
             "sentinel_user" => to_sentinels.user = Some(value),
             "sentinel_password" => to_sentinels.password = Some(value),
-            _ => return wrong("unknown parameter: use db, sentinel_user or sentinel_password"),
+            _ => {
+                return wrong(
+                    "unknown parameter: use db, sentinel_user or sentinel_password, and with rediss+sentinel:// cacert, cert and key",
+                );
+            }
         }
     }
     Ok(Address::Primary { sentinels, name: decoded(name)?, to_sentinels, to_servers })
 }
 
 /// Reads `[user:password@]host:port[,host:port…]`.
-fn cluster(rest: &str) -> Result<Address, OpenError> {
+fn cluster(rest: &str, tls: Option<Trust>) -> Result<Address, OpenError> {
     let (authority, rest) = rest.split_once(['/', '?']).unwrap_or((rest, ""));
     if !matches!(rest, "" | "0") {
         return wrong("a cluster has one database only, so the address must end after the hosts");
     }
-    let (seeds, credentials) = hosts(authority, SERVER_PORT)?;
+    let (seeds, credentials) = hosts(authority, SERVER_PORT, tls)?;
     Ok(Address::Cluster { seeds, credentials })
 }
 
-fn hosts(authority: &str, port: u16) -> Result<(Vec<Host>, Credentials), OpenError> {
+fn hosts(authority: &str, port: u16, tls: Option<Trust>) -> Result<(Vec<Host>, Credentials), OpenError> {
     let Authority { user, password, hosts } = Authority::read(authority, port).or_else(wrong)?;
-    Ok((hosts, Credentials { user, password, database: 0 }))
+    Ok((hosts, Credentials { user, password, database: 0, tls }))
 }
 
 /// Decodes percent escapes: `%3A` is `:`.
@@ -108,14 +145,15 @@ mod tests {
 
     fn told(url: &str) -> String {
         match Address::read(url) {
-            Ok(Address::Server(url)) => url,
+            Ok(Address::Server { url, tls }) => format!("{url}{}", if tls.is_some() { " by TLS" } else { "" }),
             Ok(Address::Primary { sentinels, name, to_sentinels, to_servers }) => {
                 let [inner, outer] = [to_sentinels, to_servers]
                     .map(|who| format!("{:?} {:?} {}", who.user, who.password, who.database).replace("Some", ""));
                 format!("{} / {name} / {inner} / {outer}", text(&sentinels))
             }
-            Ok(Address::Cluster { seeds, credentials: Credentials { user, password, database } }) => {
-                format!("{} / {user:?} {password:?} {database}", text(&seeds))
+            Ok(Address::Cluster { seeds, credentials: Credentials { user, password, database, tls } }) => {
+                let tls = if tls.is_some() { " by TLS" } else { "" };
+                format!("{} / {user:?} {password:?} {database}{tls}", text(&seeds))
             }
             Err(OpenError::Address { says }) => says,
             Err(error) => panic!("{error}"),
@@ -135,6 +173,8 @@ mod tests {
                 r#"one:1 / the main / ("watch") ("a&b") 0 / ("user") ("p@ss:w/") 4"#,
             ),
             ("redis+cluster://one:1,two", "one:1 two:6379 / None None 0"),
+            ("rediss://user:secret@one:1/3", "rediss://user:secret@one:1/3 by TLS"),
+            ("rediss+cluster://one:1", "one:1 / None None 0 by TLS"),
             ("redis+cluster://:secret@one:1/0", r#"one:1 / None Some("secret") 0"#),
         ] {
             assert_eq!(told(url), expected, "{url}");
@@ -155,8 +195,11 @@ mod tests {
             ("redis+cluster://", "separated by commas"),
             ("redis+cluster://[::1:1", "separated by commas"),
             ("redis+cluster://:secret@one:1/2", "one database"),
-            ("rediss://:secret@one:1", "no TLS"),
-            ("rediss+sentinel://:secret@one:1/main", "no TLS"),
+            ("redis://:secret@one:1?cacert=/ca.pem", "write rediss://"),
+            ("redis+cluster://:secret@one:1?cacert=/ca.pem", "write rediss://"),
+            ("rediss://:secret@one:1?cacert=/nowhere/ca.pem", "/nowhere/ca.pem"),
+            ("rediss+sentinel://:secret@one:1/main?cert=/nowhere/cert.pem", "without the key"),
+            ("rediss://:secret@one:1/#insecure", "cacert"),
         ] {
             let says = told(url);
             assert!(says.contains(expected) && !says.contains("secret"), "{url}: {says}");

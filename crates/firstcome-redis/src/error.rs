@@ -148,7 +148,7 @@ fn inside<'a>(code: &'a str, says: &'a str) -> Option<&'a str> {
 pub enum OpenError {
     /// The URL cannot be read.
     #[error(
-        "the address of the server cannot be read ({says}); write it as redis://[user:password@]host[:port][/database], redis+sentinel://[user:password@]host[:port],…/primary[?db=database] or redis+cluster://[user:password@]host[:port],…"
+        "the address of the server cannot be read ({says}); write it as redis://[user:password@]host[:port][/database], redis+sentinel://[user:password@]host[:port],…/primary[?db=database] or redis+cluster://[user:password@]host[:port],…, with rediss for TLS"
     )]
     Address {
         /// What is wrong with it.
@@ -160,6 +160,14 @@ pub enum OpenError {
         /// Host and port.
         address: String,
         /// What happened.
+        says: String,
+    },
+    /// The TLS handshake failed. Nothing was sent in plain text.
+    #[error("no TLS connection to {address}: {says}")]
+    Tls {
+        /// Host and port.
+        address: String,
+        /// What happened, and what to do.
         says: String,
     },
     /// Something other than Redis or Valkey answers.
@@ -255,6 +263,9 @@ impl OpenError {
                 _ => Self::NotReady { code, says },
             };
         }
+        if let Some(says) = firstcome_tls::explain(error) {
+            return Self::Tls { address: address.to_owned(), says };
+        }
         let says = error.to_string();
         match error.kind() {
             // HELLO came with 6.0.
@@ -270,7 +281,8 @@ impl OpenError {
 
     /// Whether the error is about what the server is. Trying again later cannot help then.
     pub(crate) const fn is_verdict(&self) -> bool {
-        !matches!(self, Self::Unreachable { .. } | Self::NotReady { .. } | Self::ReadOnlyReplica)
+        // The operator may renew a certificate.
+        !matches!(self, Self::Unreachable { .. } | Self::Tls { .. } | Self::NotReady { .. } | Self::ReadOnlyReplica)
     }
 
     /// Returns the error for callers while this error prevents a new connection.

@@ -131,6 +131,10 @@ impl Link {
     ///   a sentinel names another primary, the link closes its connections to the old one within the ping interval.
     /// - `redis+cluster://[user:password@]host[:port],…`: a cluster; these are some of its nodes.
     ///
+    /// With `rediss` instead of `redis` each connection is by TLS, and certificate and name of each server are checked.
+    /// The parameters `cacert`, `cert` and `key` then name PEM files as the options of redis-cli do: the authorities that
+    /// alone are trusted (without it, those of the platform), and the certificate of this client and its key.
+    ///
     /// Write reserved characters as `%` and two hexadecimal digits.
     ///
     /// Takes at most twice the sum of the connect and answer time-outs, with sentinels three times. In a cluster it
@@ -468,7 +472,7 @@ impl Alone {
     async fn open(address: Address, options: &LinkOptions) -> Result<Self, OpenError> {
         let times = times_of(options);
         let place = match address {
-            Address::Server(url) => Endpoint::Server(Arc::new(Connector::new(&url, times)?)),
+            Address::Server { url, tls } => Endpoint::Server(Arc::new(Connector::new(&url, tls.as_ref(), times)?)),
             Address::Primary { sentinels, name, to_sentinels, to_servers } => {
                 let interval = options.ping_interval;
                 Endpoint::Primary(Sentinels::open(&sentinels, &name, &to_sentinels, to_servers, times, interval).await?)

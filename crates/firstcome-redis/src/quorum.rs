@@ -184,7 +184,8 @@ impl QuorumStore {
     pub async fn open(urls: &[impl AsRef<str>], options: QuorumOptions) -> Result<Self, OpenError> {
         let wrong = |says: &str| OpenError::Quorum { says: says.to_owned() };
         let quorum = Quorum::of(urls.len()).ok_or_else(|| wrong(&format!("they are {}", urls.len())))?;
-        if let Some(url) = urls.iter().find(|url| !url.as_ref().starts_with("redis://")) {
+        let is_of_one = |url: &&_| ["redis", "rediss"].contains(&scheme_of(AsRef::<str>::as_ref(*url)));
+        if let Some(url) = urls.iter().find(|url| !is_of_one(url)) {
             return Err(wrong(&format!("{} is not the address of one server", scheme_of(url.as_ref()))));
         }
         if options.node_timeout.as_millis() == 0 {

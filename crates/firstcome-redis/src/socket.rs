@@ -7,12 +7,13 @@
 use super::address::{Credentials, Host};
 use super::error::OpenError;
 use firstcome_store::edge;
+use firstcome_tls::Trust;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, ClientTlsConfig, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    ProtocolVersion, PushInfo, RedisError, RedisResult, TlsCertificates, Value,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,15 +48,19 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Makes a connector from the URL of a server.
-    pub(crate) fn new(url: &str, times: Times) -> Result<Self, OpenError> {
-        Self::of(url.into_connection_info(), times)
+    /// Makes a connector from the URL of a server, and the authorities that it trusts if the URL demands TLS.
+    pub(crate) fn new(url: &str, tls: Option<&Trust>, times: Times) -> Result<Self, OpenError> {
+        Self::of(url.into_connection_info(), tls, times)
     }
 
     /// Makes a connector from a host and credentials.
     pub(crate) fn to(host: &Host, credentials: &Credentials, times: Times) -> Result<Self, OpenError> {
-        let info = ConnectionAddr::Tcp(host.name.to_string(), host.port).into_connection_info();
-        let info = info.map(|info| {
+        let (name, port) = (host.name.to_string(), host.port);
+        let address = match credentials.tls {
+            Some(_) => ConnectionAddr::TcpTls { host: name, port, insecure: false, tls_params: None },
+            None => ConnectionAddr::Tcp(name, port),
+        };
+        let info = address.into_connection_info().map(|info| {
             let mut settings = info.redis_settings().clone().set_db(credentials.database);
             if let Some(user) = &credentials.user {
                 settings = settings.set_username(user);
@@ -65,18 +70,25 @@ impl Connector {
             }
             info.set_redis_settings(settings)
         });
-        Ok(Self { address: host.to_string(), ..Self::of(info, times)? })
+        Ok(Self { address: host.to_string(), ..Self::of(info, credentials.tls.as_ref(), times)? })
     }
 
-    fn of(info: RedisResult<ConnectionInfo>, times: Times) -> Result<Self, OpenError> {
+    fn of(info: RedisResult<ConnectionInfo>, tls: Option<&Trust>, times: Times) -> Result<Self, OpenError> {
         let open = || {
             let info = info?;
             let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(TcpKeepalive::new().with_time(KEEPALIVE));
             // RESP3 separates messages from answers, and reports the end of a connection at once.
             let session = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-            Client::open(info.set_tcp_settings(tcp).set_redis_settings(session))
+            let info = info.set_tcp_settings(tcp).set_redis_settings(session);
+            match tls {
+                Some(trust) => {
+                    firstcome_tls::install_provider();
+                    Client::build_with_tls(info, certificates(trust))
+                }
+                None => Client::open(info),
+            }
         };
-        let client = open().map_err(|error: redis::RedisError| OpenError::Address { says: error.to_string() })?;
+        let client = open().map_err(|error: RedisError| OpenError::Address { says: error.to_string() })?;
         let address = client.get_connection_info().addr().to_string();
         Ok(Self { client, address, times })
     }
@@ -104,8 +116,19 @@ impl Connector {
             .set_pipeline_buffer_size(QUEUE)
             .set_push_sender(on_reply);
         let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|error| OpenError::while_opening(&error, &self.address))?;
+        let connection = connection.map_err(|error| self.explained(&error))?;
         Ok(Socket { connection, lost })
+    }
+
+    /// Says what an error means. Redis without TLS takes a handshake for a command that has not ended, and says nothing.
+    fn explained(&self, error: &RedisError) -> OpenError {
+        let is_tls = matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. });
+        match OpenError::while_opening(error, &self.address) {
+            OpenError::Unreachable { address, says } if is_tls => {
+                OpenError::Unreachable { address, says: format!("{says}; the server may offer no TLS at this port") }
+            }
+            other => other,
+        }
     }
 
     /// Sends a command while the connection is being set up.
@@ -118,6 +141,13 @@ impl Connector {
         let answer = answer.and_then(Value::extract_error);
         answer.map_err(|error| OpenError::while_opening(&error, &self.address))
     }
+}
+
+fn certificates(trust: &Trust) -> TlsCertificates {
+    let client_tls = trust
+        .identity()
+        .map(|own| ClientTlsConfig { client_cert: own.certificate_pem().to_vec(), client_key: own.key_pem().to_vec() });
+    TlsCertificates { client_tls, root_cert: trust.ca_pem().map(<[u8]>::to_vec) }
 }
 
 /// A connection that any number of callers share. It is closed when the last handle is dropped.
@@ -243,7 +273,7 @@ mod tests {
     #[test]
     fn an_address_is_shown_without_its_password() {
         let times = Times { connect: LONGEST_PAUSE, answer: LONGEST_PAUSE };
-        let connector = Connector::new("redis://user:secret@127.0.0.1:6379/3", times);
+        let connector = Connector::new("redis://user:secret@127.0.0.1:6379/3", None, times);
         assert_eq!(connector.map(|connector| connector.address().to_owned()), Ok("127.0.0.1:6379".to_owned()));
     }
 }

@@ -8,6 +8,11 @@ use std::time::Duration;
 /// When to come back after a conflict, or after a wait for a connection: some of those before are through by then.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
+/// What sqlx says of a server without TLS.
+const NO_TLS: &str = "server does not support TLS";
+/// What to do about it.
+const TLS_DEMANDED: &str = "the server offers no TLS, and the address demands it: switch TLS on at the server (ssl=on, ssl-cert), or write sslmode=disable (ssl-mode=DISABLED) for a connection in plain text";
+
 /// Why a database gave no answer.
 ///
 /// Two functions sort an error of sqlx, since the same error means another thing in another place:
@@ -104,7 +109,10 @@ impl SqlError {
             // A caller that waits in vain for a connection has sent nothing. Whether others have one is not known here.
             Error::PoolTimedOut => Self::unreachable("the database accepts no connection in time"),
             Error::PoolClosed => Self::unreachable(says),
+            Error::Tls(_) if says.contains(NO_TLS) => Self::broken(TLS_DEMANDED),
             Error::Configuration(_) | Error::Tls(_) => Self::Broken { says },
+            // Of a handshake, before anything was sent. The operator may renew a certificate while this runs.
+            Error::Io(_) if let Some(why) = firstcome_tls::explain(error) => Self::unreachable(why),
             Error::Io(_) | Error::WorkerCrashed | Error::BeginFailed => Meaning::Ended.told(sent, says),
             // An answer that cannot be read is none. Before a commit it is a fault of the program or of its tables.
             _ if sent == Sent::Commit => Self::Unknown { says },

@@ -31,7 +31,7 @@ impl Cluster {
         cluster.assign().await?;
         for (at, node) in cluster.nodes.iter().enumerate() {
             if at != 0 {
-                node.ask::<()>(&format!("CLUSTER MEET 127.0.0.1 {}", cluster.nodes[0].port())).await?;
+                node.ask::<()>(&format!("CLUSTER MEET 127.0.0.1 {}", cluster.nodes[0].peer_port())).await?;
             }
         }
         let known = format!("cluster_known_nodes:{}", cluster.nodes.len());
@@ -102,6 +102,12 @@ impl Cluster {
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.nodes.iter().map(Server::address).collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// Returns the address by which a client finds all nodes by TLS, of a cluster with [`Options::tls`].
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.peer_port())).collect();
+        format!("rediss+cluster://{}", hosts.join(","))
     }
 
     /// Returns the nodes. First come the three masters as of the start, in the order of their slots. Then come the replicas of

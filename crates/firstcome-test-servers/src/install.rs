@@ -1,6 +1,6 @@
 //! Finds the servers' programs, and builds their command lines.
 
-use crate::{Durability, Kind, Options, ServerError};
+use crate::{Durability, Kind, Options, Ports, ServerError};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -123,18 +123,26 @@ impl Installation {
         part: Part<'_>,
         directory: &Path,
         data: &Path,
-        port: u16,
+        Ports { port, tls_port }: Ports,
         options: &Options,
     ) -> io::Result<Command> {
+        let secure = options.tls.as_ref().zip(tls_port).map(|(files, port)| files.of_redis(port)).unwrap_or_default();
         match (self.kind, part) {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
             (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), options)),
             // A single member talks to no other member, so any port will do.
             (Kind::Etcd, _) => Ok(self.etcd(data, port, (0, &[]), options)),
-            (Kind::Redis, Part::Sentinel(settings)) => self.sentinel(directory, data, port, settings),
+            (Kind::Redis, Part::Sentinel(settings)) => {
+                let settings: Vec<String> = settings
+                    .iter()
+                    .cloned()
+                    .chain(secure.iter().map(|(name, value)| format!("{name} {value}")))
+                    .collect();
+                self.sentinel(directory, data, port, &settings)
+            }
             (Kind::Redis, part) => {
-                let mut command = self.redis(data, port, options);
+                let mut command = self.redis(data, port, &secure, options);
                 if matches!(part, Part::Node) {
                     command.args(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"]);
                 }
@@ -211,13 +219,16 @@ impl Installation {
         command
     }
 
-    fn redis(&self, data: &Path, port: u16, options: &Options) -> Command {
+    fn redis(&self, data: &Path, port: u16, secure: &[(&str, String)], options: &Options) -> Command {
         let mut command = Command::new(&self.program);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"]);
         command.arg(data).args(match options.durability {
             Durability::Durable => ["--appendonly", "yes", "--appendfsync", "always"],
             Durability::Quick => ["--appendonly", "no", "--appendfsync", "no"],
         });
+        for (name, value) in secure {
+            command.args([&format!("--{name}"), value]);
+        }
         for setting in &options.settings {
             let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
             command.args([&format!("--{name}"), value]);
@@ -255,6 +266,12 @@ fn on_path(program: &str) -> Option<PathBuf> {
     let mut directories: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
     directories.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
     directories.into_iter().map(|directory| directory.join(program)).find(|path| path.is_file())
+}
+
+/// Returns the ids of the user as whom PostgreSQL runs if this process is root, and of its group.
+#[cfg(feature = "certificates")]
+pub(crate) fn postgres_user() -> io::Result<(u32, u32)> {
+    Ok((number_of("-u")?, number_of("-g")?))
 }
 
 /// Returns the id of the user [`POSTGRES_USER`], or of its group.

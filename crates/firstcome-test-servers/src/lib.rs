@@ -13,6 +13,8 @@
 //! - An end of the server if this process is killed: then no process is left to end it.
 //! - Secrecy: every user of this machine may connect, without a password.
 
+#[cfg(feature = "certificates")]
+mod certificates;
 mod cluster;
 mod copies;
 mod etcd_cluster;
@@ -21,12 +23,16 @@ mod launch;
 mod redis_node;
 mod sentinels;
 mod skip;
+mod tls;
 
+#[cfg(feature = "certificates")]
+pub use certificates::{Authority, Flaw};
 pub use cluster::{Cluster, SLOTS};
 pub use copies::ServerCopy;
 pub use etcd_cluster::EtcdCluster;
 pub use sentinels::{GONE_SOON, PRIMARY_NAME, Sentinels};
 pub use skip::{SKIPPED_FILE, machine_has};
+pub use tls::CertificateFiles;
 
 use install::{Installation, Part};
 use rustix::process::{Pid, Signal, kill_process};
@@ -94,12 +100,15 @@ pub struct Options {
     /// More settings, which override all others: `fsync=off` for PostgreSQL, `innodb-flush-log-at-trx-commit=2` for MariaDB,
     /// `maxmemory=10mb` for Redis, `quota-backend-bytes=16777216` for etcd.
     pub settings: Vec<String>,
+    /// The certificate with which Redis offers TLS at a second port ([`Server::tls_port`]), and which sentinels, replicas and
+    /// nodes of a cluster then use among themselves. Other kinds offer TLS by [`CertificateFiles::settings`].
+    pub tls: Option<CertificateFiles>,
 }
 
 impl Options {
     /// Makes options with this durability and no other settings.
     pub const fn new(durability: Durability) -> Self {
-        Self { durability, parent: None, settings: Vec::new() }
+        Self { durability, parent: None, settings: Vec::new(), tls: None }
     }
 
     /// Sets the directory in which the server's directory is created.
@@ -130,12 +139,22 @@ pub enum ServerError {
     Io(#[from] io::Error),
 }
 
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Ports {
+    port: u16,
+    /// The port for TLS, of a Redis that has one.
+    tls_port: Option<u16>,
+}
+
 /// A server that runs as a child process.
 pub struct Server {
     kind: Kind,
     child: Child,
     command: Command,
     url: String,
+    /// The port for TLS, of a Redis that has one.
+    tls_port: Option<u16>,
     data: PathBuf,
     log: PathBuf,
     /// How many copies of its files were made.
@@ -167,11 +186,14 @@ impl Server {
             fs::create_dir(&data)?;
             installation.prepare(directory.path(), &data)?;
             let port = part.free_port()?;
-            let mut command = installation.command(part, directory.path(), &data, port, options)?;
+            let tls_port =
+                options.tls.as_ref().filter(|_| kind == Kind::Redis).map(|_| part.free_port()).transpose()?;
+            let ports = Ports { port, tls_port };
+            let mut command = installation.command(part, directory.path(), &data, ports, options)?;
             let log = directory.path().join("log");
             let child = spawn(&mut command, &log)?;
             let url = url(kind, port);
-            let mut server = Self { kind, child, command, url, data, log, copies: 0, _directory: directory };
+            let mut server = Self { kind, child, command, url, tls_port, data, log, copies: 0, _directory: directory };
             if server.comes_up().await? {
                 return Ok(server);
             }
@@ -188,6 +210,11 @@ impl Server {
     /// Returns the address of the server, with a user and a database if the kind has these.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Returns the port for TLS of a Redis that was started with [`Options::tls`].
+    pub const fn tls_port(&self) -> Option<u16> {
+        self.tls_port
     }
 
     /// Returns the id of the server's process: of the first one, if there are several.

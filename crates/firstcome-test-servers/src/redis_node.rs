@@ -10,6 +10,11 @@ impl Server {
         self.url.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or_default()
     }
 
+    /// Returns the port that other servers of its group use.
+    pub(crate) fn peer_port(&self) -> u16 {
+        self.tls_port.unwrap_or_else(|| self.port())
+    }
+
     /// Returns the host and port of the server.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port())

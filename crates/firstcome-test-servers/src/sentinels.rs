@@ -35,13 +35,13 @@ impl Sentinels {
         }
         let (primary, others) = servers.split_first().ok_or_else(|| never("there is no primary"))?;
         for replica in others {
-            replica.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", primary.port())).await?;
+            replica.ask::<()>(&format!("REPLICAOF 127.0.0.1 {}", primary.peer_port())).await?;
         }
         for replica in others {
             wait_until("a replica", || replica.says("INFO replication", &["master_link_status:up"])).await?;
         }
         let settings = [
-            format!("sentinel monitor {PRIMARY_NAME} 127.0.0.1 {} 2", primary.port()),
+            format!("sentinel monitor {PRIMARY_NAME} 127.0.0.1 {} 2", primary.peer_port()),
             format!("sentinel down-after-milliseconds {PRIMARY_NAME} {}", down_after.as_millis()),
             format!("sentinel failover-timeout {PRIMARY_NAME} 1500"),
         ];
@@ -78,6 +78,12 @@ impl Sentinels {
         format!("redis+sentinel://{}/{PRIMARY_NAME}", hosts.join(","))
     }
 
+    /// Returns the address by which a client finds the present primary by TLS, of a group with [`Options::tls`].
+    pub fn tls_url(&self) -> String {
+        let hosts: Vec<String> = self.sentinels.iter().map(|one| format!("127.0.0.1:{}", one.peer_port())).collect();
+        format!("rediss+sentinel://{}/{PRIMARY_NAME}", hosts.join(","))
+    }
+
     /// Returns the servers: first the primary of the start, then its replicas.
     pub fn servers(&self) -> &[Server] {
         &self.servers
@@ -100,7 +106,7 @@ impl Sentinels {
             let asked = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {PRIMARY_NAME}");
             match sentinel.ask::<Option<(String, u16)>>(&asked).await {
                 Ok(Some((_, port))) => {
-                    let at = self.servers.iter().position(|server| server.port() == port);
+                    let at = self.servers.iter().position(|server| server.peer_port() == port);
                     return at.ok_or_else(|| never(format!("the sentinels name an unknown server at port {port}")));
                 }
                 Ok(None) => last = never("a sentinel does not know the primary"),
@@ -123,7 +129,7 @@ impl Sentinels {
             let asked = format!("SENTINEL GET-MASTER-ADDR-BY-NAME {PRIMARY_NAME}");
             wait_until("another primary", || async {
                 match sentinel.ask::<Option<(String, u16)>>(&asked).await {
-                    Ok(told) => told.is_some_and(|(_, port)| port != self.servers[than].port()),
+                    Ok(told) => told.is_some_and(|(_, port)| port != self.servers[than].peer_port()),
                     Err(_) => true,
                 }
             })

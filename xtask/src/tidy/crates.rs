@@ -4,12 +4,13 @@ use crate::shell;
 use std::collections::BTreeMap;
 
 /// The project's own crates that each crate may depend on, apart from tests. The map of ARCHITECTURE.md shows the same.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("firstcome-core", &[]),
     ("firstcome-store", &["core"]),
+    ("firstcome-tls", &[]),
     ("firstcome-sqlite", &["core", "store"]),
-    ("firstcome-redis", &["core", "store"]),
-    ("firstcome-sql", &["core", "store"]),
+    ("firstcome-redis", &["core", "store", "tls"]),
+    ("firstcome-sql", &["core", "store", "tls"]),
     ("firstcome-etcd", &["core", "store"]),
     ("firstcome-client", &["core", "store"]),
     ("firstcome-cluster", &["core", "store", "redis", "sql"]),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use syn::{Attribute, Fields, ImplItem, Item, TraitItem, Visibility};
 
 /// The crates whose surface users build on.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "firstcome",
     "firstcome-client",
     "firstcome-cluster",
@@ -21,6 +21,7 @@ const CRATES: [&str; 10] = [
     "firstcome-sql",
     "firstcome-sqlite",
     "firstcome-store",
+    "firstcome-tls",
 ];
 
 /// Compares the surface of each crate with its file.

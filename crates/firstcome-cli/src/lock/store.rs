@@ -136,6 +136,7 @@ pub(super) fn redis_failure(error: OpenError) -> Failure {
     match error {
         OpenError::Address { .. } | OpenError::Quorum { .. } => Failure::Usage(error.into()),
         OpenError::Unreachable { .. }
+        | OpenError::Tls { .. }
         | OpenError::NotRedis { .. }
         | OpenError::Denied { .. }
         | OpenError::NotReady { .. } => Failure::Unreachable(error.into()),

@@ -14,6 +14,7 @@ mod sentinel;
 mod server;
 mod several;
 mod single_key;
+mod tls;
 mod unfit;
 
 use firstcome_redis::{Inbox, InboxEvent, Link, LinkError, LinkOptions, Script};

@@ -34,7 +34,7 @@ fn parrot(says: &'static str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_address_that_is_none_is_named_as_such() {
-    for url in ["", "http://localhost", "redis://", "not a url", "rediss://localhost"] {
+    for url in ["", "http://localhost", "redis://", "not a url", "rediss://"] {
         let error = refusal(url).await;
         assert!(matches!(error, OpenError::Address { .. }), "{url}: {error:?}");
     }

@@ -8,6 +8,7 @@ mod leases;
 mod pooler;
 mod server;
 mod sessions;
+mod tls;
 
 use std::future::Future;
 use std::time::Duration;

@@ -25,9 +25,9 @@ pub enum Layout {
 /// |---|---|
 /// | `memory:` | between the tasks of this process |
 /// | `sqlite:DIR`, or a path | in a directory, between the processes of this machine |
-/// | `redis://…`, `redis+sentinel://…`, `redis+cluster://…` | on Redis or Valkey; [`Locks::redis`](super::Locks::redis) has the forms |
+/// | `redis://…`, `redis+sentinel://…`, `redis+cluster://…`, and with `rediss` for TLS | on Redis or Valkey; [`Locks::redis`](super::Locks::redis) has the forms |
 /// | the same with `?layout=redisson` or `?layout=single-key` | in the layout of other libraries |
-/// | three to nine `redis://…`, separated by spaces | on several servers that vote |
+/// | three to nine `redis://…` or `rediss://…`, separated by spaces | on several servers that vote |
 /// | `etcd://…` | on etcd |
 /// | `postgres://…` | in rows with leases; with `?layout=session` the server's advisory locks |
 /// | `mysql://…` | the built-in locks of MySQL or MariaDB |
@@ -94,8 +94,9 @@ impl FromStr for LockAddress {
     fn from_str(text: &str) -> Result<Self, AddressError> {
         let parts: Vec<&str> = text.split_ascii_whitespace().collect();
         if 1 < parts.len() && parts.iter().all(|part| part.contains("://")) {
-            let servers = parts.iter().all(|part| part.starts_with("redis://") && !part.contains('?'));
-            let says = "several addresses are a quorum of servers; write each as redis://host, without a layout";
+            let is_server = |part: &str| part.starts_with("redis://") || part.starts_with("rediss://");
+            let servers = parts.iter().all(|part| is_server(part) && split_layout(part).1.is_none());
+            let says = "several addresses are a quorum of servers; write each as redis://host or rediss://host, without a layout";
             return if servers {
                 Ok(Self::Quorum(parts.into_iter().map(str::to_owned).collect()))
             } else {
@@ -111,22 +112,15 @@ impl FromStr for LockAddress {
         let Some((scheme, _)) = text.split_once("://") else { return Self::directory(text) };
         let (url, layout) = split_layout(text);
         match (scheme, layout) {
-            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster", None | Some("native")) => {
-                Ok(Self::Redis { url, layout: Layout::Native })
-            }
-            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster", Some("redisson")) => {
-                Ok(Self::Redis { url, layout: Layout::Redisson })
-            }
-            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster", Some("single-key")) => {
-                Ok(Self::Redis { url, layout: Layout::SingleKey })
-            }
+            (redis, None | Some("native")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::Native }),
+            (redis, Some("redisson")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::Redisson }),
+            (redis, Some("single-key")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::SingleKey }),
             ("etcd", None) => Ok(Self::Etcd(url)),
             ("postgres" | "postgresql", None | Some("leases")) => Ok(Self::Postgres(url)),
             ("postgres" | "postgresql", Some("session")) => Ok(Self::PostgresSession(url)),
             ("mysql" | "mariadb", None | Some("session")) => Ok(Self::MysqlSession(url)),
             ("http" | "https", None) => Ok(Self::Http { url }),
-            ("redis" | "rediss" | "redis+sentinel" | "redis+cluster" | "etcd" | "http" | "https", Some(_))
-            | ("postgres" | "postgresql" | "mysql" | "mariadb", Some(_)) => Err(AddressError::new(format!(
+            (known, Some(_)) if is_redis(known) || KNOWN.contains(&known) => Err(AddressError::new(format!(
                 "{scheme}:// has no such layout; write redisson or single-key with redis://, session with postgres://"
             ))),
             _ => Err(AddressError::new(format!(
@@ -134,6 +128,14 @@ impl FromStr for LockAddress {
             ))),
         }
     }
+}
+
+/// The schemes that name no Redis.
+const KNOWN: [&str; 7] = ["etcd", "http", "https", "postgres", "postgresql", "mysql", "mariadb"];
+
+fn is_redis(scheme: &str) -> bool {
+    let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
+    matches!(transport, "redis" | "rediss") && (matches!(kind, "sentinel" | "cluster") || scheme == transport)
 }
 
 impl LockAddress {
@@ -234,6 +236,13 @@ mod tests {
             ("./my locks", LockAddress::Directory("./my locks".into())),
             ("redis://h", redis("redis://h", Layout::Native)),
             ("rediss://h?layout=native", redis("rediss://h", Layout::Native)),
+            ("rediss+cluster://a,b?cacert=/ca.pem", redis("rediss+cluster://a,b?cacert=/ca.pem", Layout::Native)),
+            (
+                "rediss://a?cacert=/ca.pem rediss://b rediss://c",
+                LockAddress::Quorum(
+                    ["rediss://a?cacert=/ca.pem", "rediss://b", "rediss://c"].map(str::to_owned).into(),
+                ),
+            ),
             ("redis+cluster://a,b?layout=redisson", redis("redis+cluster://a,b", Layout::Redisson)),
             ("redis+sentinel://a,b/main?layout=single-key", redis("redis+sentinel://a,b/main", Layout::SingleKey)),
             ("redis://u:p?layout=x@h", redis("redis://u:p?layout=x@h", Layout::Native)),
@@ -265,6 +274,7 @@ mod tests {
             ("redis://h?layout=redison", "has no such layout"),
             ("etcd://h?layout=session", "has no such layout"),
             ("mysql://h?layout=leases", "has no such layout"),
+            ("redis+other://h", "no locks are reached by redis+other://"),
             ("redis://a etcd://b", "a quorum of servers"),
             ("redis://a redis://b?layout=redisson", "a quorum of servers"),
         ] {
