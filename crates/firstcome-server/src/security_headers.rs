@@ -3,12 +3,15 @@
 //! # What it promises
 //! - Every answer of this service has `X-Content-Type-Options`, `Referrer-Policy` and `Cache-Control`. A handler may set
 //!   the last two; an answer without them gets the strictest value.
-//! - Every page also has a `Content-Security-Policy` and a `Permissions-Policy`.
+//! - Every page also has a `Content-Security-Policy`, a `Permissions-Policy` and a `Cross-Origin-Resource-Policy`.
 //! - An answer of the site behind a gate passes unchanged: the site sets its own headers.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+/// A page of another site that names a page of this service as its image or script gets no byte of it.
+const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 /// Pages of this service use none of these. A script that an attacker injects cannot ask a visitor for them either.
 const PERMISSIONS: HeaderValue =
@@ -46,5 +49,6 @@ pub(crate) fn complete(headers: &mut HeaderMap) {
     if is_page {
         headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
         headers.entry(PERMISSIONS_POLICY).or_insert(PERMISSIONS);
+        headers.entry(RESOURCE_POLICY).or_insert(SAME_ORIGIN);
     }
 }

@@ -83,6 +83,7 @@ fn secured(asked: &str, answer: &Answer) {
         }
         let permissions = answer.header("permissions-policy").unwrap_or_default();
         assert!(permissions.contains("camera=()"), "{asked}: {permissions}");
+        assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{asked}");
     }
 }
 
