@@ -1,6 +1,8 @@
 //! `firstcome serve`: the service over the embedded store, over a database (members and listings only), or as one node
 //! of a cluster over Redis and a database.
 
+mod renewal;
+
 use crate::arguments::duration;
 use crate::cluster::{self, Node, Servers};
 use crate::descriptors;
@@ -26,6 +28,7 @@ use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, JoinLimits, Limits, LockLimits, OnLoss, api};
+use firstcome_tls::ServerTls;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -54,6 +57,13 @@ pub(crate) struct ServiceArgs {
     /// Address for /metrics and health without a key, for a port that only operators reach
     #[arg(long, env = "FIRSTCOME_ADMIN_LISTEN", value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
+    /// Certificate as PEM, with those between it and its authority; then only TLS is accepted, at the address of visitors too.
+    /// Read again when it changes, and at SIGHUP [default: plain text]
+    #[arg(long, env = "FIRSTCOME_TLS_CERT", value_name = "FILE")]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate, as PEM
+    #[arg(long, env = "FIRSTCOME_TLS_KEY", value_name = "FILE")]
+    tls_key: Option<PathBuf>,
     /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -137,6 +147,8 @@ enum Stores {
 pub(crate) struct Plan {
     listen: SocketAddr,
     admin_listen: Option<SocketAddr>,
+    /// The certificate of the service; `None` in plain text.
+    tls: Option<ServerTls>,
     data: PathBuf,
     stores: Stores,
     dev: bool,
@@ -258,8 +270,10 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         check_parent(data, "--data").map_err(Failure::Usage)?;
     }
     let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
+    let tls = renewal::certificate(args.tls_cert.or(file.tls_cert), args.tls_key.or(file.tls_key))?;
     Ok(Plan {
         listen,
+        tls,
         admin_listen: args.admin_listen.or(file.admin_listen),
         data: data.unwrap_or_else(|| PathBuf::from("firstcome-data")),
         stores,
@@ -383,6 +397,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         streams_max: plan.streams_max,
         grace: plan.grace,
         locks: plan.locks,
+        tls: plan.tls.clone(),
         ..Config::with_keys(keys.with_view_keys(plan.view_keys.iter().copied()))
     };
     let of_directory = || match &plan.keys {
@@ -421,14 +436,8 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     // Before the first line is printed: a program that reads it may stop the service at once.
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let listener = bind(plan.listen).await?;
-    let admin = match plan.admin_listen {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
-    let door = match &plan.gate {
-        Some(gate) => Some(bind(gate.listen).await?),
-        None => None,
-    };
+    let admin = bind_maybe(plan.admin_listen).await?;
+    let door = bind_maybe(plan.gate.as_ref().map(|gate| gate.listen)).await?;
     // Over the embedded store each processor has a thread that serves connections. Other stores are asked on this
     // runtime.
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -470,6 +479,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
             admin.await;
         }
     };
+    let _renewals = plan.tls.clone().map(renewal::keep_renewing).transpose()?;
     let signalled = async {
         tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         app.announce_stop();
@@ -492,6 +502,13 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     Ok(TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?)
 }
 
+async fn bind_maybe(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
+    match address {
+        Some(address) => bind(address).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 /// Prints the addresses and the new keys to standard output, since programs wait for these lines.
 fn announce(
     plan: &Plan,
@@ -500,10 +517,11 @@ fn announce(
     door: Option<&TcpListener>,
     opened: &Opened,
 ) -> Outcome {
-    let mut text = format!("listening on http://{}\n", listener.local_addr()?);
+    let scheme = if plan.tls.is_some() { "https" } else { "http" };
+    let mut text = format!("listening on {scheme}://{}\n", listener.local_addr()?);
     if let (Some(door), Some(gate)) = (door, &plan.gate) {
         let GateConfig { room, upstream, .. } = &gate.config;
-        text.push_str(&format!("gate on http://{}, room {room} before {upstream}\n", door.local_addr()?));
+        text.push_str(&format!("gate on {scheme}://{}, room {room} before {upstream}\n", door.local_addr()?));
     }
     if let Some(admin) = admin {
         text.push_str(&format!("admin on http://{}\n", admin.local_addr()?));

@@ -27,6 +27,8 @@ const DEFAULT_FILE: &str = "firstcome.toml";
 pub(crate) struct File {
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) admin_listen: Option<SocketAddr>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) sql: Option<String>,
     pub(crate) redis: Option<String>,

@@ -43,6 +43,8 @@ pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};
 
+pub use firstcome_tls::{TlsError, TlsFiles, Trust};
+
 use call::Service;
 use link::Link;
 use std::sync::Arc;
@@ -82,7 +84,12 @@ impl HttpStore {
 
     /// Prepares a client like [`Self::new`], with options. Fails also if one is out of its range.
     pub fn with(url: &str, key: &str, options: HttpOptions) -> Result<Self, OpenHttpError> {
-        let service = Arc::new(Service::new(Link::new(url, key, &options)?, options));
+        Self::trusting(url, key, options, &Trust::default())
+    }
+
+    /// Prepares a client like [`Self::with`] that trusts an authority of its own, and shows a certificate of its own if it has one.
+    pub fn trusting(url: &str, key: &str, options: HttpOptions, trust: &Trust) -> Result<Self, OpenHttpError> {
+        let service = Arc::new(Service::new(Link::new(url, key, &options, trust)?, options));
         Ok(Self { service, durability: AtomicU8::new(0) })
     }
 }

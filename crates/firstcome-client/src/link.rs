@@ -3,6 +3,7 @@
 use crate::options::{HttpOptions, OpenHttpError};
 use bytes::Bytes;
 use firstcome_store::{Fault, FaultKind};
+use firstcome_tls::Trust;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
@@ -70,7 +71,7 @@ pub(crate) enum Lost {
 
 impl Link {
     /// Prepares connections to the service at `url`. Opens none.
-    pub(crate) fn new(url: &str, key: &str, options: &HttpOptions) -> Result<Self, OpenHttpError> {
+    pub(crate) fn new(url: &str, key: &str, options: &HttpOptions, trust: &Trust) -> Result<Self, OpenHttpError> {
         options.check()?;
         let (base, is_https) = base_of(url)?;
         let mut http = HttpConnector::new();
@@ -81,9 +82,8 @@ impl Link {
         let provider = ring::default_provider();
         let broken = |says: String| OpenHttpError::Machine(Fault::new(FaultKind::Io, says));
         let builder = if is_https {
-            let found = builder.with_provider_and_native_roots(provider);
-            found
-                .map_err(|error| broken(format!("the certificates that this machine trusts cannot be read: {error}")))?
+            let config = trust.client_config();
+            builder.with_tls_config(config.map_err(|error| broken(error.to_string()))?)
         } else {
             // Never used: reading the certificates would take time, and fail on a machine that has none.
             let config = ClientConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
@@ -109,7 +109,7 @@ impl Link {
         let request = self.request(sent)?;
         let answered = async {
             let answer = self.client.request(request).await.map_err(|error| {
-                let says = chain(&error);
+                let says = firstcome_tls::explain(&error).unwrap_or_else(|| chain(&error));
                 if error.is_connect() { Lost::NotSent(says) } else { Lost::Perhaps(says) }
             })?;
             let (parts, body) = answer.into_parts();
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn opened(url: &str, key: &str) -> Result<String, String> {
-        let link = Link::new(url, key, &HttpOptions::default());
+        let link = Link::new(url, key, &HttpOptions::default(), &Trust::default());
         link.map(|link| link.base).map_err(|error| error.to_string())
     }
 
@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn what_is_shown_has_no_key() {
-        let link = Link::new("http://localhost", "s3cret-key-0123456789", &HttpOptions::default()).expect("it is fine");
+        let link = Link::new("http://localhost", "s3cret-key-0123456789", &HttpOptions::default(), &Trust::default())
+            .expect("it is fine");
         let request = link.request(&Sent { method: Method::GET, path: "/v1".into(), body: None, headers: Vec::new() });
         assert!(!format!("{link:?} {request:?}").contains("s3cret"));
     }

@@ -7,6 +7,7 @@ use crate::{Link, Service};
 use firstcome_store::StoreError;
 use firstcome_store::core::id::{LockName, OwnerName};
 use firstcome_store::core::lock::Fence;
+use firstcome_tls::Trust;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -158,7 +159,12 @@ impl HttpLocks {
 
     /// Prepares a client like [`Self::new`], with options. Fails also if one is out of its range.
     pub fn with(url: &str, key: &str, options: HttpOptions) -> Result<Self, OpenHttpError> {
-        Ok(Self { service: Arc::new(Service::new(Link::new(url, key, &options)?, options)) })
+        Self::trusting(url, key, options, &Trust::default())
+    }
+
+    /// Prepares a client like [`Self::with`] that trusts an authority of its own, and shows a certificate of its own if it has one.
+    pub fn trusting(url: &str, key: &str, options: HttpOptions, trust: &Trust) -> Result<Self, OpenHttpError> {
+        Ok(Self { service: Arc::new(Service::new(Link::new(url, key, &options, trust)?, options)) })
     }
 
     /// Asks for a lock, and waits in line as long as the request says. Repeats a request that had no answer, within its

@@ -21,7 +21,7 @@ use crate::lock::Offer;
 use crate::security_headers::OF_REFUSED_CONNECTION;
 use crate::state::App;
 use axum::Router;
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, secured};
 use firstcome::edge::draw_hasher;
 pub(crate) use guests::{Guests, TooMany};
 pub(crate) use leftover::{LentBody, Rest, Slot};
@@ -34,6 +34,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use stream::InProcess;
+pub(crate) use stream::PeerStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -215,16 +216,16 @@ impl Drop for AbortOnDrop {
 impl PortContext {
     fn new(port: Port, app: Arc<App>, router: Router) -> Self {
         let limits = app.config.limits;
-        let (max, per_address) = match port {
-            Port::Service => (limits.connections_max, limits.connections_per_address),
-            Port::Admin => (ADMIN_CONNECTIONS_MAX, None),
+        let (max, per_address, tls) = match port {
+            Port::Service => (limits.connections_max, limits.connections_per_address, app.config.tls.clone()),
+            Port::Admin => (ADMIN_CONNECTIONS_MAX, None, None),
         };
         Self {
             app,
             router,
             port,
             threads: None,
-            entry: Entry::new(max, per_address),
+            entry: Entry::new(max, per_address, tls),
             guests: Guests::new(per_address, draw_hasher()),
         }
     }
@@ -243,7 +244,15 @@ impl PortContext {
         let context = Arc::clone(self);
         let served = move |stream| async move {
             context.app.metrics.connection_opened();
-            connection::serve(stream, peer, &place, &context).await;
+            match &context.entry.tls {
+                None => connection::serve(stream, peer, &place, &context).await,
+                Some(tls) => {
+                    if let Some(stream) = secured(tls, stream, context.app.config.limits.head).await {
+                        // In a box, so that a connection in plain text is not larger.
+                        Box::pin(connection::serve(stream, peer, &place, &context)).await;
+                    }
+                }
+            }
             context.app.metrics.connection_closed();
             drop((place, context));
         };

@@ -153,7 +153,7 @@ pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
         return Err(foreign());
     }
     if let Some(origin) = text(header::ORIGIN)
-        && origin.strip_prefix("http://") != Some(host)
+        && ["http://", "https://"].iter().all(|scheme| origin.strip_prefix(scheme) != Some(host))
     {
         return Err(foreign());
     }

@@ -23,6 +23,16 @@ pub(crate) enum Transport {
     Tls,
 }
 
+impl Transport {
+    /// The scheme of addresses.
+    pub(crate) const fn scheme(self) -> &'static str {
+        match self {
+            Self::Plain => "http",
+            Self::Tls => "https",
+        }
+    }
+}
+
 /// Writes a cookie that scripts cannot read. A browser sends it with links from other sites, and not with their forms.
 /// `None` if the value has characters that no cookie may have. A `max_age_s` of 0 removes the cookie.
 pub(crate) fn write(name: &str, value: &str, max_age_s: u64, transport: Transport) -> Option<HeaderValue> {

@@ -132,8 +132,12 @@ fn forwarded<'a>(app: &App, parts: &'a Parts, name: &HeaderName) -> Option<&'a H
 }
 
 fn transport(app: &App, parts: &Parts) -> Transport {
-    let is_tls = forwarded(app, parts, &FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
-    if is_tls { Transport::Tls } else { Transport::Plain }
+    // What a proxy says counts before the connection, which is that of the proxy.
+    match forwarded(app, parts, &FORWARDED_PROTO) {
+        Some(scheme) if scheme == "https" => Transport::Tls,
+        Some(_) => Transport::Plain,
+        None => app.config.transport(),
+    }
 }
 
 fn client(app: &App, parts: &Parts) -> Option<IpAddr> {

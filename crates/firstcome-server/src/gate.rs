@@ -15,7 +15,8 @@
 //!   rest if it is short, and otherwise says that the connection ends.
 //!
 //! # What it does not promise
-//! - TLS: it speaks HTTP/1.1 to visitors and to the site. Put it behind what ends TLS, and name that a trusted proxy.
+//! - TLS to the site, and HTTP/2: it speaks HTTP/1.1 to visitors, by TLS if [`Config::tls`](crate::Config::tls) has a certificate,
+//!   and HTTP/1.1 in plain text to the site.
 //! - That a visitor leaves when the slot ends: an answer, or a WebSocket, that has begun goes on.
 
 mod forward;
@@ -27,8 +28,8 @@ use origin::{Answered, OriginWatch};
 pub use path::{PathRule, PathRuleError, PathRules};
 
 use crate::accept::{
-    AbortOnDrop, ConnectionSlot, ConnectionThreads, Entry, Guests, HEAD_BYTES_MAX, LentBody, Limits, Peer, Rest, Slot,
-    TooMany,
+    AbortOnDrop, ConnectionSlot, ConnectionThreads, Entry, Guests, HEAD_BYTES_MAX, LentBody, Limits, Peer, PeerStream,
+    Rest, Slot, TooMany, secured,
 };
 use crate::address::{self, FORWARDED_URI};
 use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
@@ -218,38 +219,25 @@ impl Gate {
     fn new(threads: Option<Weak<ConnectionThreads>>, app: Arc<App>, router: Router, config: GateConfig) -> Self {
         let limits = app.config.limits;
         let guests = Guests::new(limits.connections_per_address, draw_hasher());
-        let entry = Entry::new(limits.connections_max, limits.connections_per_address);
+        let entry = Entry::new(limits.connections_max, limits.connections_per_address, app.config.tls.clone());
         let watch = config.slow_after.map(OriginWatch::new);
         Self { app, config, router, threads, guests, entry, watch, clock: Stopwatch::start() }
     }
 
     /// Serves a connection in a new task, or refuses it if there are too many.
-    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, mut stopping: watch::Receiver<()>) {
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: IpAddr, stopping: watch::Receiver<()>) {
         let Some((stream, place)) = self.entry.admit(&self.app, stream, peer) else { return };
         let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE));
-        let (gate, place, rest) = (Arc::clone(self), Arc::new(place), Slot::default());
-        let of_requests = Arc::clone(&place);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let (gate, place, rest) = (Arc::clone(&gate), Arc::clone(&of_requests), rest.clone());
-            place.begin_request();
-            async move { Ok::<_, Infallible>(gate.answer(peer, request, place, rest).await) }
-        });
+        let (gate, place) = (Arc::clone(self), Arc::new(place));
         let served = move |stream| async move {
-            let connection = http1::Builder::new()
-                .header_read_timeout(None)
-                .max_buf_size(HEAD_BYTES_MAX)
-                .serve_connection(TokioIo::new(place.watched(stream)), service)
-                .with_upgrades();
-            let served = async {
-                let mut connection = pin!(connection);
-                // An error is a peer that left, was too slow, or broke the protocol.
-                tokio::select! {
-                    _ = connection.as_mut() => return,
-                    _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+            match &gate.entry.tls {
+                None => gate.serve(stream, peer, &place, stopping).await,
+                Some(tls) => {
+                    if let Some(stream) = secured(tls, stream, gate.app.config.limits.head).await {
+                        gate.serve(stream, peer, &place, stopping).await;
+                    }
                 }
-                let _ = connection.await;
-            };
-            place.until_end(pin!(served)).await;
+            }
         };
         match self.threads.as_ref().map(Weak::upgrade) {
             None => drop(tokio::spawn(served(stream))),
@@ -257,6 +245,37 @@ impl Gate {
             // The gate has ended.
             Some(None) => {}
         }
+    }
+
+    /// Serves one connection until it ends.
+    async fn serve(
+        self: &Arc<Self>,
+        stream: impl PeerStream + Send + 'static,
+        peer: IpAddr,
+        place: &Arc<ConnectionSlot>,
+        mut stopping: watch::Receiver<()>,
+    ) {
+        let (gate, of_requests, rest) = (Arc::clone(self), Arc::clone(place), Slot::default());
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (gate, place, rest) = (Arc::clone(&gate), Arc::clone(&of_requests), rest.clone());
+            place.begin_request();
+            async move { Ok::<_, Infallible>(gate.answer(peer, request, place, rest).await) }
+        });
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(place.watched(stream)), service)
+            .with_upgrades();
+        let served = async {
+            let mut connection = pin!(connection);
+            // An error is a peer that left, was too slow, or broke the protocol.
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await;
+        };
+        place.until_end(pin!(served)).await;
     }
 
     async fn answer(
@@ -423,7 +442,8 @@ impl Gate {
         *request.uri_mut() = uri.map_err(|_| Problem::new(Code::NotFound))?;
         *request.version_mut() = Version::HTTP_11;
         let theirs = hyper::upgrade::on(&mut request);
-        let upgrade = forward::to_site(request.headers_mut(), peer, &self.app.config.proxies);
+        let transport = self.app.config.transport();
+        let upgrade = forward::to_site(request.headers_mut(), peer, transport, &self.app.config.proxies);
         if let Some(visitor) = visitor {
             visitor.name_to(request.headers_mut());
         }

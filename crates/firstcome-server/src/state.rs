@@ -5,6 +5,7 @@ use crate::address::{self, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
+use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
 use crate::error::Code;
 use crate::error::Problem;
@@ -27,6 +28,7 @@ use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::work::WorkBits;
 use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
+use firstcome_tls::ServerTls;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -65,6 +67,9 @@ pub struct Config {
     /// How often the service publishes heads of rooms and coupons; `None` if the caller does so by
     /// [`ReceiptStore::publish_heads`](firstcome::ReceiptStore::publish_heads). Receipts wait for heads.
     pub heads_every: Option<Duration>,
+    /// The certificate of the ports of the service and of a gate, which then accept TLS alone; `None` for plain text. The port of
+    /// operators stays in plain text.
+    pub tls: Option<ServerTls>,
 }
 
 impl Config {
@@ -88,7 +93,15 @@ impl Config {
             locks,
             second_person_within,
             heads_every: Some(HEADS_EVERY),
+            tls: None,
         }
+    }
+}
+
+impl Config {
+    /// How a peer reaches the port of the service or of a gate.
+    pub(crate) const fn transport(&self) -> Transport {
+        if self.tls.is_some() { Transport::Tls } else { Transport::Plain }
     }
 }
 

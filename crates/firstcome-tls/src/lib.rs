@@ -1,7 +1,8 @@
-//! TLS for clients of stores and services: one stack, rustls with ring.
+//! TLS for clients of stores and services, and for the service itself: one stack, rustls with ring.
 //!
 //! - [`TlsFiles`] names PEM files. [`TlsFiles::read`] reads and checks them once, where they are named.
 //! - [`Trust`] is what was read: the certificate authorities that a client trusts, and its own certificate.
+//! - [`ServerTls`] is the certificate of a server, which can be renewed while it serves.
 //! - [`explain`] says why a handshake failed, and what an operator can do.
 //!
 //! # Promises
@@ -17,12 +18,13 @@
 
 mod error;
 mod explain;
+mod server;
 
 pub use error::{TlsError, TlsFileKind};
 pub use explain::explain;
+pub use server::{Renewal, ServerFiles, ServerTls};
 
-use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{ClientConfig, WebPkiServerVerifier};
+use rustls::client::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -143,12 +145,6 @@ impl Trust {
         let chain = CertificateDer::pem_slice_iter(cert).filter_map(Result::ok).collect();
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| TlsError::Machine { says: error.to_string() })?;
         config.with_client_auth_cert(chain, key).map_err(|error| TlsError::Machine { says: error.to_string() })
-    }
-
-    /// Builds what checks the certificate of a server. Blocks as [`Self::client_config`] does.
-    pub fn verifier(&self) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(self.roots()?), provider()).build();
-        verifier.map(|verifier| verifier as _).map_err(|error| TlsError::Machine { says: error.to_string() })
     }
 
     fn roots(&self) -> Result<RootCertStore, TlsError> {

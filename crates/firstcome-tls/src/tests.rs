@@ -42,7 +42,7 @@ fn right_files_are_read() {
     let files = Files::new();
     let trust = files.read("cert.pem", "cert.pem", "key.pem").expect("all is right");
     assert!(trust.ca_pem().is_some() && trust.identity().is_some());
-    assert!(trust.client_config().is_ok() && trust.verifier().is_ok());
+    assert!(trust.client_config().is_ok());
     assert!(files.read("", "", "").expect("nothing is wrong").ca_pem().is_none());
     assert_eq!(format!("{trust:?}"), "Trust { own_ca: true, identity: true }");
 }
@@ -81,4 +81,24 @@ fn a_failed_handshake_is_explained_also_inside_other_errors() {
     let demanded = explain(&rustls::Error::AlertReceived(AlertDescription::CertificateRequired));
     assert!(demanded.is_some_and(|says| says.contains("--tls-client-cert")));
     assert_eq!(explain(&std::io::Error::from(std::io::ErrorKind::ConnectionRefused)), None);
+}
+
+#[test]
+fn a_renewed_certificate_replaces_the_old_one_and_a_bad_one_does_not() {
+    let files = Files::new();
+    let server = ServerFiles { cert: files.path("cert.pem"), key: files.path("key.pem") };
+    let tls = ServerTls::read(server).expect("all is right");
+    let first = tls.config();
+    assert_eq!(tls.renew(), Ok(Renewal::Unchanged));
+    let wrong = ServerFiles { cert: files.path("cert.pem"), key: files.path("other-key.pem") };
+    assert_eq!(ServerTls::read(wrong).expect_err("another key").code(), "tls_key_mismatch");
+
+    let key = KeyPair::generate().expect("a key");
+    let cert = CertificateParams::new(["db.example".to_owned()]).expect("a name").self_signed(&key).expect("signed");
+    files.write("key.pem", &key.serialize_pem());
+    assert_eq!(tls.renew().expect_err("the certificate is the old one").code(), "tls_key_mismatch");
+    assert!(Arc::ptr_eq(&first, &tls.config()), "the old one stays");
+    files.write("cert.pem", &cert.pem());
+    assert_eq!(tls.renew(), Ok(Renewal::Changed));
+    assert!(!Arc::ptr_eq(&first, &tls.config()));
 }

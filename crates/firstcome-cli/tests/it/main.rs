@@ -33,4 +33,5 @@ mod stories;
 mod support;
 mod sync_faults;
 mod synced;
+mod tls;
 mod verify_sql;

@@ -9,5 +9,6 @@ mod pass_on_cluster;
 mod proxy;
 mod scripted;
 mod service;
+mod tls;
 mod watch;
 mod whole;

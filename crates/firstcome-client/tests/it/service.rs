@@ -5,6 +5,7 @@ use firstcome_server::auth::KeyDigest;
 use firstcome_server::{App, Config, Keys, Limits, Scope, api, serve};
 use firstcome_store::Embedded;
 use firstcome_store::edge::{Clock, ManualClock, SystemClock};
+use firstcome_tls::ServerTls;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,11 +43,17 @@ impl Service {
 
     /// Serves a store at an address.
     pub(crate) async fn at(address: SocketAddr, store: Embedded) -> Self {
+        Self::secured(address, store, None).await
+    }
+
+    /// Serves a store at an address, by TLS if there is a certificate.
+    pub(crate) async fn secured(address: SocketAddr, store: Embedded, tls: Option<ServerTls>) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let key = |scope, key| (scope, KeyDigest::of(key));
         let keys = Keys::Known(vec![key(Scope::Service, SERVICE), key(Scope::Admin, ADMIN)]);
         let limits = Limits { drain: Duration::from_millis(200), ..Limits::default() };
-        let app = Arc::new(App::new(store.clone(), Config { limits, heads_every: None, ..Config::with_keys(keys) }));
+        let app =
+            Arc::new(App::new(store.clone(), Config { limits, heads_every: None, tls, ..Config::with_keys(keys) }));
         let (address, router) = (listener.local_addr().expect("an address"), api::router(Arc::clone(&app)));
         let (stop, stopped) = oneshot::channel::<()>();
         let served = tokio::spawn(async move { serve(listener, app, router, async { drop(stopped.await) }).await });

@@ -4,16 +4,21 @@ use super::slots::{ConnectionSlot, ConnectionSlots, Limit, SlotRefusal};
 use super::{Limits, refusal};
 use crate::state::App;
 use crate::throttle::Throttle;
+use firstcome_tls::ServerTls;
 use std::io::Write;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// The slots of a port, and limits for the log lines that a flood of connections would repeat.
 pub(crate) struct Entry {
     pub(super) places: Arc<ConnectionSlots>,
+    /// The certificate of the port; `None` in plain text.
+    pub(crate) tls: Option<ServerTls>,
     full: Throttle,
     address: Throttle,
     made_room: Throttle,
@@ -24,8 +29,9 @@ pub(crate) struct Entry {
 const FAILED_PAUSE: Duration = Duration::from_millis(20);
 
 impl Entry {
-    pub(crate) fn new(max: usize, per_address: Option<NonZeroUsize>) -> Self {
+    pub(crate) fn new(max: usize, per_address: Option<NonZeroUsize>, tls: Option<ServerTls>) -> Self {
         Self {
+            tls,
             places: Arc::new(ConnectionSlots::new(max, per_address)),
             full: Throttle::default(),
             address: Throttle::default(),
@@ -48,7 +54,10 @@ impl Entry {
             }
             Err(why) => {
                 self.note_refusal(app, peer, why);
-                tell(stream, &refusal(peer, why));
+                // In plain text, a client that speaks TLS could not read it.
+                if self.tls.is_none() {
+                    tell(stream, &refusal(peer, why));
+                }
                 None
             }
         }
@@ -96,6 +105,20 @@ impl Entry {
     /// Ends each connection that has used up its time by these limits. Never returns.
     pub(crate) async fn watch_over(&self, app: &App, limits: &Limits) {
         self.places.watch_over(limits, || app.metrics.connection_overdue()).await;
+    }
+}
+
+/// Does the handshake of a connection. `None` if the peer fails it, or takes longer than this.
+pub(crate) async fn secured(tls: &ServerTls, stream: TcpStream, within: Duration) -> Option<Box<TlsStream<TcpStream>>> {
+    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    match tokio::time::timeout(within, handshake).await {
+        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Err(error)) => {
+            // Scanners and clients of another authority cause it at will.
+            tracing::debug!(%error, "a TLS handshake failed");
+            None
+        }
+        Err(_) => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! One lock, taken when a connection opens, when it ends, and twice a second, never for a request. An idle connection
 //! has no timer of its own, so it wakes no thread.
 
+use super::stream::PeerStream;
 use super::watch::{Leaving, Phase, Tick, Watch, Watched};
 use super::{Limits, TICK};
 use crate::address::network;
@@ -15,7 +16,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -165,7 +165,10 @@ impl ConnectionSlots {
 
 impl ConnectionSlot {
     /// Wraps the stream of this connection, so that the time of each phase is counted.
-    pub(crate) fn watched(&self, stream: TcpStream) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<> {
+    pub(crate) fn watched<S: PeerStream + Send>(
+        &self,
+        stream: S,
+    ) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<S> {
         Watched::new(stream, Arc::clone(&self.watch))
     }
 

@@ -7,9 +7,10 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 /// A stream of bytes to a peer and back.
-pub(super) trait PeerStream: AsyncRead + AsyncWrite + Unpin {
+pub(crate) trait PeerStream: AsyncRead + AsyncWrite + Unpin {
     /// Whether the kernel holds no unread bytes of the peer. Asks the kernel directly, since the runtime learns of
     /// bytes only at its next poll.
     fn has_nothing_unread(&self) -> bool;
@@ -38,6 +39,36 @@ impl PeerStream for TcpStream {
         let ready = pin!(self.ready(Interest::READABLE));
         let ready = ready.poll(&mut Context::from_waker(Waker::noop()));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+}
+
+impl PeerStream for TlsStream<TcpStream> {
+    fn has_nothing_unread(&self) -> bool {
+        let (stream, session) = self.get_ref();
+        // A session that wants no bytes has some for the reader.
+        session.wants_read() && stream.has_nothing_unread()
+    }
+
+    fn peer_left(&self) -> bool {
+        self.get_ref().0.peer_left()
+    }
+
+    fn peer_said_end(&self) -> bool {
+        self.get_ref().0.peer_said_end()
+    }
+}
+
+impl<S: PeerStream> PeerStream for Box<S> {
+    fn has_nothing_unread(&self) -> bool {
+        (**self).has_nothing_unread()
+    }
+
+    fn peer_left(&self) -> bool {
+        (**self).peer_left()
+    }
+
+    fn peer_said_end(&self) -> bool {
+        (**self).peer_said_end()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a proxy changes in requests and answers (RFC 9110, section 7.6). Pure.
 
 use crate::address::{FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, Proxies};
+use crate::cookie::Transport;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::uri::Authority;
 use std::borrow::Cow;
@@ -99,7 +100,12 @@ fn strip_cookies(headers: &mut HeaderMap) {
 }
 
 /// Makes the headers that the site receives. Believes what a trusted proxy says of its client, and no other peer.
-pub(super) fn to_site(headers: &mut HeaderMap, peer: IpAddr, proxies: &Proxies) -> Option<HeaderValue> {
+pub(super) fn to_site(
+    headers: &mut HeaderMap,
+    peer: IpAddr,
+    transport: Transport,
+    proxies: &Proxies,
+) -> Option<HeaderValue> {
     let upgrade = strip(headers);
     strip_cookies(headers);
     let is_trusted = proxies.trusts(peer);
@@ -114,7 +120,7 @@ pub(super) fn to_site(headers: &mut HeaderMap, peer: IpAddr, proxies: &Proxies) 
     if let Some(host) = headers.get(header::HOST).filter(|_| !headers.contains_key(FORWARDED_HOST)).cloned() {
         headers.insert(FORWARDED_HOST, host);
     }
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static(transport.scheme()));
     headers.append(header::VIA, VIA);
     upgrade
 }
@@ -185,7 +191,7 @@ mod tests {
             ("content_length", "50"),
             ("transfer_encoding", "chunked"),
         ]);
-        to_site(&mut headers, peer(), &Proxies::default());
+        to_site(&mut headers, peer(), Transport::Plain, &Proxies::default());
         assert_eq!(all(&headers, "cookie"), ["theme=dark; basket=7"]);
         for name in [
             "x_firstcome_user",
@@ -204,7 +210,7 @@ mod tests {
             assert!(!headers.contains_key(name), "{name}");
         }
         let mut untouched = map(&[("cookie", "a=\"b c\";d")]);
-        to_site(&mut untouched, peer(), &Proxies::default());
+        to_site(&mut untouched, peer(), Transport::Plain, &Proxies::default());
         assert_eq!(all(&untouched, "cookie"), ["a=\"b c\";d"]);
     }
 
@@ -231,20 +237,29 @@ mod tests {
             ("forwarded", "for=203.0.113.9"),
         ];
         let mut headers = map(&lines);
-        to_site(&mut headers, peer(), &Proxies::default());
+        to_site(&mut headers, peer(), Transport::Plain, &Proxies::default());
         let seen = |headers: &HeaderMap| {
             ["for", "proto", "host"].map(|name| all(headers, &format!("x-forwarded-{name}")).join(", "))
         };
         assert_eq!(seen(&headers), ["192.0.2.7", "http", "shop.example"]);
         assert!(!headers.contains_key("forwarded"));
         let mut headers = map(&lines);
-        to_site(&mut headers, peer(), &Proxies::new(vec!["192.0.2.0/24".parse().unwrap()]));
+        headers.remove("x-forwarded-proto");
+        to_site(&mut headers, peer(), Transport::Tls, &Proxies::default());
+        assert_eq!(seen(&headers), ["192.0.2.7", "https", "shop.example"]);
+        let mut headers = map(&lines);
+        to_site(&mut headers, peer(), Transport::Plain, &Proxies::new(vec!["192.0.2.0/24".parse().unwrap()]));
         assert_eq!(seen(&headers), ["203.0.113.9, 192.0.2.7", "https", "www.shop.example"]);
         assert_eq!(all(&headers, "via"), ["1.1 firstcome"]);
         // A visitor behind that proxy names its words as those of the connection.
         let mut headers = map(&lines);
         headers.insert("connection", "x-forwarded-for, x-forwarded-proto, host, x-real-ip".parse().unwrap());
-        to_site(&mut headers, "2001:db8::7".parse().unwrap(), &Proxies::new(vec!["2001:db8::/64".parse().unwrap()]));
+        to_site(
+            &mut headers,
+            "2001:db8::7".parse().unwrap(),
+            Transport::Tls,
+            &Proxies::new(vec!["2001:db8::/64".parse().unwrap()]),
+        );
         assert_eq!(seen(&headers), ["203.0.113.9, 2001:db8::7", "https", "www.shop.example"]);
         assert_eq!(all(&headers, "host"), ["shop.example"]);
     }

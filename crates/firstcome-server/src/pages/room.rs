@@ -202,8 +202,12 @@ pub(super) fn language(parts: &Parts) -> &'static Language {
 
 /// How a visitor has reached the site.
 pub(super) fn transport(app: &App, parts: &Parts) -> Transport {
-    let is_tls = forwarded(app, parts, &FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
-    if is_tls { Transport::Tls } else { Transport::Plain }
+    // What a proxy says counts before the connection, which is that of the proxy.
+    match forwarded(app, parts, &FORWARDED_PROTO) {
+        Some(scheme) if scheme == "https" => Transport::Tls,
+        Some(_) => Transport::Plain,
+        None => app.config.transport(),
+    }
 }
 
 /// The name by which the visitor reached the site.

@@ -53,8 +53,9 @@ impl Server {
         std::thread::spawn(move || collect(stderr, &sink));
         let unknown = SocketAddr::from(([127, 0, 0, 1], 0));
         let mut server = Self { child, address: unknown, lines, seen: Vec::new(), errors };
-        let line = server.line("listening on http://");
-        server.address = line.trim_start_matches("listening on http://").parse().expect("an address follows");
+        let line = server.line("listening on http");
+        let address = line.split_once("://").map(|(_, address)| address).unwrap_or_default();
+        server.address = address.parse().expect("an address follows");
         server
     }
 

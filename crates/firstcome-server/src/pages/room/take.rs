@@ -16,7 +16,7 @@
 use super::{Found, Visit, find, host, is_foreign, lives, see_other, set_cookie};
 use crate::api::body;
 use crate::api::renewal::renew;
-use crate::cookie::{self, Transport};
+use crate::cookie;
 use crate::error::{Code, Problem};
 use axum::body::Body;
 use axum::http::header;
@@ -56,7 +56,7 @@ impl Visit<'_> {
     /// The address that opens a place in another browser.
     pub(super) fn link(&self, ticket: &str) -> String {
         let host = host(self.app, self.parts);
-        let scheme = if self.transport == Transport::Tls { "https" } else { "http" };
+        let scheme = self.transport.scheme();
         format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
     }
 
