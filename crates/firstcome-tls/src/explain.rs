@@ -49,8 +49,8 @@ fn of_certificate(wrong: &CertificateError) -> String {
         // The latter if the trusted authority has the name of the one that signed, as after a change of its key.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             format!(
-                "the certificate of the server is not from a trusted authority ({wrong}); name the CA that signed it, \
-                 with --tls-ca or in the address"
+                "the certificate of the server is not from a trusted authority ({wrong}); name the CA that signed it \
+                 in the address"
             )
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -69,9 +69,7 @@ fn of_certificate(wrong: &CertificateError) -> String {
 fn of_alert(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::CertificateRequired => {
-            "the server demands a client certificate; name one and its key, with --tls-client-cert and \
-             --tls-client-key or in the address"
-                .to_owned()
+            "the server demands a client certificate; name one and its key in the address".to_owned()
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnknownCA

@@ -140,7 +140,6 @@ pub(crate) fn bid(count: usize) {
     Service::over(world).send(&requests(bid)[..count], "201");
 }
 
-
 /// A join of a visitor without a key, who shows work.
 pub(crate) fn join_with_work(count: usize) {
     join_showing(count, "201", |challenge, bits| solve(challenge, bits));

@@ -118,9 +118,7 @@ fn a_call_that_makes_no_sense_is_refused_before_anything_is_asked() {
     std::fs::write(here.join("firstcome.toml"), settings).expect("a file");
     refused(run(&mut serve(&[])), 3, &["no server answers at 127.0.0.1:1"]);
     std::fs::remove_file(here.join("firstcome.toml")).expect("it is there");
-    for redis in
-        ["http://s3cret@host", "redis://s3cret@", "redis+sentinel://:s3cret@host", "rediss://:s3cret@host", "s3cret"]
-    {
+    for redis in ["http://s3cret@host", "redis://s3cret@", "redis+sentinel://:s3cret@host", "s3cret"] {
         let ended = run(serve(&["--redis", redis, "--sql", sql]).env("FIRSTCOME_SECRET", SECRET));
         refused(ended, 2, &["the address of the server cannot be read"]);
     }

@@ -22,7 +22,14 @@ use std::time::Duration;
 /// The commands that operators run from these files or beside them.
 const COMMANDS: [&str; 9] = ["serve", "gate", "migrate", "health", "verify", "reconcile", "doctor", "export", "import"];
 /// The flags of other programs in these files.
-const FOREIGN_FLAGS: [&str; 13] = [
+const FOREIGN_FLAGS: [&str; 19] = [
+    // adduser and rmdir
+    "--gecos",
+    "--group",
+    "--home",
+    "--ignore-fail-on-non-empty",
+    "--no-create-home",
+    "--system",
     // docker compose
     "--build",
     "--profile",

@@ -146,6 +146,7 @@ mod tests {
             ("/basket?a=b&firstcome_handoff=C&c=%20d", "C", "/basket?a=b&c=%20d"),
             ("http://shop/?firstcome_handoff=C&firstcome_handoff=D", "C", "/"),
             ("http://shop//evil.example/?firstcome_handoff=C&a", "C", "/?a"),
+            ("/\\evil.example/?firstcome_handoff=C", "C", "/"),
         ] {
             let arrival = of(Method::GET, uri).expect("an arrival");
             assert_eq!(
