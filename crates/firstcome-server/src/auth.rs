@@ -1,5 +1,6 @@
 //! Authenticates callers: keys, scopes, and the checks of development mode.
 
+use crate::cookie::Transport;
 use crate::error::{Code, Problem};
 use axum::http::{HeaderMap, HeaderName, header};
 use firstcome::core::id::RoomName;
@@ -139,8 +140,8 @@ impl Keys {
 
 /// Rejects requests of other sites in development mode, which trusts every client on loopback. Any web page can send a
 /// browser on this machine there. So the `Host` must be a loopback name (no DNS rebinding), and the page must be
-/// served from here (no cross-site call).
-pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
+/// served from here (no cross-site call), by the same transport.
+pub(crate) fn dev_gate(headers: &HeaderMap, transport: Transport) -> Result<(), Problem> {
     let foreign = || Problem::new(Code::ForeignOrigin);
     let text = |name| {
         let mut values = headers.get_all(name).iter();
@@ -153,7 +154,7 @@ pub(crate) fn dev_gate(headers: &HeaderMap) -> Result<(), Problem> {
         return Err(foreign());
     }
     if let Some(origin) = text(header::ORIGIN)
-        && ["http://", "https://"].iter().all(|scheme| origin.strip_prefix(scheme) != Some(host))
+        && origin.split_once("://") != Some((transport.scheme(), host))
     {
         return Err(foreign());
     }

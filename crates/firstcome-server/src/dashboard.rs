@@ -347,7 +347,7 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
 async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> Result<Response, Problem> {
     let path: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
     if let Keys::Dev = app.config.keys {
-        crate::auth::dev_gate(&parts.headers)?;
+        crate::auth::dev_gate(&parts.headers, app.config.transport())?;
     }
     if path == ["login"] {
         return match &form {

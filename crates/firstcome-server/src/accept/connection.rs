@@ -79,7 +79,7 @@ async fn answer_one(
 async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Outgoing {
     let app = &*context.app;
     if app.is_dev() {
-        return match auth::dev_gate(request.headers()) {
+        return match auth::dev_gate(request.headers(), context.entry.transport()) {
             Ok(()) => answer(context, peer, request).await,
             Err(problem) => refuse(problem),
         };

@@ -2,6 +2,7 @@
 
 use super::slots::{ConnectionSlot, ConnectionSlots, Limit, SlotRefusal};
 use super::{Limits, refusal};
+use crate::cookie::Transport;
 use crate::state::App;
 use crate::throttle::Throttle;
 use firstcome_tls::ServerTls;
@@ -29,6 +30,11 @@ pub(crate) struct Entry {
 const FAILED_PAUSE: Duration = Duration::from_millis(20);
 
 impl Entry {
+    /// How peers reach the port.
+    pub(crate) const fn transport(&self) -> Transport {
+        if self.tls.is_some() { Transport::Tls } else { Transport::Plain }
+    }
+
     pub(crate) fn new(max: usize, per_address: Option<NonZeroUsize>, tls: Option<ServerTls>) -> Self {
         Self {
             tls,
