@@ -142,7 +142,7 @@ pub(crate) fn bid(count: usize) {
 
 /// A join of a visitor without a key, who shows work.
 pub(crate) fn join_with_work(count: usize) {
-    join_showing(count, "201", |challenge, bits| solve(challenge, bits));
+    join_showing(count, "201", solve);
 }
 
 /// A join of a visitor without a key, who is told to work first.
