@@ -3,7 +3,7 @@
 //! - [`TlsFiles`] names PEM files. [`TlsFiles::read`] reads and checks them once, where they are named.
 //! - [`Trust`] is what was read: the certificate authorities that a client trusts, and its own certificate.
 //! - [`ServerTls`] is the certificate of a server, which can be renewed while it serves.
-//! - [`explain`] says why a handshake failed, and what an operator can do.
+//! - [`explain()`] says why a handshake failed, and what an operator can do.
 //!
 //! # Promises
 //! - A [`Trust`] with its own authority trusts no other. Without one it trusts the authorities of the platform.
