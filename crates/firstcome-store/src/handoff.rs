@@ -138,6 +138,13 @@ mod tests {
     }
 
     #[test]
+    fn a_site_hears_of_the_code_and_not_of_the_ticket() {
+        assert_eq!(refusal(Rejection::UnknownTicket), Rejection::InvalidHandoff, "the place is gone");
+        assert_eq!(refusal(Rejection::TicketRenewed), Rejection::HandoffUsed);
+        assert_eq!(refusal(Rejection::NotAdmitted), Rejection::NotAdmitted);
+    }
+
+    #[test]
     fn only_a_visitor_inside_has_a_code() {
         let waiting = TicketState::Waiting { position: 0, wait_ms: None };
         let outside = TicketAnswer { state: waiting, until: None, ..polled(&key(1), 0, None, 1) };
