@@ -28,7 +28,7 @@ pub(crate) mod session;
 mod view;
 
 use crate::accept::Peer;
-use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO};
+use crate::address;
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
 use crate::api::measured;
@@ -71,7 +71,6 @@ const LOGIN: &str = "/dashboard/login";
 /// Where the script hears of samples. Below the path of the cookie, which no other path gets.
 const STREAM: &str = "/dashboard/stream";
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The name of a field, or of a parameter, is short.
 const PARAMETER_BYTES_MAX: usize = 1_024;
 
@@ -125,38 +124,14 @@ fn parameter(parts: &Parts, name: &str) -> Option<String> {
     found.next().map(|(_, value)| value.into_owned()).filter(|value| value.len() <= PARAMETER_BYTES_MAX)
 }
 
-/// What a trusted proxy says of its client.
-fn forwarded<'a>(app: &App, parts: &'a Parts, name: &HeaderName) -> Option<&'a HeaderValue> {
-    let Peer(peer) = parts.extensions.get()?;
-    parts.headers.get(name).filter(|_| app.config.proxies.trusts(*peer))
-}
-
-fn transport(app: &App, parts: &Parts) -> Transport {
-    // What a proxy says counts before the connection, which is that of the proxy.
-    match forwarded(app, parts, &FORWARDED_PROTO) {
-        Some(scheme) if scheme == "https" => Transport::Tls,
-        Some(_) => Transport::Plain,
-        None => app.config.transport(),
-    }
-}
-
 fn client(app: &App, parts: &Parts) -> Option<IpAddr> {
     let Peer(peer) = parts.extensions.get()?;
     Some(address::client(*peer, &parts.headers, &app.config.proxies))
 }
 
-/// Refuses a form of a page of another site. Browsers say where a form is from by one header over TLS, by another
-/// without. A program that says neither has no cookies of an operator's browser.
+/// Refuses a form of a page of another site.
 fn of_this_site(app: &App, parts: &Parts) -> Result<(), Problem> {
-    let foreign = || Problem::from(Code::FormExpired);
-    if let Some(site) = parts.headers.get(SEC_FETCH_SITE) {
-        return if site == "same-origin" || site == "none" { Ok(()) } else { Err(foreign()) };
-    }
-    let Some(origin) = parts.headers.get(header::ORIGIN) else { return Ok(()) };
-    let host = forwarded(app, parts, &FORWARDED_HOST).or_else(|| parts.headers.get(header::HOST));
-    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let named = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-    if named.is_some_and(|(_, named)| named == host) { Ok(()) } else { Err(foreign()) }
+    if app.is_foreign(parts) { Err(Code::FormExpired.into()) } else { Ok(()) }
 }
 
 /// Sends the browser to another address, with a GET.
@@ -287,7 +262,7 @@ impl<'a> Visit<'a> {
     async fn log_out(&self, app: &Arc<App>) -> Result<Response, Problem> {
         self.app.dashboard.audit.add(self.entry("logout", String::new()));
         logout::end(app, &self.session).await;
-        Ok(with_cookie(see_other(LOGIN)?, "", 0, transport(self.app, self.parts)))
+        Ok(with_cookie(see_other(LOGIN)?, "", 0, self.app.transport(self.parts)))
     }
 }
 
@@ -341,7 +316,7 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
     let session = Session::begin(role, operator, SessionKey::of(&digest), &random()?, now_s(app));
     app.dashboard.audit.add(AuditEntry { address, ..AuditEntry::of(&session, at, "login", String::new()) });
     let left_s = session.left_s(now_s(app));
-    Ok(with_cookie(see_other(PATH)?, &session.cookie(), left_s, transport(app, parts)))
+    Ok(with_cookie(see_other(PATH)?, &session.cookie(), left_s, app.transport(parts)))
 }
 
 async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> Result<Response, Problem> {
@@ -374,7 +349,7 @@ async fn act(app: &Arc<App>, parts: &Parts, path: &str, form: Option<Form>) -> R
     };
     match (response, renewed) {
         (Ok(response), Some(renewed)) => {
-            Ok(with_cookie(response, &renewed.cookie(), renewed.left_s(now_s(app)), transport(app, parts)))
+            Ok(with_cookie(response, &renewed.cookie(), renewed.left_s(now_s(app)), app.transport(parts)))
         }
         (response, _) => response,
     }

@@ -1,7 +1,7 @@
 //! The state that all handlers share.
 
-use crate::accept::Limits;
-use crate::address::{self, Forwarders, Proxies, wide_network};
+use crate::accept::{Limits, Peer};
+use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
@@ -19,7 +19,7 @@ use crate::rate::{Limiter, RateLimit};
 use crate::receipt::HEADS_EVERY;
 use crate::throttle::Throttle;
 use crate::work::{Accepted, Earned, Offer, Work};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use firstcome::cluster::Cluster;
 use firstcome::core::id::{CouponName, MemberName, RoomName};
 use firstcome::core::room::RoomSettings;
@@ -96,9 +96,7 @@ impl Config {
             tls: None,
         }
     }
-}
 
-impl Config {
     /// How a peer reaches the port of the service or of a gate.
     pub(crate) const fn transport(&self) -> Transport {
         if self.tls.is_some() { Transport::Tls } else { Transport::Plain }
@@ -136,6 +134,7 @@ pub struct App {
     probe: Mutex<Option<(Instant, bool)>>,
 }
 
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The longest time for the stores to answer a probe: a balancer that asks does not wait much longer.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// How long the result of a probe is reused: any client may ask `/readyz`, without a key.
@@ -307,6 +306,38 @@ impl App {
     pub(crate) fn work_offer(&self, room: &RoomName, given: Option<&str>) -> Option<Offer> {
         let work = self.work.as_ref().filter(|_| !self.is_dev())?;
         Some(work.offer(room, given, self.backend.now()))
+    }
+
+    /// Returns a header in which a trusted proxy says something of its client.
+    pub(crate) fn forwarded<'a>(&self, parts: &'a request::Parts, name: &HeaderName) -> Option<&'a HeaderValue> {
+        let Peer(peer) = parts.extensions.get()?;
+        parts.headers.get(name).filter(|_| self.config.proxies.trusts(*peer))
+    }
+
+    /// How a client has reached the site. What a trusted proxy says counts before the connection, which is that of the proxy.
+    pub(crate) fn transport(&self, parts: &request::Parts) -> Transport {
+        match self.forwarded(parts, &FORWARDED_PROTO) {
+            Some(scheme) if scheme == "https" => Transport::Tls,
+            Some(_) => Transport::Plain,
+            None => self.config.transport(),
+        }
+    }
+
+    /// Returns the name by which a client has reached the site; empty if it says none.
+    pub(crate) fn host<'a>(&self, parts: &'a request::Parts) -> &'a str {
+        let host = self.forwarded(parts, &FORWARDED_HOST).or_else(|| parts.headers.get(header::HOST));
+        host.and_then(|host| host.to_str().ok()).unwrap_or_default()
+    }
+
+    /// Whether a page of another site sent this request. Browsers say so by one header over TLS, by another without. A program
+    /// says neither, and has no cookies of a browser.
+    pub(crate) fn is_foreign(&self, parts: &request::Parts) -> bool {
+        if let Some(site) = parts.headers.get(SEC_FETCH_SITE) {
+            return site != "same-origin" && site != "none";
+        }
+        let Some(origin) = parts.headers.get(header::ORIGIN) else { return false };
+        let named = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        named.is_none_or(|(_, named)| named != self.host(parts))
     }
 
     fn count_join(

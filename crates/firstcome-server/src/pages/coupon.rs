@@ -123,7 +123,7 @@ impl<'a> Visit<'a> {
             let detail = "This coupon has no page: give it a room, or name it with --public-coupon.";
             return Err(Problem::new(Code::NotFound).detail(detail));
         }
-        let transport = room::transport(app, parts);
+        let transport = app.transport(parts);
         let language = room::language(parts);
         Ok(Self { app, coupon, view, parts, query, language, base: Base::of(parts), transport })
     }
@@ -254,7 +254,7 @@ impl<'a> Visit<'a> {
 
     async fn claim(&self) -> Result<Response, Problem> {
         let to_page = || room::see_other(&self.address(""));
-        if room::is_foreign(self.app, self.parts) {
+        if self.app.is_foreign(self.parts) {
             return to_page();
         }
         let claimant = self.claimant().await?;

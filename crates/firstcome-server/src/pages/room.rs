@@ -21,8 +21,7 @@ mod work;
 use super::coupon::over_behind;
 use super::language::{LANGUAGES, Language, accepted, of_tag};
 use super::{Base, Format, refusal, rendered};
-use crate::accept::Peer;
-use crate::address::{FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI};
+use crate::address::FORWARDED_URI;
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
 use crate::api::{appearance, measured, room as calls};
@@ -35,7 +34,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Query, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get, post};
 use back::{instead_of, is_of_this_site};
@@ -61,7 +60,6 @@ pub(super) const LANGUAGE_MAX_AGE_S: u64 = 365 * 24 * 3_600;
 /// The shortest time between two loads of a page that updates itself without scripts, and how long it takes where no
 /// place says how long. Seconds.
 const REFRESH_S_MIN: u32 = 5;
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// What the address of a page may carry. Others are ignored: sites append their own to links.
 #[derive(Deserialize, Default)]
@@ -169,12 +167,6 @@ fn place_cookie(room: &RoomName) -> String {
     format!("firstcome_ticket_{}", room.as_str().replace(':', "~").replace('@', "!"))
 }
 
-/// What a trusted proxy says of its client.
-fn forwarded<'a>(app: &App, parts: &'a Parts, name: &HeaderName) -> Option<&'a HeaderValue> {
-    let Peer(peer) = parts.extensions.get()?;
-    parts.headers.get(name).filter(|_| app.config.proxies.trusts(*peer))
-}
-
 /// Whether the ticket still is of use to its visitor.
 const fn lives(answer: &TicketAnswer) -> bool {
     !matches!(answer.state, TicketState::Gone(_))
@@ -198,32 +190,6 @@ pub(super) fn language(parts: &Parts) -> &'static Language {
     let accepts = || parts.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     let chosen = cookie::read(&parts.headers, LANGUAGE_COOKIE).and_then(of_tag);
     chosen.unwrap_or_else(|| accepted(accepts().unwrap_or_default()))
-}
-
-/// How a visitor has reached the site.
-pub(super) fn transport(app: &App, parts: &Parts) -> Transport {
-    // What a proxy says counts before the connection, which is that of the proxy.
-    match forwarded(app, parts, &FORWARDED_PROTO) {
-        Some(scheme) if scheme == "https" => Transport::Tls,
-        Some(_) => Transport::Plain,
-        None => app.config.transport(),
-    }
-}
-
-/// The name by which the visitor reached the site.
-fn host<'a>(app: &App, parts: &'a Parts) -> &'a str {
-    let host = forwarded(app, parts, &FORWARDED_HOST).or_else(|| parts.headers.get(header::HOST));
-    host.and_then(|host| host.to_str().ok()).unwrap_or_default()
-}
-
-/// Whether a page of another site sent this request. Browsers say so by one header over TLS, by another without.
-pub(super) fn is_foreign(app: &App, parts: &Parts) -> bool {
-    if let Some(site) = parts.headers.get(SEC_FETCH_SITE) {
-        return site != "same-origin" && site != "none";
-    }
-    let Some(origin) = parts.headers.get(header::ORIGIN) else { return false };
-    let host = host(app, parts);
-    origin.to_str().ok().and_then(|origin| origin.split_once("://")).is_none_or(|(_, of_page)| of_page != host)
 }
 
 /// What the browser keeps of its place in a room.
@@ -300,7 +266,7 @@ impl<'a> Visit<'a> {
         }
         let base = Base::of(parts);
         query.back = query.back.or_else(|| instead_of(parts, base));
-        let (language, transport) = (language(parts), transport(app, parts));
+        let (language, transport) = (language(parts), app.transport(parts));
         Ok(Self { app, room, parts, query, language, base, transport })
     }
 
@@ -456,7 +422,7 @@ impl<'a> Visit<'a> {
 
     async fn join(&self) -> Result<Response, Problem> {
         let to_page = || see_other(&self.address("", &[]));
-        if is_foreign(self.app, self.parts) {
+        if self.app.is_foreign(self.parts) {
             // A proxy that rewrites `Host` makes each join look so: the script must not press the button again and again.
             return see_other(&self.address("", &[("asked", "1")]));
         }
@@ -481,7 +447,7 @@ impl<'a> Visit<'a> {
     }
 
     async fn leave(&self) -> Result<Response, Problem> {
-        if is_foreign(self.app, self.parts) {
+        if self.app.is_foreign(self.parts) {
             return see_other(&self.address("", &[]));
         }
         if let Some(kept) = self.kept() {

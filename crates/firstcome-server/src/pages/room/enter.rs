@@ -7,7 +7,7 @@
 //! - That the site redeems codes. One that does not shows its own page without a pass, and the place stays with this browser.
 
 use super::view::{Phase, View};
-use super::{Visit, host, see_other};
+use super::{Visit, see_other};
 use crate::api::handoff::hand_off;
 use crate::api::room as calls;
 use crate::error::{Code, Problem};
@@ -46,7 +46,7 @@ pub(super) struct Elsewhere {
 impl Elsewhere {
     /// `None` for a visitor who goes back to a page of this host.
     pub(super) fn of(visit: &Visit<'_>) -> Option<Self> {
-        let page_host = host(visit.app, visit.parts).to_owned();
+        let page_host = visit.app.host(visit.parts).to_owned();
         visit.query.back.is_none().then(|| Self { page_host, enter: visit.part("/enter") })
     }
 
@@ -69,7 +69,7 @@ impl Visit<'_> {
         let to_page = || see_other(&self.address("", &[]));
         let room = calls::summary(self.app, &self.room).await?;
         let Some((target, kept)) = room.settings.target_url.as_deref().zip(self.kept()) else { return to_page() };
-        if !is_elsewhere(target, host(self.app, self.parts)) {
+        if !is_elsewhere(target, self.app.host(self.parts)) {
             return see_other(target);
         }
         match hand_off(self.app, &self.room, kept.ticket).await {

@@ -13,7 +13,7 @@
 //! # What it does not promise
 //! - That the person who presses the button is the one who joined: the first browser with the link has the place.
 
-use super::{Found, Visit, find, host, is_foreign, lives, see_other, set_cookie};
+use super::{Found, Visit, find, lives, see_other, set_cookie};
 use crate::api::body;
 use crate::api::renewal::renew;
 use crate::cookie;
@@ -55,7 +55,7 @@ const fn order(answer: &TicketAnswer) -> (u32, u32) {
 impl Visit<'_> {
     /// The address that opens a place in another browser.
     pub(super) fn link(&self, ticket: &str) -> String {
-        let host = host(self.app, self.parts);
+        let host = self.app.host(self.parts);
         let scheme = self.transport.scheme();
         format!("{scheme}://{host}{}", self.address("", &[("ticket", ticket)]))
     }
@@ -85,7 +85,7 @@ impl Visit<'_> {
         let fields = body::read_form(&self.parts.headers, form, self.app.config.limits.body).await?;
         let ticket = fields.into_iter().find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket);
         let ticket = ticket.ok_or_else(|| Problem::new(Code::InvalidQuery).detail("the form needs a ticket"))?;
-        if is_foreign(self.app, self.parts) {
+        if self.app.is_foreign(self.parts) {
             return see_other(&self.address("", &[("ticket", &ticket)]));
         }
         let Some(key) = cookie::read(&self.parts.headers, TAKE_COOKIE) else {
