@@ -9,17 +9,15 @@ use super::site_gate::{BROWSER, Browser};
 use crate::support::http::{Answer, Client, read_answer};
 use crate::support::program::{PROGRAM, command};
 use crate::support::server::Server;
-use crate::support::{machine_has, stand, wait_for};
+use crate::support::{PATIENCE, machine_has, stand, wait_for};
+use firstcome::edge::Stopwatch;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 const KEY: &str = "admin-key-of-the-pages-0123456789";
-/// How often the page that works is looked at.
-const PACE: Duration = Duration::from_millis(50);
 
 /// Runs axe in a frame for each page, and writes down what it found.
 const JUDGE: &str = r#"
@@ -33,7 +31,8 @@ const load = name => new Promise(loaded => {
 });
 /// The clock of the browser stands while it waits for an answer, and the work takes time of the machine.
 const works = async page => {
-  for (let tried = 0; tried < 600 && !page.getElementById('work').textContent.includes('%'); tried++) await fetch('/pace');
+  const isAtWork = () => page.getElementById('work').textContent.includes('%');
+  while (!isAtWork() && await (await fetch('/patience')).text() === 'left');
 };
 (async () => {
   const told = {};
@@ -205,6 +204,8 @@ fn shown(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
         "<!doctype html><title>all</title><body data-names='{}'><script src=/judge.js></script>",
         serde_json::to_string(&names).expect("texts")
     );
+    // The wait for the page that works begins with its first look.
+    let mut asked: Option<Stopwatch> = None;
     let answer = move |path: &str| -> (String, Vec<u8>) {
         let html = "text/html; charset=utf-8".to_owned();
         if path == "/" {
@@ -228,10 +229,9 @@ fn shown(pages: Pages, axe: Vec<u8>) -> (SocketAddr, usize) {
         match path {
             "/axe.js" => ("text/javascript".into(), axe.clone()),
             "/judge.js" => ("text/javascript".into(), JUDGE.into()),
-            "/pace" => {
-                #[expect(clippy::disallowed_methods, reason = "the pace of a poll that ends with what it waits for")]
-                std::thread::sleep(PACE);
-                ("text/plain".into(), Vec::new())
+            "/patience" => {
+                let asked = asked.get_or_insert_with(Stopwatch::start);
+                ("text/plain".into(), if asked.elapsed() < PATIENCE { "left" } else { "none" }.into())
             }
             "/rooms/earned/join" => ("application/json".into(), told_to_work(pages.strict)),
             _ => {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 
 /// Answers each GET with what `answer` returns for its path: a content type, and a body. Serves until the test program ends.
-pub(crate) fn stand(answer: impl Fn(&str) -> (String, Vec<u8>) + Send + 'static) -> SocketAddr {
+pub(crate) fn stand(mut answer: impl FnMut(&str) -> (String, Vec<u8>) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it has an address");
     std::thread::spawn(move || {
