@@ -110,6 +110,13 @@ async fn a_server_that_demands_a_client_certificate_gets_it() {
     .await;
 }
 
+/// Locks are used with the right authority, and refused with another one.
+async fn trusted_by_ours_alone(url: impl std::fmt::Display, ours: &Authority, other: &Authority) {
+    let with = |authority: &Authority| format!("{url}?cacert={}", authority.ca().display());
+    used(&with(ours)).await.expect("all is right");
+    refused(used(&with(other)).await, "not from a trusted authority");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sentinels_and_their_primary_are_reached_by_tls() {
     if !is_installed() {
@@ -119,11 +126,7 @@ async fn sentinels_and_their_primary_are_reached_by_tls() {
         let (mut ours, other) = (authority(), authority());
         let options = secured(ours.sign(Flaw::None).expect("signed"));
         let group = Sentinels::start(&options, 0, PATIENCE).await.expect("they start");
-        used(&format!("{}?cacert={}", group.tls_url(), ours.ca().display())).await.expect("all is right");
-        refused(
-            used(&format!("{}?cacert={}", group.tls_url(), other.ca().display())).await,
-            "not from a trusted authority",
-        );
+        trusted_by_ours_alone(group.tls_url(), &ours, &other).await;
     })
     .await;
 }
@@ -136,11 +139,7 @@ async fn all_nodes_of_a_cluster_are_reached_by_tls() {
     in_time(async {
         let (mut ours, other) = (authority(), authority());
         let cluster = Cluster::start(&secured(ours.sign(Flaw::None).expect("signed")), 0).await.expect("they start");
-        used(&format!("{}?cacert={}", cluster.tls_url(), ours.ca().display())).await.expect("all is right");
-        refused(
-            used(&format!("{}?cacert={}", cluster.tls_url(), other.ca().display())).await,
-            "not from a trusted authority",
-        );
+        trusted_by_ours_alone(cluster.tls_url(), &ours, &other).await;
     })
     .await;
 }
