@@ -1,8 +1,8 @@
-//! The service under TLS: its certificate, renewed while it serves, and files that are wrong.
+//! The service and the gate under TLS: the certificate, renewed while it serves, and files that are wrong.
 
-use crate::support::program::{firstcome, signal};
+use crate::support::program::{PROGRAM, command, firstcome, signal};
 use crate::support::server::Server;
-use crate::support::{PATIENCE, wait_for};
+use crate::support::{PATIENCE, stand, wait_for};
 use firstcome_test_servers::{Authority, CertificateFiles, Flaw};
 use firstcome_tls::TlsFiles;
 use rustls::pki_types::ServerName;
@@ -13,8 +13,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Asks for the health of a service by TLS, and trusts this authority alone.
 fn health(address: SocketAddr, authority: &Authority) -> io::Result<String> {
+    ask(address, authority, "GET /healthz", "")
+}
+
+/// Asks by TLS, and trusts this authority alone. Returns head and body.
+fn ask(address: SocketAddr, authority: &Authority, what: &str, headers: &str) -> io::Result<String> {
     let trust = TlsFiles { ca: Some(authority.ca()), ..TlsFiles::default() }.read().expect("the file is right");
     let config = Arc::new(trust.client_config().expect("a configuration"));
     let name = ServerName::from(address.ip());
@@ -22,7 +26,8 @@ fn health(address: SocketAddr, authority: &Authority) -> io::Result<String> {
     let stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut stream = StreamOwned::new(session, stream);
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+    let close = "connection: close\r\ncontent-length: 0";
+    stream.write_all(format!("{what} HTTP/1.1\r\nhost: localhost\r\n{close}\r\n{headers}\r\n").as_bytes())?;
     let mut answer = String::new();
     match stream.read_to_string(&mut answer) {
         // The service may close without a word once the answer has left.
@@ -82,4 +87,49 @@ fn wrong_files_of_a_certificate_are_named_and_nothing_is_started() {
         assert!(told.contains(says) && told.trim_end().lines().count() == 1, "{told}");
     }
     assert!(!directory.path().join("data").exists(), "nothing was started");
+}
+
+/// The cookies that an answer sets, as a browser sends them back over TLS.
+#[track_caller]
+fn secure_cookies(answer: &str) -> String {
+    let set: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("set-cookie: ")).collect();
+    assert!(!set.is_empty() && set.iter().all(|cookie| cookie.contains("; Secure")), "{answer}");
+    let pairs = set.iter().filter_map(|cookie| cookie.split(';').next());
+    format!("cookie: {}\r\n", pairs.collect::<Vec<_>>().join("; "))
+}
+
+#[test]
+fn a_gate_under_tls_lets_in_who_is_admitted_and_no_plain_text() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut authority = Authority::new().expect("an authority");
+    install(&authority.sign(Flaw::None).expect("signed"), directory.path());
+    let shop = stand::stand(|_| ("text/plain".to_owned(), b"the shop".to_vec()));
+    let mut gate = command(PROGRAM, directory.path());
+    gate.env("FIRSTCOME_ADMIN_KEY", "admin-key-of-the-gate-0123456789");
+    gate.args(["gate", "--upstream", &format!("http://{shop}"), "--room", "sale", "--max-active", "1"]);
+    gate.args(["--data", "data", "--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0"]);
+    let mut server = Server::spawn(gate.args(["--tls-cert", "cert.pem", "--tls-key", "key.pem"]));
+    let line = server.line("gate on https://");
+    let address = line.trim_start_matches("gate on https://").split(',').next().and_then(|text| text.parse().ok());
+    let address: SocketAddr = address.unwrap_or_else(|| panic!("no address in {line}"));
+    let asked = |what: &str, headers: &str| ask(address, &authority, what, headers).expect("it is answered");
+
+    let refused = asked("GET /basket", "");
+    assert!(refused.starts_with("HTTP/1.1 503") && !refused.contains("the shop"), "{refused}");
+    let place = secure_cookies(&asked("POST /.firstcome/rooms/sale/join", ""));
+    let page = wait_for("the turn", || {
+        let page = asked("GET /.firstcome/rooms/sale?back=%2Fbasket", &place);
+        page.contains("data-phase=\"admitted\"").then_some(page)
+    });
+    let inside = asked("GET /basket", &secure_cookies(&page));
+    assert!(inside.starts_with("HTTP/1.1 200") && inside.ends_with("the shop"), "{inside}");
+
+    let mut plain = TcpStream::connect(address).expect("the gate listens");
+    plain.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+    plain.write_all(b"GET /basket HTTP/1.1\r\nhost: localhost\r\n\r\n").expect("it is sent");
+    let mut answer = Vec::new();
+    // The gate closes with an alert of TLS, or at once.
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP"), "{}", String::from_utf8_lossy(&answer));
+    server.stop();
 }
