@@ -108,7 +108,7 @@ impl Node {
             return Ok(Some(room_node));
         }
         // Any client may ask for names that are none.
-        let ask = async { Ok(self.database.room(name).await?) };
+        let ask = async || Ok(self.database.room(name).await?);
         Ok(self.rooms_asked.get(name, ask).await?.map(|row| self.keep_room(row)))
     }
 

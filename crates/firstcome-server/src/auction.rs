@@ -198,7 +198,7 @@ impl Auctions {
     ) -> AuctionAnswer<T> {
         let Some(is_there) = &self.is_there else { return ask().await };
         let mut told = None;
-        let first = async {
+        let first = async || {
             let answer = ask().await?;
             let is_there = !matches!(answer, Err(Rejection::UnknownListing));
             told = Some(answer);

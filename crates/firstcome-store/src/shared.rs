@@ -34,14 +34,20 @@ impl<K: Hash + Eq + Clone, V: Clone> Shared<K, V> {
 
     /// Returns the reply for a key: the one that is kept, the one that is under way, or that of `ask`.
     ///
+    /// A query is allocated when it is asked: the future of this call is small, however large that of `ask` is.
+    ///
     /// Cancel-safe: if the caller that runs the query drops its future, the next waiting caller asks.
-    pub async fn get(&self, key: &K, ask: impl Future<Output = Result<V, StoreError>>) -> Result<V, StoreError> {
+    pub async fn get<A>(&self, key: &K, ask: impl FnOnce() -> A) -> Result<V, StoreError>
+    where
+        A: Future<Output = Result<V, StoreError>>,
+    {
         let asked = self.asked(key);
-        let ask = async {
+        let query = || {
             let at = Instant::now();
-            (at, ask.await)
+            let answer = Box::pin(ask());
+            async move { (at, answer.await) }
         };
-        asked.get_or_init(|| ask).await.1.clone()
+        asked.get_or_init(query).await.1.clone()
     }
 
     /// Forgets the reply for a key, and the query that is under way.
@@ -91,7 +97,7 @@ mod tests {
     async fn an_answer_is_used_until_it_is_too_old_or_forgotten() {
         let (shared, asked) = (table(9), AtomicU32::new(0));
         let ask =
-            async || shared.get(&1, async { Ok(asked.fetch_add(1, Ordering::Relaxed)) }).await.expect("an answer");
+            async || shared.get(&1, async || Ok(asked.fetch_add(1, Ordering::Relaxed))).await.expect("an answer");
         assert_eq!((ask().await, ask().await), (0, 0));
         tokio::time::advance(LASTS).await;
         assert_eq!((ask().await, ask().await), (1, 1));
@@ -104,7 +110,7 @@ mod tests {
         let (shared, gate, asked) = (table(9), Notify::new(), AtomicU32::new(0));
         let ask = async || {
             shared
-                .get(&1, async {
+                .get(&1, async || {
                     let number = asked.fetch_add(1, Ordering::Relaxed);
                     gate.notified().await;
                     Ok(number)
@@ -127,15 +133,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_error_is_not_kept() {
         let shared = table(9);
-        assert!(shared.get(&1, async { Err(StoreError::Unknown) }).await.is_err());
-        assert_eq!(shared.get(&1, async { Ok(7) }).await.expect("an answer"), 7);
+        assert!(shared.get(&1, async || Err(StoreError::Unknown)).await.is_err());
+        assert_eq!(shared.get(&1, async || Ok(7)).await.expect("an answer"), 7);
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_without_end_fill_no_memory() {
         let shared = table(100);
         for key in 0..10_000 {
-            shared.get(&key, async { Ok(key) }).await.expect("an answer");
+            shared.get(&key, async || Ok(key)).await.expect("an answer");
             assert!(shared.count() <= 100);
         }
     }

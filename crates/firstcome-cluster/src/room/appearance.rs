@@ -71,7 +71,7 @@ impl Cluster {
     /// half a second. The default if this node has read none.
     pub async fn shown_appearance(&self, room: &RoomName) -> RoomAnswer<Arc<Appearance>> {
         let appearances = &self.node.appearances;
-        let asked = timeout(LOOK_MAX, appearances.fresh.get(room, self.node.appearance(room))).await;
+        let asked = timeout(LOOK_MAX, appearances.fresh.get(room, || self.node.appearance(room))).await;
         if let Ok(Ok(answer)) = asked {
             return Ok(answer);
         }

@@ -31,7 +31,7 @@ impl Coupons {
     pub(crate) async fn shown(&self, coupon: &CouponName) -> Answer<CouponView> {
         match self {
             Self::Embedded(store) => store.coupon(coupon).await,
-            Self::Cluster(store, copies) => Box::pin(copies.get(coupon, store.coupon(coupon))).await,
+            Self::Cluster(store, copies) => copies.get(coupon, || store.coupon(coupon)).await,
         }
     }
 

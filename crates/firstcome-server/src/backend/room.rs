@@ -38,7 +38,7 @@ impl Rooms {
     pub(crate) async fn shown(&self, room: &RoomName) -> RoomAnswer<RoomSummary> {
         match self {
             Self::Embedded(store) => store.room(room).await,
-            Self::Cluster(store, copies) => Box::pin(copies.get(room, store.room(room))).await,
+            Self::Cluster(store, copies) => copies.get(room, || store.room(room)).await,
         }
     }
 

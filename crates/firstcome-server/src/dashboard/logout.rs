@@ -63,7 +63,7 @@ impl App {
             return true;
         }
         let Some(cluster) = self.backend.as_cluster().filter(|_| !self.is_dev()) else { return false };
-        let ask = Box::pin(cluster.has_session_ended(&session.id));
+        let ask = || cluster.has_session_ended(&session.id);
         let has_ended = matches!(timeout(PATIENCE, logouts.asked.get(&session.id, ask)).await, Ok(Ok(true)));
         if has_ended {
             logouts.add(session, now_s(self));

@@ -39,6 +39,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Stops a test that hangs. Far above what any test needs, so that a slow machine does not fail it.
-async fn in_time<T>(test: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs")
+fn in_time<T>(test: impl Future<Output = T>) -> impl Future<Output = T> {
+    let test = Box::pin(test);
+    async { tokio::time::timeout(Duration::from_secs(120), test).await.expect("the test hangs") }
 }

@@ -228,7 +228,7 @@ scenarios! {
 
 #[tokio::test]
 async fn every_code_is_produced_over_http() {
-    walk().await;
+    Box::pin(walk()).await;
     let seen = seen();
     // A claim waits for the database only at a node, for a moment. A unit test of `error` has the answer.
     let elsewhere = |code: &&Code| **code == Code::NotStoredYet;

@@ -79,7 +79,7 @@ async fn checks_the_certificate(kind: Kind) {
     refused(version(kind, &verified(server.url(), &other_ca)).await, "not from a trusted authority");
     // The error reaches the callers of a pool and of locks, too.
     let opened = SessionLocks::open(&verified(server.url(), &other_ca), SqlOptions::default()).await;
-    refused(opened.map(|_| String::new()), "--tls-ca");
+    refused(opened.map(|_| String::new()), "name the CA that signed it");
     let weaker =
         verified(server.url(), &other_ca).replace("verify-full", "require").replace("VERIFY_IDENTITY", "REQUIRED");
     refused(version(kind, &weaker).await, "not from a trusted authority");

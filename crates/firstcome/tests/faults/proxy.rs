@@ -205,7 +205,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, wire: &Mutex<Proxied
 
 /// Waits for a reply that no caller gets.
 async fn swallow(mut client: TcpStream, mut server: TcpStream, loss: Loss, state: &Mutex<State>) {
-    let mut reply = [0; 65_536];
+    let mut reply = vec![0; 65_536];
     if server.read(&mut reply).await.is_ok() {
         state.lock().hit += 1;
     }
