@@ -58,7 +58,7 @@ pub(crate) fn cargo_tool(program: &str, version: &str) -> Outcome {
 }
 
 /// Installs the Debian packages of the programs that are missing.
-fn need(programs: &[(&str, &str)]) -> Outcome {
+pub(crate) fn need(programs: &[(&str, &str)]) -> Outcome {
     let missing: Vec<&str> =
         programs.iter().filter(|(program, _)| !shell::has(program)).map(|(_, package)| *package).collect();
     if missing.is_empty() {

@@ -2,11 +2,12 @@
 
 use crate::shell::{self, Outcome};
 use crate::stale::Marks;
-use crate::{perf, sbom, setup, supply, tidy};
+use crate::{perf, sbom, setup, supply, tidy, versions};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-const FEATURES: &str = "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/http,firstcome/sql,firstcome/sqlx,firstcome/tower";
+/// The features under which everything is tested.
+pub(crate) const FEATURES: &str = "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/http,firstcome/sql,firstcome/sqlx,firstcome/tower";
 /// Tests at the same time in one test binary. More than a small machine has processors, because most tests wait for servers,
 /// leases and disks: two at a time used a third of two processors, four take two thirds of the time.
 const TEST_THREADS: &str = "--test-threads=4";
@@ -44,9 +45,10 @@ pub(crate) fn run() -> Outcome {
     // Printed also after a failure, and again at the end, where it does not scroll away.
     println!("\n{summary}");
     tested?;
+    let versions = versions::gate().map_err(|report| format!("not over each version:\n{report}"))?;
     shell::run("cargo", &["run", "--quiet", "-p", "firstcome-sim", "--", "--seeds", SEEDS])?;
     planted_bugs()?;
-    println!("\n{summary}\n{costs}");
+    println!("\n{versions}\n{summary}\n{costs}");
     Ok(())
 }
 

@@ -96,8 +96,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_used_until_it_is_too_old_or_forgotten() {
         let (shared, asked) = (table(9), AtomicU32::new(0));
-        let ask =
-            async || shared.get(&1, async || Ok(asked.fetch_add(1, Ordering::Relaxed))).await.expect("an answer");
+        let ask = async || shared.get(&1, async || Ok(asked.fetch_add(1, Ordering::Relaxed))).await.expect("an answer");
         assert_eq!((ask().await, ask().await), (0, 0));
         tokio::time::advance(LASTS).await;
         assert_eq!((ask().await, ask().await), (1, 1));

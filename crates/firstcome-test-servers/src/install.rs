@@ -65,7 +65,7 @@ impl Installation {
     pub(crate) fn prepare(&self, directory: &Path, data: &Path) -> Result<(), ServerError> {
         match self.kind {
             Kind::Postgres => self.initdb(directory, data),
-            Kind::MariaDb => self.bootstrap(data),
+            Kind::MariaDb => self.bootstrap(directory, data),
             Kind::Redis | Kind::Etcd => Ok(()),
         }
     }
@@ -92,11 +92,12 @@ impl Installation {
 
     /// Creates the database, which is only a directory. Without grant tables the server needs no other tables, and no logins.
     /// Starts and ends the server once: a server that is killed during its first run cannot recover its files.
-    fn bootstrap(&self, data: &Path) -> Result<(), ServerError> {
+    fn bootstrap(&self, directory: &Path, data: &Path) -> Result<(), ServerError> {
         fs::create_dir(data.join(DATABASE))?;
         let mut bootstrap = Command::new(&self.program);
         bootstrap.args(["--no-defaults", "--bootstrap", "--skip-grant-tables", "--skip-log-bin"]);
         bootstrap.args(["--innodb-buffer-pool-size=16M", &format!("--datadir={}", data.display())]);
+        bootstrap.arg(format!("--tmpdir={}", directory.display()));
         if rustix::process::geteuid().is_root() {
             bootstrap.arg("--user=root");
         }
@@ -181,7 +182,8 @@ impl Installation {
         command.args(["--no-defaults", "--skip-grant-tables", "--bind-address=127.0.0.1", "--skip-name-resolve"]);
         command.args([format!("--port={port}"), format!("--datadir={}", data.display())]);
         command.args(["socket", "pid-file"].map(|file| format!("--{file}={}", directory.join(file).display())));
-        command.arg("--skip-log-bin");
+        // A server that starts deletes what others have in the system's directory for temporary tables.
+        command.args(["--skip-log-bin", &format!("--tmpdir={}", directory.display())]);
         command.args(match options.durability {
             Durability::Durable => ["--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=128M"],
             Durability::Quick => ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M"],
