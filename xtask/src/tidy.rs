@@ -44,7 +44,9 @@ pub(crate) fn run(marks: Marks) -> Outcome {
     core_is_pure(&mut findings)?;
     library_is_light(&mut findings)?;
     invariants_are_listed(&mut findings)?;
-    guarantees_are_shown(&mut findings)?;
+    for document in PROMISES {
+        promises_are_shown(document, &mut findings)?;
+    }
     // Only printed, not a finding: a change need not wait for hours of measurements.
     stale::look(marks)?;
     for finding in &findings {
@@ -140,12 +142,12 @@ fn invariants_are_listed(findings: &mut Vec<String>) -> Outcome {
     Ok(())
 }
 
-/// The document with the promises about locks, line by line.
-const GUARANTEES: &str = "docs/guarantees.md";
+/// The documents with promises, line by line.
+const PROMISES: [&str; 2] = ["docs/guarantees.md", "docs/security.md"];
 
-/// Checks that each promise names tests, and that these exist, so that a renamed or removed test is found.
-fn guarantees_are_shown(findings: &mut Vec<String>) -> Outcome {
-    let path = shell::root().join(GUARANTEES);
+/// Checks that each promise of a document names tests, and that these exist, so that a renamed or removed test is found.
+fn promises_are_shown(document: &str, findings: &mut Vec<String>) -> Outcome {
+    let path = shell::root().join(document);
     let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let mut promises = false;
     for (at, line) in text.lines().enumerate() {
@@ -153,12 +155,12 @@ fn guarantees_are_shown(findings: &mut Vec<String>) -> Outcome {
         promises = line.starts_with('|') && (promises || line.ends_with("| shown by |"));
         let is_row = promises && !line.ends_with("| shown by |") && !line.starts_with("|---");
         if is_row && tests_of(line).next().is_none() {
-            findings.push(format!("{GUARANTEES}:{}: no test shows it", at + 1));
+            findings.push(format!("{document}:{}: no test shows it", at + 1));
         }
         for (test, file) in tests_of(line) {
             let source = fs::read_to_string(shell::root().join("docs").join(file)).unwrap_or_default();
             if !source.contains(&format!("fn {test}(")) {
-                findings.push(format!("{GUARANTEES}:{}: no test {test} in {file}", at + 1));
+                findings.push(format!("{document}:{}: no test {test} in {file}", at + 1));
             }
         }
     }
