@@ -23,6 +23,7 @@ use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
+use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use firstcome::archive::{
@@ -68,12 +69,8 @@ struct ArchiveStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Redis or Valkey of a cluster, instead of the directory; with --sql
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
-    redis: Option<String>,
-    /// Its database
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true, requires = "redis")]
-    sql: Option<String>,
+    #[command(flatten)]
+    servers: StoreAddressArgs,
     /// File with the secret of a cluster, which wraps the secrets in the data; without it they are in plain text
     /// [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
@@ -83,11 +80,15 @@ struct ArchiveStoreArgs {
 impl ArchiveStoreArgs {
     /// Returns the servers, if the store is a deployment, and how the data holds secrets.
     fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
-        let Some((redis, sql)) = self.redis.as_ref().zip(self.sql.as_ref()) else {
+        let StoreAddresses { redis, sql } = self.servers.read()?;
+        if sql.is_some() && redis.is_none() {
+            return Err(Failure::Usage(anyhow!("--sql needs --redis: an export reads both servers of a cluster")));
+        }
+        let Some((redis, sql)) = redis.zip(sql) else {
             return Ok((None, Secrecy(cluster::maybe_secret(self.secret_file.as_deref())?)));
         };
         let secret = cluster::secret(self.secret_file.as_deref(), None)?;
-        let servers = Servers { redis: redis.clone(), sql: sql.clone(), secret: secret.clone() };
+        let servers = Servers { redis, sql, secret: secret.clone() };
         Ok((Some(servers), Secrecy(Some(secret))))
     }
 }

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
+use crate::store_address::SqlAddressArgs;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use comfy_table::Cell;
@@ -117,9 +118,9 @@ impl Node {
 
 #[derive(Args)]
 pub(crate) struct MigrateArgs {
-    /// Database, as postgres://… or mysql://…, by a user who may create tables
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
-    sql: String,
+    /// The address of a user who may create tables
+    #[command(flatten)]
+    sql: SqlAddressArgs,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -127,9 +128,10 @@ pub(crate) struct MigrateArgs {
 
 /// Migrates all tables of a database to this version, and prints what changed.
 pub(crate) fn run_migrate(args: &MigrateArgs) -> Outcome {
-    Address::parse(&args.sql).map_err(|error| Failure::Usage(error.into()))?;
+    let sql = args.sql.read_required()?;
+    Address::parse(&sql).map_err(|error| Failure::Usage(error.into()))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let migrated = runtime.block_on(migrate(&args.sql, DatabaseOptions::default()));
+    let migrated = runtime.block_on(migrate(&sql, DatabaseOptions::default()));
     let migrated = migrated.map_err(|error| Failure::Unreachable(error.into()))?;
     if wants_table(args.json) {
         let mut table = table(&["Tables of", ">Version before", ">Version now"]);

@@ -4,6 +4,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::File;
+use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use crate::{cluster, file_system, health};
 use anyhow::anyhow;
 use clap::Args;
@@ -46,12 +47,8 @@ pub(crate) struct DoctorArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a cluster, instead of the directory; with --sql
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
-    redis: Option<String>,
-    /// Its database, or that of a service of members and listings alone
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
-    sql: Option<String>,
+    #[command(flatten)]
+    servers: StoreAddressArgs,
     /// File with the secret of the cluster, to check that it is the right one [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -97,17 +94,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
     let file = File::read(args.config.as_deref())?;
-    let redis = args.redis.as_ref().or(file.redis.as_ref());
-    let sql = args.sql.as_ref().or(file.sql.as_ref());
-    let looked = match sql {
+    let StoreAddresses { redis, sql } = args.servers.clone().or_file(&file).read()?;
+    let looked = match &sql {
         Some(sql) => {
             Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
             let secret_file = args.secret_file.as_deref().or(file.secret_file.as_deref());
             let secret = if redis.is_some() { cluster::maybe_secret(secret_file)? } else { None };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(of_servers(redis.map(String::as_str), sql, secret, &mut findings))
+            runtime.block_on(of_servers(redis.as_deref(), sql, secret, &mut findings))
         }
-        None if redis.is_some() => Err(Failure::Usage(anyhow!("--redis needs --sql: what lasts is in the database"))),
         None => match args.data.as_deref().or(file.data.as_deref()) {
             Some(data) => of_directory(data, &mut findings),
             None if args.url.is_some() && !Path::new(DATA).is_dir() => Ok(()),

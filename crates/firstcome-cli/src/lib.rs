@@ -15,6 +15,7 @@ mod lock;
 mod reconcile;
 pub mod serve;
 mod settings;
+mod store_address;
 mod verify;
 
 #[doc(hidden)]

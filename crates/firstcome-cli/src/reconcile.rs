@@ -5,6 +5,7 @@ mod auction;
 use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
+use crate::store_address::{StoreAddressArgs, StoreAddresses, missing_sql};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -15,18 +16,8 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct ReconcileArgs {
-    /// Redis or Valkey of the service
-    #[arg(
-        long,
-        env = "FIRSTCOME_REDIS",
-        value_name = "URL",
-        hide_env_values = true,
-        required_unless_present = "accept_loss"
-    )]
-    redis: Option<String>,
-    /// Its database, as postgres://… or mysql://…
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
-    sql: String,
+    #[command(flatten)]
+    servers: StoreAddressArgs,
     /// Repair what is safe, as a node would: store outbox entries, rebuild from the database, remove what is no longer
     /// used
     #[arg(long)]
@@ -46,9 +37,14 @@ pub(crate) struct ReconcileArgs {
 
 /// Compares, repairs if asked to, and prints. Fails if a finding still needs a repair.
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
-    let ReconcileArgs { redis, sql, .. } = args;
+    let StoreAddresses { redis, sql } = args.servers.read()?;
+    let sql = &sql.ok_or_else(missing_sql)?;
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let Some(redis) = redis else { return auction::run(sql, args.json) };
+    let redis = match &redis {
+        Some(redis) => redis,
+        None if args.accept_loss => return auction::run(sql, args.json),
+        None => return Err(Failure::Usage(anyhow!("Redis is missing: give --redis URL or --redis-file FILE"))),
+    };
     let secret =
         if args.fix || args.accept_loss { Some(cluster::secret(args.secret_file.as_deref(), None)?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

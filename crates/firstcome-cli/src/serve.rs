@@ -12,6 +12,7 @@ use crate::joins::JoinArgs;
 use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, AfterGrace, File, check_parent, per_minute};
+use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::cluster::DeploymentSecret;
@@ -67,13 +68,8 @@ pub(crate) struct ServiceArgs {
     /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Redis or Valkey of a cluster, as redis://…, redis+sentinel://… or redis+cluster://…, with rediss for TLS; with --sql
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true)]
-    redis: Option<String>,
-    /// Database, as postgres://… or mysql://…. With --redis everything is kept in both; without it members and listings alone are
-    /// served, and keys are kept in --data
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
-    sql: Option<String>,
+    #[command(flatten)]
+    servers: StoreAddressArgs,
     /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -212,20 +208,17 @@ fn grace(args: &ServiceArgs, file: &File) -> Result<GracePolicy, Failure> {
 }
 
 fn stores(
-    redis: Option<String>,
-    sql: Option<String>,
+    servers: &StoreAddressArgs,
     secret: impl FnOnce() -> Result<DeploymentSecret, Failure>,
 ) -> Result<Stores, Failure> {
+    let StoreAddresses { redis, sql } = servers.read()?;
     if let Some(url) = &sql {
         Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
     }
     match (redis, sql) {
-        (None, None) => Ok(Stores::Directory),
+        (_, None) => Ok(Stores::Directory),
         (None, Some(sql)) => Ok(Stores::Auctions(sql)),
         (Some(redis), Some(sql)) => Ok(Stores::Cluster(Servers { redis, sql, secret: secret()? })),
-        (Some(_), None) => Err(Failure::Usage(anyhow!(
-            "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
-        ))),
     }
 }
 
@@ -245,6 +238,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
     if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
         locks.waits_max = at_once("lock-waits-max", count)?;
     }
+    let servers = args.servers.or_file(&file);
     let stop_grace = args.stop_grace.or(file.stop_grace).as_deref().map_or(Ok(Duration::ZERO), duration);
     let second_person_within = args.second_person_within.or(file.second_person_within);
     let second_person_within = second_person_within.as_deref().map(duration).transpose();
@@ -255,7 +249,7 @@ fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -
         value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
     };
     let secret = || cluster::secret(args.secret_file.as_deref(), file.secret_file.as_deref());
-    let stores = stores(args.redis.or(file.redis), args.sql.or(file.sql), secret)?;
+    let stores = stores(&servers, secret)?;
     if matches!(stores, Stores::Auctions(_)) && !args.coupon.is_empty() {
         return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
     }

@@ -31,7 +31,9 @@ pub(crate) struct File {
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) data: Option<PathBuf>,
     pub(crate) sql: Option<String>,
+    pub(crate) sql_file: Option<PathBuf>,
     pub(crate) redis: Option<String>,
+    pub(crate) redis_file: Option<PathBuf>,
     pub(crate) secret_file: Option<PathBuf>,
     #[serde(default, deserialize_with = "coupon_names")]
     pub(crate) public_coupon: Option<Vec<CouponName>>,

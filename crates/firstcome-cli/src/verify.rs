@@ -7,6 +7,7 @@ use crate::cluster;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
+use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -30,12 +31,8 @@ struct VerifyStoreArgs {
     /// Directory of the embedded store
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "./firstcome-data")]
     data: PathBuf,
-    /// Database of a service, as postgres://… or mysql://…, instead of the directory
-    #[arg(long, env = "FIRSTCOME_SQL", value_name = "URL", hide_env_values = true)]
-    sql: Option<String>,
-    /// Redis or Valkey of a cluster, which is compared with the database; with --sql
-    #[arg(long, env = "FIRSTCOME_REDIS", value_name = "URL", hide_env_values = true, requires = "sql")]
-    redis: Option<String>,
+    #[command(flatten)]
+    servers: StoreAddressArgs,
     /// File with the secret of the deployment, to check the stored secrets too [default: FIRSTCOME_SECRET]
     #[arg(long, value_name = "FILE")]
     secret_file: Option<PathBuf>,
@@ -67,12 +64,12 @@ impl FromArgMatches for VerifyArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = VerifyStoreArgs::from_arg_matches(matches)?;
         let is_said = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-        match (is_said("data"), is_said("sql")) {
+        match (is_said("data"), is_said("sql") || is_said("sql_file")) {
             (true, true) => {
                 let says = "the argument '--sql <URL>' cannot be used with '--data <DIR>'";
                 return Err(clap::Error::raw(ErrorKind::ArgumentConflict, says));
             }
-            (true, false) => given.sql = None,
+            (true, false) => given.servers.forget_environment(),
             _ => {}
         }
         Ok(Self(given))
@@ -104,8 +101,9 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
         let (heads, key, json) = (args.heads.as_slice(), args.key.as_deref(), args.json);
         return receipt::run(&ReceiptArgs { source, heads, key, json });
     }
-    let (checks, not_checked) = match &args.sql {
-        Some(url) => of_servers(args, url)?,
+    let StoreAddresses { redis, sql } = args.servers.read()?;
+    let (checks, not_checked) = match &sql {
+        Some(sql) => of_servers(args, redis.as_deref(), sql)?,
         None => (of_directory(&args.data)?, Vec::new()),
     };
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
@@ -154,11 +152,11 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
 }
 
 /// Checks the servers. Returns the checks, and what could not be checked.
-fn of_servers(args: &VerifyStoreArgs, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
+fn of_servers(args: &VerifyStoreArgs, redis: Option<&str>, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = cluster::maybe_secret(args.secret_file.as_deref())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let verified = runtime.block_on(firstcome::cluster::verify(sql, args.redis.as_deref(), secret));
+    let verified = runtime.block_on(firstcome::cluster::verify(sql, redis, secret));
     let verified = verified.map_err(Failure::of_cluster)?;
     Ok((verified.checks, verified.not_checked))
 }
