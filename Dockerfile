@@ -1,6 +1,6 @@
 # Builds the one binary, and puts nothing beside it: `docker build -t firstcome .`
-# A service over many nodes needs no volume: `docker run firstcome serve --listen 0.0.0.0:8080`, with FIRSTCOME_REDIS, FIRSTCOME_SQL
-# and FIRSTCOME_SECRET_FILE in its environment, after `docker run firstcome migrate` has made the tables.
+# A service over many nodes needs no volume: `docker run firstcome serve --listen 0.0.0.0:8080`, with FIRSTCOME_REDIS_FILE,
+# FIRSTCOME_SQL_FILE and FIRSTCOME_SECRET_FILE in its environment, after `docker run firstcome migrate` has made the tables.
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev make && rm -rf /var/lib/apt/lists/*
 WORKDIR /build

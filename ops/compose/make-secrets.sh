@@ -21,8 +21,8 @@ keep service-keys "fc_service_$(random)"
 keep secret "$(head -c 32 /dev/urandom | base64)"
 keep redis.conf "requirepass $(cat redis-password)"
 keep owner-url "postgres://owner:$(cat owner-password)@postgres/firstcome"
-keep firstcome.toml "redis = \"redis://:$(cat redis-password)@redis:6379\"
-sql = \"postgres://firstcome:$(cat node-password)@postgres/firstcome\""
+keep redis-url "redis://:$(cat redis-password)@redis:6379"
+keep sql-url "postgres://firstcome:$(cat node-password)@postgres/firstcome"
 
 # Compose mounts each file as it is here, and the users in the containers are not its owner. Other users of this machine are kept
 # out by the directory.

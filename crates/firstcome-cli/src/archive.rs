@@ -18,7 +18,7 @@ mod target;
 
 pub(crate) use secrecy::bytes;
 
-use crate::cluster::{self, Servers};
+use crate::cluster::{SecretArgs, Servers};
 use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;
 use crate::output::progress;
@@ -71,10 +71,9 @@ struct ArchiveStoreArgs {
     data: PathBuf,
     #[command(flatten)]
     servers: StoreAddressArgs,
-    /// File with the secret of a cluster, which wraps the secrets in the data; without it they are in plain text
-    /// [default: FIRSTCOME_SECRET]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    // It wraps the secrets in the data; without it they are in plain text.
+    #[command(flatten)]
+    secret: SecretArgs,
 }
 
 impl ArchiveStoreArgs {
@@ -85,9 +84,9 @@ impl ArchiveStoreArgs {
             return Err(Failure::Usage(anyhow!("--sql needs --redis: an export reads both servers of a cluster")));
         }
         let Some((redis, sql)) = redis.zip(sql) else {
-            return Ok((None, Secrecy(cluster::maybe_secret(self.secret_file.as_deref())?)));
+            return Ok((None, Secrecy(self.secret.read_maybe()?)));
         };
-        let secret = cluster::secret(self.secret_file.as_deref(), None)?;
+        let secret = self.secret.read()?;
         let servers = Servers { redis, sql, secret: secret.clone() };
         Ok((Some(servers), Secrecy(Some(secret))))
     }

@@ -5,7 +5,8 @@ use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
 use anyhow::{Context, anyhow};
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use comfy_table::Cell;
 use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
 use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
@@ -13,7 +14,7 @@ use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
 use serde_json::json;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -43,25 +44,57 @@ impl Servers {
     }
 }
 
-/// Reads the secret of the deployment: from the file that a flag names, else from the environment, else from the file
-/// that the settings name. Fails if there is none.
-pub(crate) fn secret(flag: Option<&Path>, setting: Option<&Path>) -> Result<DeploymentSecret, Failure> {
-    if let Some(secret) = maybe_secret(flag)? {
-        return Ok(secret);
+/// The secret of a deployment: `--secret-file`, or the variables of `FIRSTCOME_SECRET`.
+pub(crate) struct SecretArgs(Option<(PathBuf, ValueSource)>);
+
+#[derive(Args)]
+struct SecretFlags {
+    /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
+    #[arg(long, env = "FIRSTCOME_SECRET_FILE", value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl FromArgMatches for SecretArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let file = SecretFlags::from_arg_matches(matches)?.secret_file;
+        Ok(Self(file.zip(matches.value_source("secret_file"))))
     }
-    match setting {
-        Some(path) => checked(&read(path)?),
-        None => Err(Failure::Usage(anyhow!("--redis and --sql need the secret of the deployment: {MAKE_ONE}"))),
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }
 
-/// Reads the secret from that file, else from the environment, if there is one.
-pub(crate) fn maybe_secret(flag: Option<&Path>) -> Result<Option<DeploymentSecret>, Failure> {
-    let text = match flag {
-        Some(path) => Some(read(path)?),
-        None => keys::from_environment("FIRSTCOME_SECRET").map_err(Failure::Usage)?,
-    };
-    text.map(|text| checked(&text)).transpose()
+impl Args for SecretArgs {
+    fn augment_args(command: Command) -> Command {
+        SecretFlags::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SecretFlags::augment_args_for_update(command)
+    }
+}
+
+impl SecretArgs {
+    /// Reads the secret of the deployment: from the file that the flag names, else from the environment, else from the
+    /// file that the settings name. Fails if there is none.
+    pub(crate) fn read(&self) -> Result<DeploymentSecret, Failure> {
+        let missing = || anyhow!("--redis and --sql need the secret of the deployment: {MAKE_ONE}");
+        self.read_maybe()?.ok_or_else(|| Failure::Usage(missing()))
+    }
+
+    /// Reads the secret as [`Self::read`], if there is one.
+    pub(crate) fn read_maybe(&self) -> Result<Option<DeploymentSecret>, Failure> {
+        if let Some((path, ValueSource::CommandLine)) = &self.0 {
+            return checked(&read(path)?).map(Some);
+        }
+        let text = match keys::from_environment("FIRSTCOME_SECRET").map_err(Failure::Usage)? {
+            Some(text) => Some(text),
+            None => self.0.as_ref().map(|(path, _)| read(path)).transpose()?,
+        };
+        text.map(|text| checked(&text)).transpose()
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

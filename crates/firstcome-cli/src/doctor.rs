@@ -1,11 +1,12 @@
 //! `firstcome doctor`: checks that the disk, Redis and the database of a service keep what it acknowledges. Writes
 //! nothing.
 
+use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
-use crate::settings::File;
+use crate::settings::ConfigArgs;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use crate::{cluster, file_system, health};
+use crate::{file_system, health};
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -49,15 +50,13 @@ pub(crate) struct DoctorArgs {
     data: Option<PathBuf>,
     #[command(flatten)]
     servers: StoreAddressArgs,
-    /// File with the secret of the cluster, to check that it is the right one [default: FIRSTCOME_SECRET]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretArgs,
     /// A running service, such as http://127.0.0.1:8080, which is asked as well
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Settings file [default: firstcome.toml, if it is there]
-    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    _settings: ConfigArgs,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -93,17 +92,15 @@ impl Findings {
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
-    let file = File::read(args.config.as_deref())?;
-    let StoreAddresses { redis, sql } = args.servers.clone().or_file(&file).read()?;
+    let StoreAddresses { redis, sql } = args.servers.read()?;
     let looked = match &sql {
         Some(sql) => {
             Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-            let secret_file = args.secret_file.as_deref().or(file.secret_file.as_deref());
-            let secret = if redis.is_some() { cluster::maybe_secret(secret_file)? } else { None };
+            let secret = if redis.is_some() { args.secret.read_maybe()? } else { None };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(of_servers(redis.as_deref(), sql, secret, &mut findings))
         }
-        None => match args.data.as_deref().or(file.data.as_deref()) {
+        None => match args.data.as_deref() {
             Some(data) => of_directory(data, &mut findings),
             None if args.url.is_some() && !Path::new(DATA).is_dir() => Ok(()),
             None => of_directory(Path::new(DATA), &mut findings),

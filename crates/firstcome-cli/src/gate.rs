@@ -51,9 +51,9 @@ pub struct GateArgs {
     /// Address for visitors of the site
     #[arg(long, env = "FIRSTCOME_GATE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
-    /// Address for operators and back ends, where the whole API is [default: 127.0.0.1:8080]
-    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
-    service_listen: Option<SocketAddr>,
+    /// Address for operators and back ends, where the whole API is
+    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS", default_value_t = serve::LISTEN)]
+    service_listen: SocketAddr,
     #[command(flatten)]
     service: ServiceArgs,
 }
@@ -101,7 +101,7 @@ impl GateArgs {
         Ok((appearance.transpose()?, logo.transpose()?))
     }
 
-    fn plan(self) -> Result<(Option<SocketAddr>, ServiceArgs, GatePlan), Failure> {
+    fn plan(self) -> Result<(SocketAddr, ServiceArgs, GatePlan), Failure> {
         let settings = (self.admit.is_some() || self.max_active.is_some()).then(|| RoomSettings {
             admit: self.admit,
             max_active: self.max_active,
@@ -156,6 +156,12 @@ impl GatePlan {
             }
         }
     }
+}
+
+/// Checks the settings as a start does, and starts nothing.
+pub(crate) fn check(args: GateArgs) -> Outcome {
+    let (listen, service, gate) = args.plan()?;
+    serve::check_with(listen, service, Some(gate))
 }
 
 /// Runs the gate and its service until SIGTERM or SIGINT. Call it once in a process.

@@ -29,16 +29,29 @@ pub(crate) struct Fresh {
     pub(crate) service: String,
 }
 
-/// Reads a secret from the environment variable `name`, or from the file that `name_FILE` names.
-pub(crate) fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
+/// The variables of secrets, and what they contain. Each has a twin `…_FILE`, which names a file.
+pub(crate) const SECRETS: [(&str, &str); 4] = [
+    ("FIRSTCOME_ADMIN_KEY", "the admin key of callers"),
+    ("FIRSTCOME_SERVICE_KEYS", "service keys, separated by commas"),
+    ("FIRSTCOME_VIEW_KEYS", "keys that may only view, on the dashboard and over HTTP, separated by commas"),
+    ("FIRSTCOME_SECRET", "the secret of a cluster: at least 32 random bytes in base64, the same on every node"),
+];
+
+/// Reads a variable of the environment.
+pub(crate) fn variable(name: &str) -> anyhow::Result<Option<String>> {
     #[expect(clippy::disallowed_methods, reason = "secrets come in by the environment, never by the command line")]
-    let read = |name: &str| match std::env::var(name) {
+    match std::env::var(name) {
         Ok(value) => Ok(Some(value)),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(anyhow!("{name}: {error}")),
-    };
+        // The error of the library repeats the value.
+        Err(std::env::VarError::NotUnicode(_)) => Err(anyhow!("{name} is not UTF-8")),
+    }
+}
+
+/// Reads a secret from the environment variable `name`, or from the file that `name_FILE` names.
+pub(crate) fn from_environment(name: &str) -> anyhow::Result<Option<String>> {
     let file = format!("{name}_FILE");
-    match (read(name)?, read(&file)?) {
+    match (variable(name)?, variable(&file)?) {
         (Some(_), Some(_)) => bail!("set {name} or {file}, not both"),
         (Some(value), None) => Ok(Some(value)),
         (None, Some(path)) => {

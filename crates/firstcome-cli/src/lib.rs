@@ -5,6 +5,7 @@
 
 mod archive;
 mod cluster;
+mod config;
 mod descriptors;
 mod doctor;
 pub mod gate;
@@ -21,10 +22,13 @@ mod verify;
 #[doc(hidden)]
 pub use settings::configuration_markdown;
 
-use clap::{CommandFactory, Parser, Subcommand};
-use failure::{Outcome, end};
+use anyhow::anyhow;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use failure::{Failure, Outcome, end};
 // The drill and the benchmarks use these too.
 use firstcome_drill::{arguments, drill, failure, file_system, output, plan};
+use settings::{NotParsed, Parsed};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// First come, first served, at scale: limited coupons handed out exactly once
@@ -49,6 +53,9 @@ enum Command {
     Reconcile(reconcile::ReconcileArgs),
     /// Check that disk, Redis and database are safe for a service
     Doctor(doctor::DoctorArgs),
+    /// Show the settings in force, or check them without a start
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Ask a running service whether it is ready for requests
     Health(health::HealthArgs),
     /// Write out everything: coupons and claims, waiting rooms, members and listings
@@ -88,7 +95,11 @@ enum Command {
 /// Runs the program `firstcome` with the arguments of this process, and returns its exit code.
 pub fn run() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let cli = Cli::try_parse_from(&arguments).unwrap_or_else(|error| lock::explain(error, &arguments).exit());
+    let cli = match parsed(&arguments) {
+        Ok(cli) => cli,
+        Err(NotParsed::Arguments(error)) => lock::explain(error, &arguments).exit(),
+        Err(NotParsed::File(problems)) => return end(Err(Failure::Usage(anyhow!(problems.join("\n"))))),
+    };
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
         Command::Gate(args) => gate::run(*args),
@@ -96,6 +107,7 @@ pub fn run() -> ExitCode {
         Command::Migrate(args) => cluster::run_migrate(&args),
         Command::Reconcile(args) => reconcile::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Config(command) => config::run(&command),
         Command::Health(args) => health::run(&args),
         Command::Export(args) => archive::export(&args),
         Command::Import(args) => archive::import(&args),
@@ -111,6 +123,16 @@ pub fn run() -> ExitCode {
         Command::LockGate(args) => return end(lock::become_command(&args)),
     };
     end(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+/// Parses the arguments of this process, with the settings file below them.
+fn parsed(arguments: &[OsString]) -> Result<Cli, NotParsed> {
+    let mut program = Cli::command();
+    let Parsed { matches, .. } = settings::parse(&program, arguments)?;
+    if let Some(warning) = settings::unread_file(&matches) {
+        store_address::warn(&warning);
+    }
+    Cli::from_arg_matches(&matches).map_err(|error| NotParsed::Arguments(error.format(&mut program)))
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

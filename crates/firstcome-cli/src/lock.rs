@@ -40,8 +40,9 @@ pub(crate) use process_gate::{GateArgs, run as become_command};
 
 use crate::arguments::duration;
 use crate::failure::Failure;
-use crate::settings::File;
-use anyhow::anyhow;
+use crate::settings::UserConfigArgs;
+use crate::store_address::LockStoreArgs;
+use anyhow::{anyhow, ensure};
 use clap::{Args, ValueEnum};
 use firstcome::core::id::{LockName, OwnerName};
 use firstcome::core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, PERMITS_MAX, WAIT_MS_MAX};
@@ -49,12 +50,8 @@ use firstcome::lock::{Layout as Shared, LockAddress, NodeSet};
 use firstcome::{Demand, LockError};
 use place::Absent;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-
-const WAIT_DEFAULT: Duration = Duration::from_secs(5);
-const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 
 /// The keys of the lock on Redis: those of this library, or those of another one.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -97,19 +94,19 @@ enum Requirement {
 pub(crate) struct LockArgs {
     /// Name of the lock; with the layout of another library its key on Redis
     name: String,
-    /// How long to wait in line; 0s to try once [default: 5s]
-    #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION")]
-    wait: Option<String>,
-    /// How long the holder keeps the lock without a renewal [default: 30s]
-    #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION")]
-    lease: Option<String>,
-    /// Keep the lock for at least this long after the grant, also when the command ends sooner [default: 0s]
+    /// How long to wait in line; 0s to try once
+    #[arg(long, env = "FIRSTCOME_WAIT", value_name = "DURATION", value_parser = wait, default_value = "5s")]
+    wait: Duration,
+    /// How long the holder keeps the lock without a renewal
+    #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION", value_parser = lease, default_value = "30s")]
+    lease: Duration,
+    /// Keep the lock for at least this long after the grant, also when the command ends sooner
     ///
     /// For short jobs that several machines start at the same time by their own clocks: a machine whose clock is behind finds
     /// the lock taken, and does not run the job again. The program waits until then; if it is killed meanwhile, the lock ends
     /// with its lease.
-    #[arg(long, env = "FIRSTCOME_MIN_HOLD", value_name = "DURATION")]
-    min_hold: Option<String>,
+    #[arg(long, env = "FIRSTCOME_MIN_HOLD", value_name = "DURATION", value_parser = min_hold, default_value = "0s")]
+    min_hold: Duration,
     /// Keep the lock until all processes that the command left behind have ended
     ///
     /// Without this the lock is given back when the command has ended, and what it left in its process group is ended after a
@@ -118,19 +115,10 @@ pub(crate) struct LockArgs {
     #[arg(long)]
     wait_children: bool,
     /// The holder's name as other clients see it [default: host and process]
-    #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
-    owner: Option<String>,
-    /// Where the locks are: a directory, redis://…, etcd://…, postgres://…; redis:// 3 to 9 times for a quorum [default:
-    /// a directory of the user]
-    ///
-    /// Without it all commands of one user on this machine share a directory, which is made when it is first used: for root
-    /// /var/lib/firstcome/locks, else $XDG_STATE_HOME/firstcome/locks or ~/.local/state/firstcome/locks. Commands of different
-    /// users, and those under sudo, need a --store to exclude each other.
-    ///
-    /// Over several independent servers the lock belongs to the caller to which a majority of them has granted it. In
-    /// FIRSTCOME_STORE their addresses are separated by spaces.
-    #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
-    store: Vec<String>,
+    #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT", value_parser = owner)]
+    owner: Option<OwnerName>,
+    #[command(flatten)]
+    store: LockStoreArgs,
     /// Make the directory that --store names if it is not there
     ///
     /// Without this a missing directory is refused: it may be misspelt, and a lock in a new one would exclude no other
@@ -161,9 +149,8 @@ pub(crate) struct LockArgs {
     /// How many commands may run at once with this lock, 1 to 1000; every command should say the same number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(PERMITS_MAX)))]
     permits: Option<u32>,
-    /// Settings file [default: ./firstcome.toml if it is there]
-    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    _settings: UserConfigArgs,
     /// What to run, after --
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -192,34 +179,44 @@ fn default_owner() -> Option<OwnerName> {
 }
 
 /// Returns the holder's name: the one that was given, or that of this process.
-fn owner_of(given: Option<&String>) -> Result<OwnerName, Failure> {
-    match given {
-        Some(text) => OwnerName::parse(text).map_err(|error| Failure::Usage(anyhow!("the owner {error}"))),
-        None => default_owner().ok_or_else(|| Failure::Usage(anyhow!("the holder has no name: set --owner"))),
-    }
+fn owner_of(given: Option<&OwnerName>) -> Result<OwnerName, Failure> {
+    let missing = || Failure::Usage(anyhow!("the holder has no name: set --owner"));
+    given.cloned().or_else(default_owner).ok_or_else(missing)
+}
+
+/// Parses the name of a holder.
+fn owner(text: &str) -> anyhow::Result<OwnerName> {
+    OwnerName::parse(text).map_err(|error| anyhow!("the owner {error}"))
+}
+
+/// Parses how long a caller waits.
+fn wait(text: &str) -> anyhow::Result<Duration> {
+    let wait = duration(text)?;
+    ensure!(wait.as_millis() <= u128::from(WAIT_MS_MAX), "wait must be at most 1h");
+    Ok(wait)
+}
+
+/// Parses how long a lock is kept without a renewal.
+fn lease(text: &str) -> anyhow::Result<Duration> {
+    let lease = duration(text)?;
+    let allowed = u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX);
+    ensure!(allowed.contains(&lease.as_millis()), "lease must be 100ms to 192h");
+    Ok(lease)
+}
+
+/// Parses how long a lock is kept at least.
+fn min_hold(text: &str) -> anyhow::Result<Duration> {
+    let min_hold = duration(text)?;
+    ensure!(min_hold.as_millis() <= u128::from(LEASE_MS_MAX), "min-hold must be at most 192h");
+    Ok(min_hold)
 }
 
 fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let usage = |error: anyhow::Error| Failure::Usage(error);
-    let file = File::read(args.config.as_deref())?;
-    let owner = owner_of(args.owner.as_ref().or(file.owner.as_ref()))?;
-    let span =
-        |text: Option<&String>, default: Duration| text.map_or(Ok(default), |text| duration(text).map_err(usage));
-    let wait = span(args.wait.as_ref().or(file.wait.as_ref()), WAIT_DEFAULT)?;
-    if u128::from(WAIT_MS_MAX) < wait.as_millis() {
-        return Err(usage(anyhow!("wait must be at most 1h")));
-    }
-    let lease = span(args.lease.as_ref().or(file.lease.as_ref()), LEASE_DEFAULT)?;
-    if !(u128::from(LEASE_MS_MIN)..=u128::from(LEASE_MS_MAX)).contains(&lease.as_millis()) {
-        return Err(usage(anyhow!("lease must be 100ms to 192h")));
-    }
-    let min_hold = span(args.min_hold.as_ref().or(file.min_hold.as_ref()), Duration::ZERO)?;
-    if u128::from(LEASE_MS_MAX) < min_hold.as_millis() {
-        return Err(usage(anyhow!("min-hold must be at most 192h")));
-    }
+    let owner = owner_of(args.owner.as_ref())?;
+    let (wait, lease, min_hold) = (args.wait, args.lease, args.min_hold);
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
-    let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
-    let store = store::chosen(&given, args.layout, lease, absent).map_err(usage)?;
+    let store = store::chosen(&args.store.read()?, args.layout, lease, absent).map_err(usage)?;
     // The keys of other libraries have any form.
     if !matches!(store, LockAddress::Redis { layout: Shared::SingleKey | Shared::Redisson, .. }) {
         LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;

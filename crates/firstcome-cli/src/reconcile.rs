@@ -2,7 +2,7 @@
 
 mod auction;
 
-use crate::cluster;
+use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::store_address::{StoreAddressArgs, StoreAddresses, missing_sql};
@@ -12,7 +12,6 @@ use comfy_table::{Cell, Color};
 use firstcome::cluster::{ClusterOptions, Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
 use firstcome::sql::{Address, Tables};
 use serde_json::json;
-use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct ReconcileArgs {
@@ -27,9 +26,8 @@ pub(crate) struct ReconcileArgs {
     /// listings, whose losses are named in the nodes' logs. Without --redis for members and listings alone
     #[arg(long, conflicts_with = "fix")]
     accept_loss: bool,
-    /// File with the secret of the deployment, for --fix and --accept-loss [default: FIRSTCOME_SECRET]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretArgs,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -45,8 +43,7 @@ pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
         None if args.accept_loss => return auction::run(sql, args.json),
         None => return Err(Failure::Usage(anyhow!("Redis is missing: give --redis URL or --redis-file FILE"))),
     };
-    let secret =
-        if args.fix || args.accept_loss { Some(cluster::secret(args.secret_file.as_deref(), None)?) } else { None };
+    let secret = if args.fix || args.accept_loss { Some(args.secret.read()?) } else { None };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let reconciled = match secret {
         Some(secret) => {

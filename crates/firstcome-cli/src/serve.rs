@@ -4,18 +4,17 @@
 mod renewal;
 
 use crate::arguments::duration;
-use crate::cluster::{self, Node, Servers};
+use crate::cluster::{Node, SecretArgs, Servers};
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
 use crate::gate::GatePlan;
 use crate::joins::JoinArgs;
 use crate::keys;
 use crate::output::write_out;
-use crate::settings::{self, AfterGrace, File, check_parent, per_minute};
+use crate::settings::{self, AfterGrace, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::Args;
-use firstcome::cluster::DeploymentSecret;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
 use firstcome::edge::SystemClock;
@@ -30,8 +29,9 @@ use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
 use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, JoinLimits, Limits, LockLimits, OnLoss, api};
 use firstcome_tls::ServerTls;
+use http::HeaderValue;
 use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,15 +39,15 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The allowed numbers of connections, and of waits for locks.
-const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+/// Where a service listens unless a setting says otherwise.
+pub(crate) const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The arguments of `firstcome serve`.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// Address to listen on [default: 127.0.0.1:8080]
-    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
+    /// Address to listen on
+    #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS", default_value_t = LISTEN)]
+    listen: SocketAddr,
     #[command(flatten)]
     service: ServiceArgs,
 }
@@ -65,14 +65,13 @@ pub(crate) struct ServiceArgs {
     /// Key of the certificate, as PEM
     #[arg(long, env = "FIRSTCOME_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
-    /// Directory of the embedded store; made if it is not there and its parent is [default: ./firstcome-data]
-    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
+    /// Directory of the embedded store; made if it is not there and its parent is
+    #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR", default_value = "firstcome-data")]
+    data: PathBuf,
     #[command(flatten)]
     servers: StoreAddressArgs,
-    /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretArgs,
     /// Development mode: a call without a key acts as admin; loopback only
     #[arg(long, env = "FIRSTCOME_DEV")]
     dev: bool,
@@ -81,53 +80,51 @@ pub(crate) struct ServiceArgs {
     coupon: Vec<(CouponName, CouponLimit)>,
     /// Coupon without a room that any visitor may claim, at /coupons/NAME [default: none]
     #[arg(long, env = "FIRSTCOME_PUBLIC_COUPON", value_name = "NAME", value_delimiter = ',', value_parser = settings::coupon_name)]
-    public_coupon: Option<Vec<CouponName>>,
+    public_coupon: Vec<CouponName>,
     /// Origin whose pages may make public calls
-    #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
-    allow_origin: Option<Vec<String>>,
+    #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = settings::origin)]
+    allow_origin: Vec<HeaderValue>,
     /// Proxy whose X-Forwarded-For counts, as an address or a block such as 10.0.0.0/8 [default: none]
     #[arg(long, env = "FIRSTCOME_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
-    trusted_proxy: Option<Vec<Block>>,
+    trusted_proxy: Vec<Block>,
     #[command(flatten)]
     joins: JoinArgs,
-    /// Calls without a valid key per minute and address; 0 for as many as come [default: 6000]
-    #[arg(long, env = "FIRSTCOME_CALLS_PER_MINUTE", value_name = "N")]
-    calls_per_minute: Option<u32>,
-    /// Connections at once; fewer if the limit of file descriptors is lower [default: 10000]
-    #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N")]
-    connections_max: Option<usize>,
+    /// Calls without a valid key per minute and address; 0 for as many as come
+    #[arg(long, env = "FIRSTCOME_CALLS_PER_MINUTE", value_name = "N", default_value_t = RateLimit::CALLS.per_minute.get())]
+    calls_per_minute: u32,
+    /// Connections at once; fewer if the limit of file descriptors is lower
+    #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N", value_parser = at_once, default_value = "10000")]
+    connections_max: usize,
     /// Connections of one address at once, and requests of one client behind a trusted proxy; 0 for as many as fit, as with
     /// --dev [default: 1000]
-    #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N")]
+    #[arg(long, env = "FIRSTCOME_CONNECTIONS_PER_ADDRESS", value_name = "N", value_parser = at_once_or_0)]
     connections_per_address: Option<usize>,
     /// Streams of events to visitors near the front of a line at once; a further visitor polls, and 0 lets all of them and
-    /// the dashboard poll [default: 4096]
-    #[arg(long, env = "FIRSTCOME_STREAMS_MAX", value_name = "N")]
-    streams_max: Option<usize>,
-    /// Gates: how long visitors whose admission had not ended go on while the store gives no answer [default: 30s]
-    #[arg(long, env = "FIRSTCOME_GRACE", value_name = "DURATION")]
-    grace: Option<String>,
-    /// Gates: whom they let in after that, no visitor (close) or all of them (open) [default: close]
-    #[arg(long, env = "FIRSTCOME_ON_LOSS", value_name = "RULE", value_enum)]
-    on_loss: Option<AfterGrace>,
+    /// the dashboard poll
+    #[arg(long, env = "FIRSTCOME_STREAMS_MAX", value_name = "N", default_value_t = STREAMS_MAX)]
+    streams_max: usize,
+    /// Gates: how long visitors whose admission had not ended go on while the store gives no answer
+    #[arg(long, env = "FIRSTCOME_GRACE", value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    grace: Duration,
+    /// Gates: whom they let in after that, no visitor (close) or all of them (open)
+    #[arg(long, env = "FIRSTCOME_ON_LOSS", value_name = "RULE", value_enum, default_value_t = AfterGrace::Close)]
+    on_loss: AfterGrace,
     /// Lock requests that wait at once, each on a connection; a further request gets a free lock or `overloaded`
-    /// [default: 10000]
-    #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N")]
-    lock_waits_max: Option<usize>,
+    #[arg(long, env = "FIRSTCOME_LOCK_WAITS_MAX", value_name = "N", value_parser = at_once, default_value = "10000")]
+    lock_waits_max: usize,
     /// After a signal to stop: time during which /readyz says no and everything is served as before, for a balancer to notice.
-    /// A second signal ends it [default: 0s, since without a balancer nothing is gained by waiting]
-    #[arg(long, env = "FIRSTCOME_STOP_GRACE", value_name = "DURATION")]
-    stop_grace: Option<String>,
-    /// Time for what is under way, after a signal to stop and the grace [default: 9s]
-    #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION")]
-    drain: Option<String>,
+    /// A second signal ends it. Without a balancer nothing is gained by waiting
+    #[arg(long, env = "FIRSTCOME_STOP_GRACE", value_name = "DURATION", value_parser = duration, default_value = "0s")]
+    stop_grace: Duration,
+    /// Time for what is under way, after a signal to stop and the grace
+    #[arg(long, env = "FIRSTCOME_DRAIN", value_name = "DURATION", value_parser = duration, default_value = "9s")]
+    drain: Duration,
     /// On the dashboard, a second operator must confirm within this time that a room is closed or a coupon ended
     /// [default: one operator is enough]
-    #[arg(long, env = "FIRSTCOME_SECOND_PERSON_WITHIN", value_name = "DURATION")]
-    second_person_within: Option<String>,
-    /// Settings file [default: ./firstcome.toml if it is there]
-    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[arg(long, env = "FIRSTCOME_SECOND_PERSON_WITHIN", value_name = "DURATION", value_parser = duration)]
+    second_person_within: Option<Duration>,
+    #[command(flatten)]
+    _settings: ConfigArgs,
 }
 
 /// The stores of the service.
@@ -155,7 +152,7 @@ pub(crate) struct Plan {
     second_person_within: Option<Duration>,
     coupons: Vec<(CouponName, CouponLimit)>,
     public_coupons: Vec<CouponName>,
-    allow_origins: Vec<http::HeaderValue>,
+    allow_origins: Vec<HeaderValue>,
     proxies: Proxies,
     joins: JoinLimits,
     join_work: Option<WorkBits>,
@@ -168,125 +165,116 @@ pub(crate) struct Plan {
     gate: Option<GatePlan>,
 }
 
-/// Checks a setting that limits how many there are at once.
-fn at_once(name: &str, count: usize) -> Result<usize, Failure> {
-    if AT_ONCE.contains(&count) {
-        return Ok(count);
+impl ServiceArgs {
+    /// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
+    fn limits(&self) -> Limits {
+        let mut limits = Limits::default();
+        limits.drain = self.drain;
+        match self.connections_per_address {
+            // In development mode all calls come from this machine.
+            None if self.dev => limits.connections_per_address = None,
+            None => {}
+            Some(count) => limits.connections_per_address = NonZeroUsize::new(count),
+        }
+        limits.connections_max = descriptors::fitting(self.connections_max);
+        limits
     }
-    let (min, max) = (AT_ONCE.start(), AT_ONCE.end());
-    Err(Failure::Usage(anyhow!("{name} must be {min} to {max}, not {count}")))
+
+    /// Returns what gates do while the store gives no answer.
+    fn grace(&self) -> GracePolicy {
+        let mut policy = GracePolicy::default();
+        policy.grace = self.grace;
+        policy.on_loss = OnLoss::from(self.on_loss);
+        policy
+    }
+
+    fn lock_limits(&self) -> LockLimits {
+        let mut limits = LockLimits::default();
+        limits.waits_max = self.lock_waits_max;
+        limits
+    }
+
+    /// Returns the stores, and what contradicts them.
+    fn stores(&self, has_gate: HasGate) -> Result<Stores, Failure> {
+        let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
+        let StoreAddresses { redis, sql } = self.servers.read()?;
+        let Some(sql) = sql else {
+            // A node of a cluster stores nothing in a directory.
+            if !self.data.exists() {
+                check_parent(&self.data, "--data").map_err(Failure::Usage)?;
+            }
+            return Ok(Stores::Directory);
+        };
+        Address::parse(&sql).map_err(|error| Failure::Usage(error.into()))?;
+        if let Some(redis) = redis {
+            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }));
+        }
+        if !self.coupon.is_empty() {
+            return usage("--coupon makes no sense with --sql alone: it serves no coupons");
+        }
+        if has_gate == HasGate::Yes {
+            return usage("a gate needs rooms, and --sql alone has none: give --redis too");
+        }
+        if !self.data.exists() {
+            check_parent(&self.data, "--data").map_err(Failure::Usage)?;
+        }
+        Ok(Stores::Auctions(sql))
+    }
+
+    /// Refuses addresses that development mode must not serve.
+    fn check_dev(&self, listen: SocketAddr, gate: Option<&GatePlan>) -> Outcome {
+        let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
+        if self.dev && !listen.ip().is_loopback() {
+            return usage("--dev listens on loopback only: anybody who reaches it acts as admin");
+        }
+        if self.dev && gate.is_some_and(|gate| !gate.listen.ip().is_loopback()) {
+            return usage("--dev listens on loopback only: without keys no limit of an address counts");
+        }
+        Ok(())
+    }
 }
 
-/// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
-fn limits(args: &ServiceArgs, file: &File) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
-    if let Some(count) = args.connections_max.or(file.connections_max) {
-        limits.connections_max = at_once("connections-max", count)?;
-    }
-    match args.connections_per_address.or(file.connections_per_address) {
-        // In development mode all calls come from this machine.
-        None if args.dev => limits.connections_per_address = None,
-        None => {}
-        Some(0) => limits.connections_per_address = None,
-        Some(count) => limits.connections_per_address = NonZeroUsize::new(at_once("connections-per-address", count)?),
-    }
-    if let Some(text) = args.drain.as_ref().or(file.drain.as_ref()) {
-        limits.drain = duration(text).map_err(Failure::Usage)?;
-    }
-    limits.connections_max = descriptors::fitting(limits.connections_max);
-    Ok(limits)
+/// Whether a service stands before a site.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HasGate {
+    No,
+    Yes,
 }
 
-/// Returns what gates do while the store gives no answer.
-fn grace(args: &ServiceArgs, file: &File) -> Result<GracePolicy, Failure> {
-    let mut policy = GracePolicy::default();
-    if let Some(text) = args.grace.as_ref().or(file.grace.as_ref()) {
-        policy.grace = duration(text).map_err(Failure::Usage)?;
-    }
-    policy.on_loss = args.on_loss.or(file.on_loss).map_or(policy.on_loss, OnLoss::from);
-    Ok(policy)
-}
-
-fn stores(
-    servers: &StoreAddressArgs,
-    secret: impl FnOnce() -> Result<DeploymentSecret, Failure>,
-) -> Result<Stores, Failure> {
-    let StoreAddresses { redis, sql } = servers.read()?;
-    if let Some(url) = &sql {
-        Address::parse(url).map_err(|error| Failure::Usage(error.into()))?;
-    }
-    match (redis, sql) {
-        (_, None) => Ok(Stores::Directory),
-        (None, Some(sql)) => Ok(Stores::Auctions(sql)),
-        (Some(redis), Some(sql)) => Ok(Stores::Cluster(Servers { redis, sql, secret: secret()? })),
-    }
-}
-
-fn plan(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -> Result<Plan, Failure> {
-    let file = File::read(args.config.as_deref())?;
-    let listen = listen.or(file.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8080)));
-    if args.dev && !listen.ip().is_loopback() {
-        return Err(Failure::Usage(anyhow!("--dev listens on loopback only: anybody who reaches it acts as admin")));
-    }
-    if args.dev && gate.as_ref().is_some_and(|gate| !gate.listen.ip().is_loopback()) {
-        return Err(Failure::Usage(anyhow!(
-            "--dev listens on loopback only: without keys no limit of an address counts"
-        )));
-    }
-    let (limits, grace, mut locks) = (limits(&args, &file)?, grace(&args, &file)?, LockLimits::default());
-    let (joins, join_work) = (args.joins.limits(&file), args.joins.work(&file)?);
-    if let Some(count) = args.lock_waits_max.or(file.lock_waits_max) {
-        locks.waits_max = at_once("lock-waits-max", count)?;
-    }
-    let servers = args.servers.or_file(&file);
-    let stop_grace = args.stop_grace.or(file.stop_grace).as_deref().map_or(Ok(Duration::ZERO), duration);
-    let second_person_within = args.second_person_within.or(file.second_person_within);
-    let second_person_within = second_person_within.as_deref().map(duration).transpose();
-    let origins = args.allow_origin.or(file.allow_origin).unwrap_or_default();
-    let origin = |text: &String| {
-        let valid = text.starts_with("http://") || text.starts_with("https://");
-        let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
-        value.ok_or_else(|| Failure::Usage(anyhow!("{text:?} is not an origin like https://example.org")))
+/// Checks what the settings say together, and reads the files that they name. Fails with all problems at once.
+fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result<Plan, Failure> {
+    let mut problems = Problems::default();
+    problems.take(args.check_dev(listen, gate.as_ref()));
+    let stores = problems.take(args.stores(if gate.is_some() { HasGate::Yes } else { HasGate::No }));
+    let keys = problems.take(if args.dev { Ok(Some(Keys::Dev)) } else { keys::given() });
+    let view_keys = problems.take(keys::view_keys());
+    let tls = problems.take(renewal::certificate(args.tls_cert.clone(), args.tls_key.clone()));
+    problems.end()?;
+    let (Some(stores), Some(keys), Some(view_keys), Some(tls)) = (stores, keys, view_keys, tls) else {
+        return Err(Failure::Usage(anyhow!("a setting is missing")));
     };
-    let secret = || cluster::secret(args.secret_file.as_deref(), file.secret_file.as_deref());
-    let stores = stores(&servers, secret)?;
-    if matches!(stores, Stores::Auctions(_)) && !args.coupon.is_empty() {
-        return Err(Failure::Usage(anyhow!("--coupon makes no sense with --sql alone: it serves no coupons")));
-    }
-    if matches!(stores, Stores::Auctions(_)) && gate.is_some() {
-        return Err(Failure::Usage(anyhow!("a gate needs rooms, and --sql alone has none: give --redis too")));
-    }
-    let data = args.data.or(file.data);
-    // A node of a cluster stores nothing in a directory.
-    if let (Some(data), Stores::Directory | Stores::Auctions(_)) = (&data, &stores)
-        && !data.exists()
-    {
-        check_parent(data, "--data").map_err(Failure::Usage)?;
-    }
-    let keys = if args.dev { Some(Keys::Dev) } else { keys::given()? };
-    let tls = renewal::certificate(args.tls_cert.or(file.tls_cert), args.tls_key.or(file.tls_key))?;
     Ok(Plan {
         listen,
         tls,
-        admin_listen: args.admin_listen.or(file.admin_listen),
-        data: data.unwrap_or_else(|| PathBuf::from("firstcome-data")),
+        admin_listen: args.admin_listen,
         stores,
         dev: args.dev,
         keys,
-        view_keys: keys::view_keys()?,
-        second_person_within: second_person_within.map_err(Failure::Usage)?,
+        view_keys,
+        second_person_within: args.second_person_within,
+        joins: args.joins.limits(),
+        join_work: args.joins.work(),
+        calls: per_minute(args.calls_per_minute),
+        streams_max: args.streams_max,
+        grace: args.grace(),
+        limits: args.limits(),
+        stop_grace: args.stop_grace,
+        locks: args.lock_limits(),
+        data: args.data,
         coupons: args.coupon,
-        public_coupons: args.public_coupon.or(file.public_coupon).unwrap_or_default(),
-        allow_origins: origins.iter().map(origin).collect::<Result<_, _>>()?,
-        proxies: Proxies::new(args.trusted_proxy.or(file.trusted_proxy).unwrap_or_default()),
-        joins,
-        join_work,
-        calls: per_minute(args.calls_per_minute.or(file.calls_per_minute), RateLimit::CALLS),
-        streams_max: args.streams_max.or(file.streams_max).unwrap_or(STREAMS_MAX),
-        grace,
-        limits,
-        stop_grace: stop_grace.map_err(Failure::Usage)?,
-        locks,
+        public_coupons: args.public_coupon,
+        allow_origins: args.allow_origin,
+        proxies: Proxies::new(args.trusted_proxy),
         gate,
     })
 }
@@ -317,8 +305,18 @@ pub fn run(args: ServeArgs) -> Outcome {
     run_with(args.listen, args.service, None)
 }
 
+/// Checks the settings as a start does, and starts nothing.
+pub(crate) fn check(args: ServeArgs) -> Outcome {
+    check_with(args.listen, args.service, None)
+}
+
+/// [`check`] of a service with a gate if there is a plan of one.
+pub(crate) fn check_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
+    plan(listen, args, gate).map(drop)
+}
+
 /// Runs a service, with a gate if there is a plan of one. Once in a process, as [`run`].
-pub(crate) fn run_with(listen: Option<SocketAddr>, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
+pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
     let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
     let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     tracing_subscriber::fmt()

@@ -1,70 +1,41 @@
-//! Settings. Flags take precedence over `FIRSTCOME_*`, then `firstcome.toml`, then defaults.
+//! Settings. Flags take precedence over `FIRSTCOME_*`, then the settings file, then defaults.
 
+mod file;
+mod print;
 mod reference;
 
+pub(crate) use file::{NotParsed, Parsed, one_line, parse, unread_file};
+pub(crate) use print::{Source, settings};
 pub use reference::configuration_markdown;
 
-use crate::failure::Failure;
-use anyhow::{Context, anyhow, ensure};
-use clap::ValueEnum;
+use crate::failure::{Failure, Outcome};
+use anyhow::{anyhow, ensure};
+use clap::{Args, ValueEnum};
 use firstcome::core::coupon::CouponLimit;
 use firstcome::core::id::CouponName;
 use firstcome_server::OnLoss;
-use firstcome_server::address::Block;
 use firstcome_server::rate::RateLimit;
-use serde::Deserialize;
-use serde::de::Error;
-use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-/// The settings file that is read without `--config`.
-const DEFAULT_FILE: &str = "firstcome.toml";
+/// Where the settings file of a service is. Read before the other arguments: see [`parse`].
+#[derive(Args)]
+pub(crate) struct ConfigArgs {
+    /// Settings file [default: /etc/firstcome/firstcome.toml if it is there]
+    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
 
-/// The content of `firstcome.toml`. Names are those of the flags.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct File {
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) admin_listen: Option<SocketAddr>,
-    pub(crate) tls_cert: Option<PathBuf>,
-    pub(crate) tls_key: Option<PathBuf>,
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) sql: Option<String>,
-    pub(crate) sql_file: Option<PathBuf>,
-    pub(crate) redis: Option<String>,
-    pub(crate) redis_file: Option<PathBuf>,
-    pub(crate) secret_file: Option<PathBuf>,
-    #[serde(default, deserialize_with = "coupon_names")]
-    pub(crate) public_coupon: Option<Vec<CouponName>>,
-    pub(crate) allow_origin: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "blocks")]
-    pub(crate) trusted_proxy: Option<Vec<Block>>,
-    pub(crate) joins_per_minute: Option<u32>,
-    pub(crate) network_joins_per_minute: Option<u32>,
-    pub(crate) room_joins_per_minute: Option<u32>,
-    pub(crate) total_joins_per_minute: Option<u32>,
-    pub(crate) join_work: Option<u8>,
-    pub(crate) calls_per_minute: Option<u32>,
-    pub(crate) connections_max: Option<usize>,
-    pub(crate) connections_per_address: Option<usize>,
-    pub(crate) streams_max: Option<usize>,
-    pub(crate) grace: Option<String>,
-    pub(crate) on_loss: Option<AfterGrace>,
-    pub(crate) lock_waits_max: Option<usize>,
-    pub(crate) stop_grace: Option<String>,
-    pub(crate) drain: Option<String>,
-    pub(crate) second_person_within: Option<String>,
-    pub(crate) store: Option<String>,
-    pub(crate) wait: Option<String>,
-    pub(crate) lease: Option<String>,
-    pub(crate) min_hold: Option<String>,
-    pub(crate) owner: Option<String>,
+/// Where the settings file of a command is that any user runs. The file of the machine may be unreadable for that user.
+#[derive(Args)]
+pub(crate) struct UserConfigArgs {
+    /// Settings file [default: none]
+    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Whom a gate lets in when the store has given no answer for the grace.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AfterGrace {
     /// No visitor
     Close,
@@ -81,35 +52,55 @@ impl From<AfterGrace> for OnLoss {
     }
 }
 
-fn coupon_names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<CouponName>>, D::Error> {
-    let texts = Option::<Vec<String>>::deserialize(deserializer)?;
-    let name = |text: &String| coupon_name(text).map_err(D::Error::custom);
-    texts.map(|texts| texts.iter().map(name).collect()).transpose()
-}
-
-fn blocks<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Block>>, D::Error> {
-    let texts = Option::<Vec<String>>::deserialize(deserializer)?;
-    let block = |text: &String| text.parse().map_err(|error| D::Error::custom(format!("{text:?}: {error}")));
-    texts.map(|texts| texts.iter().map(block).collect()).transpose()
-}
-
 /// Returns the limit per minute and address; `None` for 0.
-pub(crate) fn per_minute(given: Option<u32>, default: RateLimit) -> Option<RateLimit> {
-    given.map_or(Some(default), |given| NonZeroU32::new(given).map(RateLimit::per_minute))
+pub(crate) fn per_minute(count: u32) -> Option<RateLimit> {
+    NonZeroU32::new(count).map(RateLimit::per_minute)
 }
 
-impl File {
-    /// Reads the named file, or `firstcome.toml` in the working directory if it exists.
-    pub(crate) fn read(named: Option<&Path>) -> Result<Self, Failure> {
-        let path = named.unwrap_or(Path::new(DEFAULT_FILE));
-        if named.is_none() && !path.exists() {
-            return Ok(Self::default());
+/// The allowed numbers of connections, and of waits for locks.
+const AT_ONCE: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+
+/// Parses a setting that limits how many there are at once.
+pub(crate) fn at_once(text: &str) -> anyhow::Result<usize> {
+    let (min, max) = (AT_ONCE.start(), AT_ONCE.end());
+    let count = text.parse().ok().filter(|count| AT_ONCE.contains(count));
+    count.ok_or_else(|| anyhow!("must be {min} to {max}, not {text}"))
+}
+
+/// [`at_once`], or 0 for no limit.
+pub(crate) fn at_once_or_0(text: &str) -> anyhow::Result<usize> {
+    if text == "0" { Ok(0) } else { at_once(text) }
+}
+
+/// Parses an origin, as browsers send it.
+pub(crate) fn origin(text: &str) -> anyhow::Result<http::HeaderValue> {
+    let valid = text.starts_with("http://") || text.starts_with("https://");
+    let value = text.parse().ok().filter(|_| valid && !text.ends_with('/'));
+    value.ok_or_else(|| anyhow!("{text:?} is not an origin like https://example.org"))
+}
+
+/// Collects what is wrong with settings, so that an operator sees all of it at once.
+#[derive(Default)]
+pub(crate) struct Problems(Vec<Failure>);
+
+impl Problems {
+    /// Returns the value, or keeps what is wrong.
+    pub(crate) fn take<T>(&mut self, result: Result<T, Failure>) -> Option<T> {
+        result.map_err(|failure| self.0.push(failure)).ok()
+    }
+
+    /// Fails with all problems, if there are any.
+    pub(crate) fn end(self) -> Outcome {
+        let mut failures = self.0.into_iter();
+        match (failures.next(), failures.next()) {
+            (None, _) => Ok(()),
+            (Some(only), None) => Err(only),
+            (Some(first), Some(second)) => {
+                let lines: Vec<String> =
+                    [first, second].into_iter().chain(failures).map(|failure| failure.to_string()).collect();
+                Err(Failure::Usage(anyhow!(lines.join("\n"))))
+            }
         }
-        let read = || -> anyhow::Result<Self> {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))
-        };
-        read().map_err(Failure::Usage)
     }
 }
 
@@ -146,15 +137,4 @@ pub(crate) fn coupon(text: &str) -> anyhow::Result<(CouponName, CouponLimit)> {
 /// Parses the name of a coupon.
 pub(crate) fn coupon_name(text: &str) -> anyhow::Result<CouponName> {
     CouponName::parse(text).map_err(|error| anyhow!("{text:?}: the name {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_setting_is_refused() {
-        assert!(toml::from_str::<File>("listen = \"127.0.0.1:1\"\nconnections-max = 3").is_ok());
-        assert!(toml::from_str::<File>("lisen = \"127.0.0.1:1\"").is_err());
-    }
 }

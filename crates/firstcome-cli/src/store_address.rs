@@ -4,14 +4,14 @@
 
 use crate::failure::Failure;
 use crate::output::say;
-use crate::settings::File;
 use anyhow::{Context, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use firstcome::lock::LockAddress;
 use std::path::{Path, PathBuf};
 
 /// Redis and the database of a command.
-#[derive(Args, Clone)]
+#[derive(Args)]
 pub(crate) struct StoreAddressArgs {
     #[command(flatten)]
     redis: RedisAddressArgs,
@@ -37,21 +37,6 @@ impl StoreAddressArgs {
         Ok(addresses)
     }
 
-    /// Takes from the settings file what neither a flag nor a variable names.
-    pub(crate) fn or_file(self, file: &File) -> Self {
-        let or = |named: NamedAddress, url: &Option<String>, path: &Option<PathBuf>| match named {
-            NamedAddress::None => NamedAddress::of(
-                url.clone().zip(Some(ValueSource::DefaultValue)),
-                path.clone().zip(Some(ValueSource::DefaultValue)),
-            ),
-            named => named,
-        };
-        Self {
-            redis: RedisAddressArgs(or(self.redis.0, &file.redis, &file.redis_file)),
-            sql: SqlAddressArgs(or(self.sql.0, &file.sql, &file.sql_file)),
-        }
-    }
-
     /// Drops addresses that the command line does not name.
     pub(crate) fn forget_environment(&mut self) {
         for named in [&mut self.redis.0, &mut self.sql.0] {
@@ -63,7 +48,6 @@ impl StoreAddressArgs {
 }
 
 /// Redis or Valkey: `--redis` or `--redis-file`.
-#[derive(Clone)]
 pub(crate) struct RedisAddressArgs(NamedAddress);
 
 #[derive(Args)]
@@ -79,12 +63,11 @@ struct RedisFlags {
 impl RedisAddressArgs {
     /// Reads the address, if one is named.
     pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
-        self.0.read("--redis")
+        self.0.read("--redis", PerFile::One)
     }
 }
 
 /// The database: `--sql` or `--sql-file`.
-#[derive(Clone)]
 pub(crate) struct SqlAddressArgs(NamedAddress);
 
 #[derive(Args)]
@@ -101,7 +84,7 @@ struct SqlFlags {
 impl SqlAddressArgs {
     /// Reads the address, if one is named.
     pub(crate) fn read(&self) -> Result<Option<String>, Failure> {
-        self.0.read("--sql")
+        self.0.read("--sql", PerFile::One)
     }
 
     /// Reads the address, for a command that needs one.
@@ -115,14 +98,51 @@ pub(crate) fn missing_sql() -> Failure {
     Failure::Usage(anyhow!("the database is missing: give --sql URL or --sql-file FILE"))
 }
 
+/// The stores of locks: `--store` or `--store-file`.
+pub(crate) struct LockStoreArgs(NamedAddress);
+
+#[derive(Args)]
+struct LockStoreFlags {
+    /// Where the locks are: a directory, redis://…, etcd://…, postgres://…; redis:// 3 to 9 times for a quorum [default:
+    /// a directory of the user]
+    ///
+    /// Without it all commands of one user on this machine share a directory, which is made when it is first used: for root
+    /// /var/lib/firstcome/locks, else $XDG_STATE_HOME/firstcome/locks or ~/.local/state/firstcome/locks. Commands of different
+    /// users, and those under sudo, need a --store to exclude each other.
+    ///
+    /// Over several independent servers the lock belongs to the caller to which a majority of them has granted it. In
+    /// FIRSTCOME_STORE their addresses are separated by spaces.
+    #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
+    store: Vec<String>,
+    /// File that contains the addresses of the store, for an address with a password
+    #[arg(long, env = "FIRSTCOME_STORE_FILE", value_name = "FILE")]
+    store_file: Option<PathBuf>,
+}
+
+impl LockStoreFlags {
+    /// Returns the given addresses, a line each: no address contains the end of a line.
+    fn addresses(&self) -> Option<String> {
+        (!self.store.is_empty()).then(|| self.store.join("\n"))
+    }
+}
+
+impl LockStoreArgs {
+    /// Reads the addresses: none for the default directory.
+    pub(crate) fn read(&self) -> Result<Vec<String>, Failure> {
+        let texts = self.0.read("--store", PerFile::Several)?;
+        Ok(texts.iter().flat_map(|texts| texts.split('\n')).map(str::to_owned).collect())
+    }
+}
+
 /// Implements the traits of clap for a pair of flags, one of which names an address and the other one its file.
 macro_rules! named_address {
-    ($args:ident, $flags:ident, $address:ident, $file:ident) => {
+    ($args:ident, $flags:ident, $given:expr, $address:ident, $file:ident) => {
         impl FromArgMatches for $args {
             fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
                 let flags = $flags::from_arg_matches(matches)?;
                 let source = |name| matches.value_source(name);
-                let address = flags.$address.zip(source(stringify!($address)));
+                let given: fn(&$flags) -> Option<String> = $given;
+                let address = given(&flags).zip(source(stringify!($address)));
                 Ok(Self(NamedAddress::of(address, flags.$file.zip(source(stringify!($file))))))
             }
 
@@ -144,12 +164,13 @@ macro_rules! named_address {
     };
 }
 
-named_address!(RedisAddressArgs, RedisFlags, redis, redis_file);
-named_address!(SqlAddressArgs, SqlFlags, sql, sql_file);
+named_address!(RedisAddressArgs, RedisFlags, |flags| flags.redis.clone(), redis, redis_file);
+named_address!(SqlAddressArgs, SqlFlags, |flags| flags.sql.clone(), sql, sql_file);
+named_address!(LockStoreArgs, LockStoreFlags, LockStoreFlags::addresses, store, store_file);
 
 /// How an address is named. A flag takes precedence over a variable, and that over the settings file, whether they
 /// name the address or its file.
-#[derive(Clone, Default)]
+#[derive(Default)]
 enum NamedAddress {
     #[default]
     None,
@@ -177,7 +198,7 @@ impl NamedAddress {
         }
     }
 
-    fn read(&self, flag: &str) -> Result<Option<String>, Failure> {
+    fn read(&self, flag: &str, per_file: PerFile) -> Result<Option<String>, Failure> {
         match self {
             Self::None => Ok(None),
             Self::Url(url, by) => {
@@ -189,7 +210,7 @@ impl NamedAddress {
                 }
                 Ok(Some(url.clone()))
             }
-            Self::File(path, _) => of_file(path, flag).map(Some).map_err(Failure::Usage),
+            Self::File(path, _) => of_file(path, flag, per_file).map(Some).map_err(Failure::Usage),
             Self::Both(by) => Err(Failure::Usage(both(flag, *by))),
         }
     }
@@ -208,22 +229,47 @@ fn both(flag: &str, by: ValueSource) -> anyhow::Error {
     anyhow!("set {address} or {file}, not both")
 }
 
-/// Reads the one address in a file. No error repeats its content.
-fn of_file(path: &Path, flag: &str) -> anyhow::Result<String> {
+/// How many addresses a file contains.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PerFile {
+    One,
+    /// One or more, separated by spaces or ends of lines.
+    Several,
+}
+
+/// Reads the address in a file. No error repeats its content.
+fn of_file(path: &Path, flag: &str, per_file: PerFile) -> anyhow::Result<String> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("{flag}-file: cannot read {shown}"))?;
-    let address = text.trim();
-    ensure!(!address.is_empty(), "{flag}-file: {shown} is empty; write one address into it");
+    let addresses: Vec<&str> = text.split_whitespace().collect();
+    ensure!(!addresses.is_empty(), "{flag}-file: {shown} is empty; write one address into it");
     ensure!(
-        !address.contains(char::is_whitespace),
+        addresses.len() == 1 || per_file == PerFile::Several,
         "{flag}-file: {shown} contains more than one address; write one address into it, without a name before it"
     );
-    Ok(address.to_owned())
+    Ok(addresses.join(" "))
+}
+
+/// Returns the value of a flag without user and password.
+pub(crate) fn shown(flag: &str, value: &str) -> String {
+    if !value.contains("://") {
+        // An address that is none may be a password.
+        return if ["redis", "sql"].contains(&flag) { "***".to_owned() } else { value.to_owned() };
+    }
+    match value.parse::<LockAddress>() {
+        Ok(address) if value.contains('@') => address.to_string().replacen("://", "://***@", 1),
+        Ok(address) => address.to_string(),
+        Err(_) => "***".to_owned(),
+    }
 }
 
 /// Whether an address contains a password. An address that cannot be parsed counts as one with a password if it may
 /// contain one.
-fn has_password(url: &str) -> bool {
+fn has_password(urls: &str) -> bool {
+    urls.split_whitespace().any(one_has_password)
+}
+
+fn one_has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let of_user = rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));
     of_user || rest.to_ascii_lowercase().contains("password=")

@@ -3,7 +3,7 @@
 mod draw;
 mod receipt;
 
-use crate::cluster;
+use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
@@ -33,9 +33,8 @@ struct VerifyStoreArgs {
     data: PathBuf,
     #[command(flatten)]
     servers: StoreAddressArgs,
-    /// File with the secret of the deployment, to check the stored secrets too [default: FIRSTCOME_SECRET]
-    #[arg(long, value_name = "FILE")]
-    secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    secret: SecretArgs,
     /// Instead of a store: the public record of a room's draw, as a file, an http:// address, or - for the standard input
     #[arg(long, value_name = "FILE|URL")]
     draw: Option<String>,
@@ -154,7 +153,7 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
 /// Checks the servers. Returns the checks, and what could not be checked.
 fn of_servers(args: &VerifyStoreArgs, redis: Option<&str>, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
     Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
-    let secret = cluster::maybe_secret(args.secret_file.as_deref())?;
+    let secret = args.secret.read_maybe()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let verified = runtime.block_on(firstcome::cluster::verify(sql, redis, secret));
     let verified = verified.map_err(Failure::of_cluster)?;

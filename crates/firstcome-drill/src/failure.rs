@@ -37,7 +37,30 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Store(fault) => write!(f, "{fault}"),
+            Self::Refused(error)
+            | Self::Usage(error)
+            | Self::Unreachable(error)
+            | Self::NotObtained(error)
+            | Self::Lost(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
 impl Failure {
+    const fn code(&self) -> u8 {
+        match self {
+            Self::Refused(_) => 1,
+            Self::Usage(_) => 2,
+            Self::Store(_) | Self::Unreachable(_) => 3,
+            Self::NotObtained(_) => 75,
+            Self::Lost(_) => 76,
+        }
+    }
+
     /// Translates the error of a deployment: an invalid address is a usage error; any other error is an unreachable
     /// store.
     pub fn of_cluster(error: ClusterError) -> Self {
@@ -64,20 +87,13 @@ fn fault_of(error: &anyhow::Error) -> Option<Fault> {
     error.downcast_ref().cloned()
 }
 
-/// Prints the failure to standard error, and returns the exit code.
+/// Prints the failure to standard error, each line of it by itself, and returns the exit code.
 pub fn end(outcome: Result<ExitCode, Failure>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            let (code, message) = match failure {
-                Failure::Refused(error) => (1, format!("{error:#}")),
-                Failure::Usage(error) => (2, format!("{error:#}")),
-                Failure::Store(fault) => (3, fault.to_string()),
-                Failure::Unreachable(error) => (3, format!("{error:#}")),
-                Failure::NotObtained(error) => (75, format!("{error:#}")),
-                Failure::Lost(error) => (76, format!("{error:#}")),
-            };
-            output::say(&message);
+            let code = failure.code();
+            failure.to_string().lines().for_each(output::say);
             ExitCode::from(code)
         }
     }

@@ -5,7 +5,8 @@
 use super::{place, store};
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
-use crate::settings::File;
+use crate::settings::UserConfigArgs;
+use crate::store_address::LockStoreArgs;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
@@ -36,12 +37,10 @@ pub(crate) enum LocksCommand {
 /// The store to inspect.
 #[derive(Args)]
 struct Where {
-    /// Where the locks are: a directory or redis://… [default: the directory of the user, as for `firstcome lock`]
-    #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
-    store: Vec<String>,
-    /// Settings file [default: ./firstcome.toml if it is there]
-    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    store: LockStoreArgs,
+    #[command(flatten)]
+    _settings: UserConfigArgs,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -81,10 +80,8 @@ enum InspectedStore {
 
 impl InspectedStore {
     async fn open(args: &Where) -> Result<Self, Failure> {
-        let file = File::read(args.config.as_deref())?;
-        let given = if args.store.is_empty() { file.store.into_iter().collect() } else { args.store.clone() };
         let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
-        match store::named(&given).map_err(Failure::Usage)? {
+        match store::named(&args.store.read()?).map_err(Failure::Usage)? {
             None => place::default_directory().map(Self::Directory).map_err(Failure::Usage),
             Some(LockAddress::Redis { url, .. }) if url.starts_with("redis+cluster://") => {
                 usage("the locks of a Redis cluster cannot be looked at; firstcome lock --wait 0s says who holds one")

@@ -4,19 +4,19 @@ use super::holder::{COURTESY, Guarded, Holder, REST, by_signal, with_guardian, w
 use super::place::Absent;
 use super::process_gate::GateArgs;
 use super::signals::Signals;
-use super::{Layout, Plan, failure, owner_of, store};
+use super::{Layout, Plan, failure, owner, owner_of, store};
 use crate::arguments::duration;
 use crate::failure::Failure;
 use crate::output::say;
-use crate::settings::File;
+use crate::settings::UserConfigArgs;
+use crate::store_address::LockStoreArgs;
 use anyhow::anyhow;
 use clap::Args;
-use firstcome::core::id::LockName;
+use firstcome::core::id::{LockName, OwnerName};
 use firstcome::lock::NodeSet;
 use firstcome::{LockError, Once, Run};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -34,6 +34,9 @@ use tokio::time::timeout;
 /// The command runs as under "firstcome lock": it finds the fence in FIRSTCOME_FENCE, its exit code is returned (128 + n after
 /// signal n), and a guardian process ends it before the lock NAME is lost. That lock keeps the runs of two slots apart. The
 /// slot is the lock NAME@0, @1, @2 or @3; "firstcome locks release NAME@2 --force" gives a slot back by hand.
+///
+/// A store whose locks end with their process cannot keep a slot, and is refused: etcd, a quorum, and the layouts of other
+/// libraries.
 ///
 /// Exit codes of its own: 0 the slot is taken, 75 the store answered too late, 76 lost, 3 store unreachable, 2 usage, 127 no
 /// such command, 126 not runnable.
@@ -62,27 +65,22 @@ pub(crate) struct OnceArgs {
     /// The exit code if the slot is taken, or an earlier run still goes on [default: 0]
     #[arg(long, value_name = "CODE")]
     conflict_exit_code: Option<u8>,
-    /// How long a run keeps its lock without a renewal, unless --longest is set [default: 30s]
-    #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION")]
-    lease: Option<String>,
+    /// How long a run keeps its lock without a renewal, unless --longest is set
+    #[arg(long, env = "FIRSTCOME_LEASE", value_name = "DURATION", value_parser = duration, default_value = "30s")]
+    lease: Duration,
     /// End nothing that the command left behind, and keep the lock until all of it has ended
     #[arg(long)]
     wait_children: bool,
     /// The name of this process as other clients see it [default: host and process]
-    #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT")]
-    owner: Option<String>,
-    /// Where the locks are: a directory, redis://… or postgres://… [default: a directory of the user]
-    ///
-    /// As for "firstcome lock". A store whose locks end with their process cannot keep a slot, and is refused: etcd, a quorum,
-    /// and the layouts of other libraries.
-    #[arg(long, env = "FIRSTCOME_STORE", value_name = "DIR|URL", hide_env_values = true)]
-    store: Option<String>,
+    #[arg(long, env = "FIRSTCOME_OWNER", value_name = "TEXT", value_parser = owner)]
+    owner: Option<OwnerName>,
+    #[command(flatten)]
+    store: LockStoreArgs,
     /// Make the directory that --store names if it is not there
     #[arg(long)]
     create: bool,
-    /// Settings file [default: ./firstcome.toml if it is there]
-    #[arg(long, env = "FIRSTCOME_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    _settings: UserConfigArgs,
     /// What to run, after --
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -99,17 +97,14 @@ struct OncePlan {
 }
 
 fn plan(args: &OnceArgs) -> Result<OncePlan, Failure> {
-    let file = File::read(args.config.as_deref())?;
-    let owner = owner_of(args.owner.as_ref().or(file.owner.as_ref()))?;
+    let owner = owner_of(args.owner.as_ref())?;
     let span = |text: &String| duration(text).map_err(Failure::Usage);
     let every = span(&args.every)?;
     let longest = args.longest.as_ref().map(span).transpose()?;
     let tolerance = args.tolerance.as_ref().map(span).transpose()?;
-    let lease = args.lease.as_ref().or(file.lease.as_ref()).map(span).transpose()?;
-    let lease = longest.or(lease).unwrap_or(super::LEASE_DEFAULT);
+    let lease = longest.unwrap_or(args.lease);
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
-    let given: Vec<String> = args.store.clone().or(file.store).into_iter().collect();
-    let store = store::chosen(&given, Layout::Native, lease, absent).map_err(Failure::Usage)?;
+    let store = store::chosen(&args.store.read()?, Layout::Native, lease, absent).map_err(Failure::Usage)?;
     LockName::parse(&args.name).map_err(|error| Failure::Usage(anyhow!("the job {error}")))?;
     let hold = Plan {
         name: args.name.as_str().into(),

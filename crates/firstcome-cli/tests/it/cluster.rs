@@ -116,7 +116,7 @@ fn a_call_that_makes_no_sense_is_refused_before_anything_is_asked() {
     refused(run(serve(&both).env("FIRSTCOME_SECRET_FILE", "secret")), 3, &["no server answers at 127.0.0.1:1"]);
     let settings = format!("redis = {redis:?}\nsql = {sql:?}\nsecret-file = \"secret\"\n");
     std::fs::write(here.join("firstcome.toml"), settings).expect("a file");
-    refused(run(&mut serve(&[])), 3, &["no server answers at 127.0.0.1:1"]);
+    refused(run(&mut serve(&["--config", "firstcome.toml"])), 3, &["no server answers at 127.0.0.1:1"]);
     std::fs::remove_file(here.join("firstcome.toml")).expect("it is there");
     for redis in ["http://s3cret@host", "redis://s3cret@", "redis+sentinel://:s3cret@host", "s3cret"] {
         let ended = run(serve(&["--redis", redis, "--sql", sql]).env("FIRSTCOME_SECRET", SECRET));

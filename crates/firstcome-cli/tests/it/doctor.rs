@@ -103,7 +103,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     assert_eq!(ended.code, Some(2), "{ended:?}");
     // Members and listings alone, as the settings say.
     fs::write(world.here().join("firstcome.toml"), format!("sql = {sql:?}")).expect("it is ours");
-    let ended = firstcome(world.here(), &["doctor"]);
+    let ended = firstcome(world.here(), &["doctor", "--config", "firstcome.toml"]);
     is(&said(&ended)("database", "tables of market"), "2 of 2", "fine");
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }

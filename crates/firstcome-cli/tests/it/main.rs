@@ -10,6 +10,7 @@ mod archive_nodes;
 mod archive_rooms;
 mod bad_files;
 mod cluster;
+mod config;
 mod container;
 mod disk;
 mod doctor;

@@ -84,7 +84,7 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--dev", "--connections-max", "18446744073709551615"], "connections-max"),
         (&["serve", "--dev", "--connections-per-address", "1000001"], "connections-per-address"),
         (&["serve", "--dev", "--stop-grace", "later"], "not a duration"),
-        (&["serve", "--dev", "--lock-waits-max", "0"], "lock-waits-max must be 1 to 1000000, not 0"),
+        (&["serve", "--dev", "--lock-waits-max", "0"], "must be 1 to 1000000, not 0"),
         (&["serve", "--dev", "--lock-waits-max", "1000001"], "lock-waits-max"),
         (&["serve", "--dev", "--config", "absent.toml"], "absent.toml"),
         (&["import"], "<FILE>"),
@@ -113,7 +113,7 @@ fn a_wrong_settings_file_is_a_usage_error_that_names_the_place() {
     ];
     for (text, words) in table {
         fs::write(directory.path().join("firstcome.toml"), text).expect("a file");
-        let said = firstcome(directory.path(), &["serve", "--dev"]).with(2);
+        let said = firstcome(directory.path(), &["serve", "--dev", "--config", "firstcome.toml"]).with(2);
         assert!(said.contains(words), "{text}: {said}");
     }
 }
@@ -122,6 +122,9 @@ fn a_wrong_settings_file_is_a_usage_error_that_names_the_place() {
 fn data_of(directory: &Path, flag: Option<&str>, environment: Option<&str>) -> String {
     let mut serve = command(PROGRAM, directory);
     serve.args(["serve", "--dev", "--listen", "127.0.0.1:0"]);
+    if directory.join("firstcome.toml").exists() {
+        serve.env("FIRSTCOME_CONFIG", "firstcome.toml");
+    }
     serve.args(flag.iter().flat_map(|value| ["--data", value]));
     serve.envs(environment.map(|value| ("FIRSTCOME_DATA", value)));
     let mut server = Server::spawn(&mut serve);
@@ -171,7 +174,7 @@ fn no_more_wait_for_locks_than_the_setting_says_that_counts() {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("firstcome.toml"), format!("lock-waits-max = {file}")).expect("a file");
         let mut serve = command(PROGRAM, directory.path());
-        serve.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--drain", "1s"]);
+        serve.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--drain", "1s", "--config", "firstcome.toml"]);
         serve.args(flag.iter().flat_map(|value| ["--lock-waits-max", value]));
         let server = Server::spawn(serve.envs(environment.map(|value| ("FIRSTCOME_LOCK_WAITS_MAX", value))));
         let acquire = |mut client: Client, wait_ms: u64, lease_ms: u64| {

@@ -205,7 +205,8 @@ fn compose_has_every_file_that_it_names_and_the_script_makes_every_secret() {
     }
     // The addresses contain the passwords that the servers know, and a second run changes none.
     let before: Vec<String> = secrets.keys().map(|name| content(name)).collect();
-    assert!(content("firstcome.toml").contains(content("node-password").trim()));
+    assert!(content("sql-url").contains(content("node-password").trim()));
+    assert!(content("redis-url").contains(content("redis.conf").split(' ').nth(1).expect("a password").trim()));
     assert!(content("owner-url").contains(content("owner-password").trim()));
     assert_eq!(content("redis.conf").split(' ').nth(1).map(str::len), Some(44), "a password and the end of its line");
     make();

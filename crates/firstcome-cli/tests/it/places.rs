@@ -108,7 +108,7 @@ fn a_store_of_locks_that_is_not_there_is_made_only_where_the_caller_says_so() {
     by_environment.env("FIRSTCOME_STORE", "misspelt").args(["lock", "a", "--", "touch", "ran"]);
     run(&mut by_environment).with(2);
     fs::write(here.join("firstcome.toml"), "store = \"misspelt\"\n").expect("a file");
-    lock(&[]).with(2);
+    lock(&["--config", "firstcome.toml"]).with(2);
     fs::remove_file(here.join("firstcome.toml")).expect("it is there");
     fs::write(here.join("file"), "").expect("a file");
     let said = lock(&["--store", "file", "--create"]).with(2);
@@ -132,7 +132,7 @@ fn serve_refuses_data_without_a_parent_and_says_when_a_store_is_new() {
     let said = firstcome(here, &["serve", "--dev", "--data", "no/data"]).with(2);
     assert!(said.contains("cannot make no/data") && said.contains("check --data"), "{said}");
     fs::write(here.join("firstcome.toml"), "data = \"no/data\"\n").expect("a file");
-    firstcome(here, &["serve", "--dev"]).with(2);
+    firstcome(here, &["serve", "--dev", "--config", "firstcome.toml"]).with(2);
     fs::remove_file(here.join("firstcome.toml")).expect("it is there");
     assert_eq!(fs::read_dir(here).expect("a directory").count(), 0);
     for (arguments, place) in [(&["--data", "data"][..], "data"), (&[], "firstcome-data")] {

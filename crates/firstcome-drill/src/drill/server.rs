@@ -113,13 +113,17 @@ impl Launch {
         }
         // All people come from this machine, and share networks.
         command.args(["--calls-per-minute", "0", "--connections-per-address", "0", "--network-joins-per-minute", "0"]);
-        command.env_remove("FIRSTCOME_REDIS").env_remove("FIRSTCOME_SQL");
+        // The settings of this machine are those of another service, whose stores no drill may touch.
+        command.env("FIRSTCOME_CONFIG", "/dev/null");
+        for store in ["FIRSTCOME_REDIS", "FIRSTCOME_SQL", "FIRSTCOME_SECRET"] {
+            command.env_remove(store).env_remove(format!("{store}_FILE"));
+        }
         match &self.stores {
             Stores::Directory => {}
-            Stores::Auctions(sql) => {
-                command.args(["--sql", sql]);
-            }
             // Not as arguments: addresses may hold passwords, which a list of processes would show.
+            Stores::Auctions(sql) => {
+                command.env("FIRSTCOME_SQL", sql);
+            }
             Stores::Shared { redis, sql, secret } => {
                 command.env("FIRSTCOME_REDIS", redis).env("FIRSTCOME_SQL", sql).env("FIRSTCOME_SECRET", secret);
             }

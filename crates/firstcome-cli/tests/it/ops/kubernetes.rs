@@ -88,6 +88,13 @@ fn a_pod_has_the_time_to_stop_and_the_others_stay() {
     assert_eq!((ports.len(), &ports[0]["targetPort"]), (1, &json!("http")), "metrics are not shown to visitors");
 }
 
+/// The keys of the Secret that a pod mounts, and the files in which they are.
+fn mounted_keys(pod: &Value) -> Vec<(String, String)> {
+    let items = pod["volumes"][0]["secret"]["items"].as_array().expect("keys");
+    let text = |item: &Value, name: &str| item[name].as_str().expect("a text").to_owned();
+    items.iter().map(|item| (text(item, "key"), text(item, "path"))).collect()
+}
+
 #[test]
 fn pods_have_no_rights_and_no_secret_in_the_open() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -105,20 +112,24 @@ fn pods_have_no_rights_and_no_secret_in_the_open() {
         assert!(container["resources"]["limits"]["memory"].is_string(), "{kind}");
         for variable in container["env"].as_array().expect("variables") {
             let name = variable["name"].as_str().expect("a name");
-            let is_secret = ["FIRSTCOME_REDIS", "FIRSTCOME_SQL"].contains(&name);
-            assert_eq!(variable["valueFrom"]["secretKeyRef"].is_object(), is_secret, "{kind}: {name}");
+            assert!(variable["valueFrom"].is_null(), "{kind}: {name} is in the environment");
+            assert!(!["FIRSTCOME_REDIS", "FIRSTCOME_SQL", "FIRSTCOME_SECRET"].contains(&name), "{kind}: {name}");
             if name.ends_with("_FILE") {
                 let mounted = container["volumeMounts"][0]["mountPath"].as_str().expect("a path");
-                assert!(variable["value"].as_str().is_some_and(|path| path.starts_with(mounted)), "{name}");
+                let path = variable["value"].as_str().expect("a path");
+                let file = path.strip_prefix(mounted).and_then(|path| path.strip_prefix('/'));
+                assert!(
+                    file.is_some_and(|file| mounted_keys(pod).iter().any(|(_, path)| path == file)),
+                    "{kind}: {path}"
+                );
             }
         }
         // The image's entry point is the program.
         let words: Vec<&str> = container["args"].as_array().expect("words").iter().filter_map(Value::as_str).collect();
         firstcome(directory.path(), &[&words[..], &["--help"]].concat()).well();
     }
-    let keys =
-        |kind: &str, name: &str| variable(&container(&object(kind)), name)["valueFrom"]["secretKeyRef"]["key"].clone();
-    assert_ne!(keys("Job", "FIRSTCOME_SQL"), keys("Deployment", "FIRSTCOME_SQL"), "nodes do not own the tables");
+    let keys = |kind: &str| mounted_keys(&object(kind)["spec"]["template"]["spec"]);
+    assert!(keys("Job").iter().all(|owner| !keys("Deployment").contains(owner)), "nodes do not own the tables");
 }
 
 #[test]

@@ -1,0 +1,75 @@
+//! The settings in force, with the source of each, for `firstcome config print`.
+
+use super::file::{Parsed, key_of, leaf};
+use crate::keys::SECRETS;
+use crate::store_address::shown;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+
+/// A setting in force.
+pub(crate) struct Setting {
+    /// The key of the settings file, or the name of the flag or variable if no key sets it.
+    pub(crate) name: String,
+    /// The value without secrets; `None` if it is not set and has no default.
+    pub(crate) value: Option<String>,
+    pub(crate) source: Source,
+    /// What the setting means, with its unit and default.
+    pub(crate) help: String,
+}
+
+/// Where a value comes from.
+pub(crate) enum Source {
+    Flag(String),
+    Variable(String),
+    /// As `PATH:LINE`.
+    File(String),
+    Default,
+}
+
+/// Lists the settings of the command that was parsed.
+pub(crate) fn settings(program: &Command, parsed: &Parsed) -> Vec<Setting> {
+    let (path, matches) = leaf(&parsed.matches);
+    let name = path.last().map_or("", String::as_str);
+    let mut program = program.clone();
+    program.build();
+    let command = path.iter().try_fold(&program, |command, name| command.find_subcommand(name));
+    let arguments = command.map(Command::get_arguments).into_iter().flatten();
+    let is_setting = |argument: &&Arg| argument.get_long().is_some_and(|flag| !["help", "version"].contains(&flag));
+    let mut settings: Vec<Setting> =
+        arguments.filter(is_setting).map(|argument| setting(name, argument, matches, parsed)).collect();
+    settings.extend(SECRETS.iter().map(secret));
+    settings
+}
+
+fn setting(command: &str, argument: &Arg, matches: &ArgMatches, parsed: &Parsed) -> Setting {
+    let (flag, id) = (argument.get_long().unwrap_or_default(), argument.get_id().as_str());
+    let key = key_of(command, argument);
+    let of_file = key.and_then(|key| parsed.file.as_ref()?.place_of(key));
+    let source = match (matches.value_source(id), argument.get_env(), of_file) {
+        (Some(ValueSource::CommandLine), ..) => Source::Flag(format!("--{flag}")),
+        (Some(ValueSource::EnvVariable), Some(variable), _) => Source::Variable(variable.to_string_lossy().into()),
+        (_, _, Some(place)) => Source::File(place),
+        _ => Source::Default,
+    };
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let given = matches
+        .get_raw(id)
+        .map(|values| values.map(|value| shown(flag, &value.to_string_lossy())).collect::<Vec<_>>().join(", "));
+    // A default that depends on other settings is in the help alone.
+    let value = given.or_else(|| help.split_once("[default: ").map(|(_, text)| text.trim_end_matches(']').to_owned()));
+    Setting { name: key.unwrap_or(flag).to_owned(), value, source, help }
+}
+
+/// A secret that has variables alone. Its value is not shown.
+fn secret(&(variable, help): &(&str, &str)) -> Setting {
+    let file = format!("{variable}_FILE");
+    let is_set = |name: &str| crate::keys::variable(name).is_ok_and(|value| value.is_some());
+    let (value, source) = if is_set(variable) {
+        (Some("***".to_owned()), Source::Variable(variable.to_owned()))
+    } else if is_set(&file) {
+        (Some("***".to_owned()), Source::Variable(file))
+    } else {
+        (None, Source::Default)
+    };
+    Setting { name: variable.to_owned(), value, source, help: help.to_owned() }
+}

@@ -1,0 +1,179 @@
+//! Addresses with passwords: from files, and never in what the program says.
+
+use crate::support::http::Client;
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use crate::support::wait_for;
+use crate::support::world::{SECRET, World};
+use firstcome_test_servers::Kind;
+use std::fs;
+use std::path::Path;
+
+/// What no output may contain.
+const CANARY: &str = "canary7";
+
+#[track_caller]
+fn silent(ended: Ended, codes: &[i32]) -> Ended {
+    assert!(!ended.stdout.contains(CANARY) && !ended.stderr.contains(CANARY), "a password is told: {ended:?}");
+    assert!(ended.code.is_some_and(|code| codes.contains(&code)), "{ended:?}");
+    ended
+}
+
+#[test]
+fn an_address_and_its_file_are_not_named_by_the_same_source() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    fs::write(here.join("sql"), "postgres://ann:canary7@127.0.0.1:1/shop\n").expect("a file");
+    for command in ["migrate", "verify", "reconcile", "doctor", "serve", "export"] {
+        let both = [command, "--sql", "postgres://h/shop", "--sql-file", "sql"];
+        let said = firstcome(here, &both).with(2);
+        assert!(said.contains("set --sql or --sql-file, not both"), "{command}: {said}");
+    }
+    let mut by_variables = command(PROGRAM, here);
+    by_variables.env("FIRSTCOME_SQL", "postgres://h/shop").env("FIRSTCOME_SQL_FILE", "sql");
+    let said = run(by_variables.args(["migrate"])).with(2);
+    assert!(said.contains("set FIRSTCOME_SQL or FIRSTCOME_SQL_FILE, not both"), "{said}");
+    fs::write(here.join("both.toml"), "sql = \"postgres://h/shop\"\nsql-file = \"sql\"\n").expect("a file");
+    let said = firstcome(here, &["config", "check", "--config", "both.toml"]).with(2);
+    assert!(said.contains("set sql in the settings file or sql-file, not both"), "{said}");
+    let said = firstcome(here, &["lock", "a", "--store", "redis://h", "--store-file", "sql", "--", "true"]).with(2);
+    assert!(said.contains("set --store or --store-file, not both"), "{said}");
+
+    // A flag takes precedence over a variable, whichever of both it names.
+    let mut nearer = command(PROGRAM, here);
+    nearer.env("FIRSTCOME_SQL", "nonsense").args(["migrate", "--sql-file", "sql"]);
+    let said = silent(run(&mut nearer), &[3]).stderr;
+    assert!(said.contains("cannot be used now"), "the address in the file is asked: {said}");
+}
+
+#[test]
+fn a_file_of_an_address_contains_one_address() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    for (text, says) in [
+        (None, "cannot read address"),
+        (Some(""), "address is empty"),
+        (Some(" \n"), "address is empty"),
+        (Some("postgres://ann:canary7@h/a postgres://ann:canary7@h/b"), "more than one address"),
+        (Some("sql = canary7"), "more than one address"),
+        (Some("canary7"), "the address must be postgres://"),
+    ] {
+        if let Some(text) = text {
+            fs::write(here.join("address"), text).expect("a file");
+        }
+        let said = silent(firstcome(here, &["migrate", "--sql-file", "address"]), &[2]).stderr;
+        assert!(said.contains(says) && said.lines().count() == 1, "{text:?}: {said}");
+    }
+}
+
+#[test]
+fn a_password_in_the_arguments_is_warned_of_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let warnings = |ended: Ended| silent(ended, &[2, 3]).stderr.matches("list of processes").count();
+    let (with, without) = ("postgres://ann:canary7@127.0.0.1:1/shop", "postgres://ann@127.0.0.1:1/shop");
+    let said = firstcome(here, &["migrate", "--sql", with]);
+    assert!(said.stderr.contains("--sql-file"), "{said:?}");
+    for command in ["migrate", "verify", "serve"] {
+        assert_eq!(warnings(firstcome(here, &[command, "--sql", with])), 1, "{command}");
+        assert_eq!(warnings(firstcome(here, &[command, "--sql", without])), 0, "{command}");
+    }
+    let mut by_variable = command(PROGRAM, here);
+    assert_eq!(warnings(run(by_variable.args(["migrate"]).env("FIRSTCOME_SQL", with))), 0);
+    let store = ["lock", "a", "--store", "redis://:canary7@127.0.0.1:1", "--", "true"];
+    assert_eq!(warnings(firstcome(here, &store)), 1);
+}
+
+/// Writes addresses into files, and returns the arguments that name them.
+fn named(here: &Path, redis: &str, sql: &str) -> [String; 4] {
+    fs::write(here.join("redis"), redis).expect("a file");
+    fs::write(here.join("sql"), format!("{sql}\n")).expect("a file");
+    ["--redis-file", "redis", "--sql-file", "sql"].map(str::to_owned)
+}
+
+#[test]
+fn no_error_of_an_address_tells_its_password() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let redis = [
+        "redis://:canary7@127.0.0.1:1",
+        "redis://ann:canary7@no-such-host.invalid:6379",
+        "redis://:canary7@127.0.0.1:port",
+        "redis+sentinel://:canary7@127.0.0.1:1/main?sentinel_password=canary7",
+        "redis+sentinel://:canary7@127.0.0.1:1",
+        "redis+cluster://ann:canary7@127.0.0.1:1",
+        "rediss://:canary7@127.0.0.1:1?cacert=absent.pem",
+        "redis://:canary7/with/slashes@127.0.0.1:1",
+        "http://:canary7@127.0.0.1",
+        "canary7",
+    ];
+    let sql = [
+        "postgres://ann:canary7@127.0.0.1:1/shop",
+        "postgres://ann:canary7@no-such-host.invalid/shop",
+        "postgres://ann:canary7@127.0.0.1:port/shop",
+        "postgres://ann@127.0.0.1:1/shop?password=canary7",
+        "postgres://ann:canary7@127.0.0.1:1/shop?sslmode=canary7",
+        "mysql://ann:canary7@127.0.0.1:1/shop",
+        "mysql://ann:canary7@127.0.0.1:1/shop?ssl-ca=absent.pem",
+        "canary7",
+    ];
+    let pairs = redis.iter().map(|redis| (*redis, sql[0])).chain(sql.iter().map(|sql| (redis[0], *sql)));
+    for (redis, sql) in pairs {
+        let files = named(here, redis, sql);
+        let commands: [&[&str]; 5] =
+            [&["serve", "--listen", "127.0.0.1:0"], &["doctor"], &["verify"], &["reconcile"], &["export"]];
+        for arguments in commands {
+            let mut command = command(PROGRAM, here);
+            command.args(arguments).args(&files).env("FIRSTCOME_SECRET", SECRET).env("FIRSTCOME_LOG", "trace");
+            silent(run(&mut command), &[1, 2, 3]);
+        }
+        fs::write(here.join("set.toml"), format!("redis = {redis:?}\nsql = {sql:?}\n")).expect("a file");
+        silent(firstcome(here, &["config", "print", "--config", "set.toml"]), &[0]);
+        silent(firstcome(here, &["config", "check", "--config", "set.toml"]), &[2]);
+        for broken in
+            [format!("redis = {redis}\n"), format!("redis = \"{redis}\nsql = 1\n"), format!("redis = [{redis:?}]\n")]
+        {
+            fs::write(here.join("set.toml"), broken).expect("a file");
+            silent(firstcome(here, &["config", "check", "--config", "set.toml"]), &[2]);
+        }
+        // A text without a scheme is the path of a directory.
+        if redis.contains("://") {
+            let lock = ["lock", "a", "--wait", "0s", "--store-file", "redis", "--", "true"];
+            silent(firstcome(here, &lock), &[2, 3, 75]);
+        }
+    }
+}
+
+#[test]
+fn a_node_takes_addresses_from_files_and_tells_no_password_while_a_server_is_away() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    world.migrate(world.sql.url());
+    world.redis(&["CONFIG", "SET", "requirepass", CANARY]);
+    let redis = world.redis.url().replace("redis://", &format!("redis://:{CANARY}@"));
+    let sql = world.sql.url().replace('@', &format!(":{CANARY}@"));
+    let mut serve = command(PROGRAM, world.here());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).args(named(
+        world.here(),
+        &redis,
+        &sql,
+    ));
+    serve.env("FIRSTCOME_SECRET", SECRET).env("FIRSTCOME_ADMIN_KEY", "given-0123456789-0123456789");
+    let mut node = Server::spawn(serve.env("FIRSTCOME_LOG", "debug"));
+    let admin = node.line("admin on http://").trim_start_matches("admin on http://").parse().expect("an address");
+    let looks = || {
+        for path in ["/metrics", "/readyz", "/healthz"] {
+            let told = Client::new(admin).get(path).text();
+            assert!(!told.contains(CANARY), "{path} tells a password: {told}");
+        }
+    };
+    wait_for("readiness", || (Client::new(admin).get("/readyz").status == 200).then_some(()));
+    looks();
+    let arguments = fs::read(format!("/proc/{}/cmdline", node.process())).expect("the list of processes");
+    assert!(!String::from_utf8_lossy(&arguments).contains(CANARY), "the list of processes");
+    // Redis goes away.
+    run(command("redis-cli", world.here()).args(["-u", &redis, "--no-auth-warning", "SHUTDOWN", "NOSAVE"])).well();
+    wait_for("unreadiness", || (Client::new(admin).get("/readyz").status != 200).then_some(()));
+    looks();
+    assert!(!node.errors().contains(CANARY), "{}", node.errors());
+    node.stop();
+}
