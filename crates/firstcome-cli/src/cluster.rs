@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
+use crate::transport::{Transport, TransportArgs};
 use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -33,6 +34,11 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
+    /// Returns the same servers, with all that their addresses lack.
+    pub(crate) fn over(self, transport: &Transport) -> Result<Self, Failure> {
+        Ok(Self { redis: transport.redis(&self.redis)?, sql: transport.sql(&self.sql)?, secret: self.secret })
+    }
+
     /// Opens a deployment for an export or import. Its tables must exist.
     pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
         let mut options = ClusterOptions::default();
@@ -154,6 +160,8 @@ pub(crate) struct MigrateArgs {
     /// The address of a user who may create tables
     #[command(flatten)]
     sql: SqlAddressArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -161,8 +169,7 @@ pub(crate) struct MigrateArgs {
 
 /// Migrates all tables of a database to this version, and prints what changed.
 pub(crate) fn run_migrate(args: &MigrateArgs) -> Outcome {
-    let sql = args.sql.read_required()?;
-    Address::parse(&sql).map_err(|error| Failure::Usage(error.into()))?;
+    let sql = args.transport.settled()?.sql(&args.sql.read_required()?)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let migrated = runtime.block_on(migrate(&sql, DatabaseOptions::default()));
     let migrated = migrated.map_err(|error| Failure::Unreachable(error.into()))?;

@@ -1,11 +1,14 @@
 //! `firstcome doctor`: checks that the disk, Redis and the database of a service keep what it acknowledges. Writes
 //! nothing.
 
+mod encryption;
+
 use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::ConfigArgs;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
+use crate::transport::TransportArgs;
 use crate::{file_system, health};
 use anyhow::anyhow;
 use clap::Args;
@@ -13,8 +16,9 @@ use comfy_table::{Cell, Color};
 use firstcome::cluster::{DeploymentSecret, Examined, examine};
 use firstcome::edge::{Clock, SystemClock, draw_id};
 use firstcome::redis::{Eviction, Fsync, Link, LinkError, LinkOptions, OpenError, Role, Script, ServerFacts};
-use firstcome::sql::{Address, Replication};
+use firstcome::sql::Replication;
 use firstcome::sqlite::DATABASE_FILE;
+use firstcome_tls::Trust;
 use redis::Value;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
@@ -52,6 +56,8 @@ pub(crate) struct DoctorArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// A running service, such as http://127.0.0.1:8080, which is asked as well
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -92,10 +98,11 @@ impl Findings {
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
-    let StoreAddresses { redis, sql } = args.servers.read()?;
+    let transport = args.transport.settled()?;
+    encryption::of_rule(transport.plaintext, &mut findings);
+    let StoreAddresses { redis, sql } = args.servers.read()?.over(&transport)?;
     let looked = match &sql {
         Some(sql) => {
-            Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
             let secret = if redis.is_some() { args.secret.read_maybe()? } else { None };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(of_servers(redis.as_deref(), sql, secret, &mut findings))
@@ -107,7 +114,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
         },
     };
     if let Some(url) = &args.url {
-        of_service(url, &mut findings)?;
+        of_service(url, transport.trust(), &mut findings)?;
     }
     if let Err(failure @ Failure::Usage(_)) = looked {
         return Err(failure);
@@ -124,9 +131,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
 }
 
 /// Asks a running service for its readiness, faults and warnings.
-fn of_service(url: &str, findings: &mut Findings) -> Outcome {
+fn of_service(url: &str, trust: &Trust, findings: &mut Findings) -> Outcome {
     let url = format!("{}/readyz", url.trim_end_matches('/').trim_end_matches("/readyz"));
-    let (status, body) = match health::get(&url, ANSWER_MAX) {
+    let (status, body) = match health::get(&url, ANSWER_MAX, trust) {
         Ok(answer) => answer,
         Err(Failure::Unreachable(error)) => {
             findings.say("service", "reached", error.to_string(), UNREACHED);
@@ -148,6 +155,9 @@ fn of_service(url: &str, findings: &mut Findings) -> Outcome {
         ),
     };
     findings.say("service", "ready", is, verdict);
+    if let Some(host) = url.strip_prefix("https://").and_then(health::host_in) {
+        encryption::of_service(&host, findings);
+    }
     for fault in listed("faults") {
         let says = text(&fault["says"]);
         findings.say("service", text(&fault["object"]), says, Verdict::Unsafe("do what its log says"));
@@ -172,10 +182,12 @@ async fn of_servers(
         Ok(found) => {
             skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
             of_database(&found, redis.is_some(), findings);
+            encryption::of_database(sql, Some(found.tls_version.as_deref()), findings)?;
             Some(found)
         }
         Err(error) => {
             findings.say("database", "reached", error.to_string(), UNREACHED);
+            encryption::of_database(sql, None, findings)?;
             None
         }
     };
@@ -196,8 +208,22 @@ enum Mark {
     Of(i64),
 }
 
-/// Checks a Redis.
+/// Checks a Redis, and how it is reached.
 async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result<Mark, Failure> {
+    let mut reached = Vec::new();
+    let mark = of_servers_behind(redis, is_early, &mut reached, findings).await?;
+    // Blocks this runtime, which has nothing else to do.
+    encryption::of_redis(redis, &reached, findings)?;
+    Ok(mark)
+}
+
+/// Checks the servers of a link, and collects their addresses.
+async fn of_servers_behind(
+    redis: &str,
+    is_early: bool,
+    reached: &mut Vec<String>,
+    findings: &mut Findings,
+) -> Result<Mark, Failure> {
     let clock = SystemClock::default();
     let mut options = LinkOptions::default();
     options.allow_eviction = Eviction::Allow;
@@ -220,6 +246,7 @@ async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result
     let looked = async {
         for facts in link.servers().await? {
             of_redis(&facts, is_early, findings);
+            reached.push(facts.address);
         }
         let before = clock.now().as_us();
         let told = link.run(&TIME, &[MARK_KEY], &[]).await?;

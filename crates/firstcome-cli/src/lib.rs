@@ -17,6 +17,7 @@ mod reconcile;
 pub mod serve;
 mod settings;
 mod store_address;
+mod transport;
 mod verify;
 
 #[doc(hidden)]
@@ -26,7 +27,7 @@ use anyhow::anyhow;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome, end};
 // The drill and the benchmarks use these too.
-use firstcome_drill::{arguments, drill, failure, file_system, output, plan};
+use firstcome_drill::{arguments, drill, failure, file_system, output, plaintext, plan};
 use settings::{NotParsed, Parsed};
 use std::ffi::OsString;
 use std::process::ExitCode;

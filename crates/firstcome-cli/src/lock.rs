@@ -42,6 +42,7 @@ use crate::arguments::duration;
 use crate::failure::Failure;
 use crate::settings::UserConfigArgs;
 use crate::store_address::LockStoreArgs;
+use crate::transport::TransportArgs;
 use anyhow::{anyhow, ensure};
 use clap::{Args, ValueEnum};
 use firstcome::core::id::{LockName, OwnerName};
@@ -119,6 +120,8 @@ pub(crate) struct LockArgs {
     owner: Option<OwnerName>,
     #[command(flatten)]
     store: LockStoreArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Make the directory that --store names if it is not there
     ///
     /// Without this a missing directory is refused: it may be misspelt, and a lock in a new one would exclude no other
@@ -216,11 +219,13 @@ fn plan(args: &LockArgs) -> Result<Plan, Failure> {
     let owner = owner_of(args.owner.as_ref())?;
     let (wait, lease, min_hold) = (args.wait, args.lease, args.min_hold);
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
+    let transport = args.transport.settled()?;
     let store = store::chosen(&args.store.read()?, args.layout, lease, absent).map_err(usage)?;
     // The keys of other libraries have any form.
     if !matches!(store, LockAddress::Redis { layout: Shared::SingleKey | Shared::Redisson, .. }) {
         LockName::parse(&args.name).map_err(|error| usage(anyhow!("the lock {error}")))?;
     }
+    let store = transport.locks(store)?;
     let set = if args.new_set { NodeSet::New } else { NodeSet::Known };
     let demand = |wanted: &Requirement| match wanted {
         Requirement::Order => Demand::Ordered,

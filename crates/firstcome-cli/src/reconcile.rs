@@ -6,17 +6,20 @@ use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::store_address::{StoreAddressArgs, StoreAddresses, missing_sql};
+use crate::transport::TransportArgs;
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
 use firstcome::cluster::{ClusterOptions, Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
-use firstcome::sql::{Address, Tables};
+use firstcome::sql::Tables;
 use serde_json::json;
 
 #[derive(Args)]
 pub(crate) struct ReconcileArgs {
     #[command(flatten)]
     servers: StoreAddressArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Repair what is safe, as a node would: store outbox entries, rebuild from the database, remove what is no longer
     /// used
     #[arg(long)]
@@ -35,9 +38,8 @@ pub(crate) struct ReconcileArgs {
 
 /// Compares, repairs if asked to, and prints. Fails if a finding still needs a repair.
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
-    let StoreAddresses { redis, sql } = args.servers.read()?;
+    let StoreAddresses { redis, sql } = args.servers.read()?.over(&args.transport.settled()?)?;
     let sql = &sql.ok_or_else(missing_sql)?;
-    Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let redis = match &redis {
         Some(redis) => redis,
         None if args.accept_loss => return auction::run(sql, args.json),

@@ -13,6 +13,7 @@ use crate::keys;
 use crate::output::write_out;
 use crate::settings::{self, AfterGrace, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
+use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
@@ -72,6 +73,8 @@ pub(crate) struct ServiceArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Development mode: a call without a key acts as admin; loopback only
     #[arg(long, env = "FIRSTCOME_DEV")]
     dev: bool,
@@ -205,9 +208,9 @@ impl ServiceArgs {
             }
             return Ok(Stores::Directory);
         };
-        Address::parse(&sql).map_err(|error| Failure::Usage(error.into()))?;
+        let transport = self.transport.settled()?;
         if let Some(redis) = redis {
-            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }));
+            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }.over(&transport)?));
         }
         if !self.coupon.is_empty() {
             return usage("--coupon makes no sense with --sql alone: it serves no coupons");
@@ -218,7 +221,7 @@ impl ServiceArgs {
         if !self.data.exists() {
             check_parent(&self.data, "--data").map_err(Failure::Usage)?;
         }
-        Ok(Stores::Auctions(sql))
+        Ok(Stores::Auctions(transport.sql(&sql)?))
     }
 
     /// Refuses addresses that development mode must not serve.

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::output::say;
+use crate::transport::Transport;
 use anyhow::{Context, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -23,6 +24,14 @@ pub(crate) struct StoreAddressArgs {
 pub(crate) struct StoreAddresses {
     pub(crate) redis: Option<String>,
     pub(crate) sql: Option<String>,
+}
+
+impl StoreAddresses {
+    /// Returns the same servers, with the files that their addresses lack. Refuses plain text that is not allowed.
+    pub(crate) fn over(self, transport: &Transport) -> Result<Self, Failure> {
+        let redis = self.redis.map(|url| transport.redis(&url)).transpose()?;
+        Ok(Self { redis, sql: self.sql.map(|url| transport.sql(&url)).transpose()? })
+    }
 }
 
 impl StoreAddressArgs {

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
+use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -15,7 +16,6 @@ use clap::{ArgMatches, Args, Command, FromArgMatches};
 use comfy_table::{Cell, Color};
 use draw::DrawArgs;
 use firstcome::Check;
-use firstcome::sql::Address;
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, verify, verify_locks};
 use receipt::ReceiptArgs;
 use serde_json::json;
@@ -35,7 +35,9 @@ struct VerifyStoreArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
-    /// Instead of a store: the public record of a room's draw, as a file, an http:// address, or - for the standard input
+    #[command(flatten)]
+    transport: TransportArgs,
+    /// Instead of a store: the public record of a room's draw, as a file, an http:// or https:// address, or - for the standard input
     #[arg(long, value_name = "FILE|URL")]
     draw: Option<String>,
     /// A number whose place is computed; with --draw
@@ -94,13 +96,14 @@ impl Args for VerifyArgs {
 pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     if let Some(source) = &args.draw {
         let commitment = args.commitment.as_deref();
-        return draw::run(&DrawArgs { source, commitment, numbers: &args.number, json: args.json });
+        let trust = &args.transport.trust()?;
+        return draw::run(&DrawArgs { source, commitment, numbers: &args.number, trust, json: args.json });
     }
     if let Some(source) = &args.receipt {
         let (heads, key, json) = (args.heads.as_slice(), args.key.as_deref(), args.json);
         return receipt::run(&ReceiptArgs { source, heads, key, json });
     }
-    let StoreAddresses { redis, sql } = args.servers.read()?;
+    let StoreAddresses { redis, sql } = args.servers.read()?.over(&args.transport.settled()?)?;
     let (checks, not_checked) = match &sql {
         Some(sql) => of_servers(args, redis.as_deref(), sql)?,
         None => (of_directory(&args.data)?, Vec::new()),
@@ -152,7 +155,6 @@ fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
 
 /// Checks the servers. Returns the checks, and what could not be checked.
 fn of_servers(args: &VerifyStoreArgs, redis: Option<&str>, sql: &str) -> Result<(Vec<Check>, Vec<String>), Failure> {
-    Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let secret = args.secret.read_maybe()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let verified = runtime.block_on(firstcome::cluster::verify(sql, redis, secret));

@@ -12,6 +12,8 @@ use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, a
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Examined {
+    /// The version of TLS of a session, as the database sees it; `None` in plain text.
+    pub tls_version: Option<String>,
     /// Its settings by which it is judged.
     pub settings: Vec<(String, String)>,
     /// Why nothing may rest on it.
@@ -50,12 +52,13 @@ pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Exam
     };
     let unfit = [dialect.judge(&settings, &base.options).err(), judge_texts(dialect, &settings).err()];
     let unfit = unfit.into_iter().flatten().reduce(|all, one| format!("{all}; {one}"));
+    let tls_version = schema::tls_version(&base).await?;
     let replication = schema::replication(&base).await?;
     let now = schema::now(&base).await?;
     let (auctions, coupons) =
         (versions(&base, auction_part(dialect)).await?, versions(&base, cluster_part(dialect)).await?);
     let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
-    Ok(Examined { settings, unfit, replication, now, tables: vec![auctions, coupons], deployment })
+    Ok(Examined { tls_version, settings, unfit, replication, now, tables: vec![auctions, coupons], deployment })
 }
 
 async fn versions(base: &Base, part: Part) -> Result<Migrated, SqlError> {

@@ -25,8 +25,10 @@ mod sampler;
 mod server;
 mod spread;
 
+use crate::database::Named;
 use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
+use crate::plaintext::{PlaintextArgs, Protocol};
 use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow};
 use chaos::DrillTarget;
@@ -34,6 +36,8 @@ use clap::{Args, Subcommand};
 use cluster::Backing;
 use event::Setting;
 use facts::Facts;
+use firstcome::address::{Authority, Destination, Encryption};
+use firstcome::sql::Address;
 use serde_json::json;
 use server::{KeyPair, Server, Stores};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -99,6 +103,8 @@ pub struct EventArgs {
     /// or `mariadb` starts one; an address names a running server, on which a database is made and dropped
     #[arg(long, value_name = "URL", conflicts_with = "url")]
     sql: Option<String>,
+    #[command(flatten)]
+    plaintext: PlaintextArgs,
     /// Directory for report.html and report.json
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
@@ -132,6 +138,27 @@ impl EventArgs {
     /// The number of listings.
     fn auctions(&self) -> u32 {
         self.stock.unwrap_or(100)
+    }
+
+    /// Refuses servers of other machines that would be reached in plain text, unless that is allowed.
+    fn check_plaintext(&self) -> Outcome {
+        let rule = self.plaintext.rule();
+        if let Some(url) = &self.url {
+            let authority = url.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
+            // `address_of` says what is wrong with another one.
+            if let Ok(Authority { hosts, .. }) = Authority::read(authority, 80) {
+                rule.check(Protocol::Http, &Destination { hosts, encryption: Encryption::Never })?;
+            }
+        }
+        if let Some(url) = &self.redis {
+            let found = firstcome::redis::destination(url).map_err(|error| Failure::Usage(error.into()))?;
+            rule.check(Protocol::Redis, &found)?;
+        }
+        if let Some(Named::Running(url)) = self.sql.as_deref().map(Named::parse).transpose().map_err(Failure::Usage)? {
+            let address = Address::parse(&url).map_err(|error| Failure::Usage(error.into()))?;
+            rule.check(Protocol::of_database(&address), &address.destination())?;
+        }
+        Ok(())
     }
 
     /// The address of the service that `--url` names.
@@ -179,6 +206,7 @@ impl Drop for Scratch {
 /// `firstcome`.
 pub fn run(command: &DrillCommand) -> Outcome {
     let (DrillCommand::Concert(args) | DrillCommand::Coupon(args) | DrillCommand::Auction(args)) = command;
+    args.check_plaintext()?;
     enough_descriptors(args.connections as usize * args.nodes.unwrap_or(1) as usize).map_err(Failure::Usage)?;
     let facts = match command {
         DrillCommand::Concert(_) => play(args, &settle(args, "concert")?)?,

@@ -10,6 +10,7 @@ pub mod failure;
 pub mod file_system;
 pub mod output;
 pub mod own_redis;
+pub mod plaintext;
 pub mod plan;
 pub mod stop;
 

@@ -41,6 +41,7 @@ mod messages;
 mod session;
 mod watcher;
 
+pub use address::destination;
 pub use error::EtcdError;
 pub use link::EtcdLink;
 pub use lock::{EtcdHold, EtcdLockView, EtcdLocks, EtcdWrite, Taken};

@@ -8,6 +8,7 @@ use super::messages::{
 };
 use super::{Counts, EtcdOptions};
 use firstcome_store::address::Host;
+use firstcome_tls::Trust;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use prost::Message;
@@ -19,7 +20,7 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::client::Grpc;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
@@ -76,10 +77,17 @@ struct EtcdConnection {
 impl EtcdLink {
     /// Makes a link from an address. Sends nothing.
     pub(crate) fn new(url: &str, options: &EtcdOptions) -> Result<Self, EtcdError> {
-        let Address { hosts, login } = Address::read(url)?;
+        let Address { hosts, login, tls } = Address::read(url)?;
         let servers = hosts.into_iter().map(|host| {
-            let endpoint = Endpoint::from_shared(format!("http://{host}"))
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            let endpoint = Endpoint::from_shared(format!("{scheme}://{host}"))
                 .map_err(|_| EtcdError::broken(format!("{host} is not a host and a port")))?;
+            let endpoint = match &tls {
+                Some(trust) => endpoint
+                    .tls_config(secured(trust))
+                    .map_err(|error| EtcdError::broken(format!("TLS to {host} cannot be set up: {}", chain(&error))))?,
+                None => endpoint,
+            };
             let endpoint = endpoint.connect_timeout(options.connect_timeout).tcp_nodelay(true);
             Ok((host, endpoint.http2_keep_alive_interval(PING).keep_alive_timeout(options.answer_timeout)))
         });
@@ -279,7 +287,9 @@ impl Shared {
         let unreachable = |says: String| EtcdError::unreachable(format!("no etcd answers at {host}: {says}"));
         let channel = match timeout(self.connect_timeout, endpoint.connect()).await {
             Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => return Err(unreachable(chain(&error))),
+            Ok(Err(error)) => {
+                return Err(unreachable(firstcome_tls::explain(&error).unwrap_or_else(|| chain(&error))));
+            }
             Err(_) => return Err(unreachable("no connection in time".to_owned())),
         };
         let number = self.connects.fetch_add(1, Ordering::Relaxed) + 1;
@@ -308,6 +318,20 @@ fn is_new_enough(version: &str) -> bool {
     let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
     let version = numbers.next().flatten().zip(numbers.next().flatten());
     version.is_some_and(|version| VERSION_MIN <= version)
+}
+
+/// Certificate and name of each server are checked, against the authorities that are trusted.
+fn secured(trust: &Trust) -> ClientTlsConfig {
+    firstcome_tls::install_provider();
+    let config = ClientTlsConfig::new();
+    let config = match trust.ca_pem() {
+        Some(ca) => config.ca_certificate(Certificate::from_pem(ca)),
+        None => config.with_native_roots(),
+    };
+    match trust.identity() {
+        Some(own) => config.identity(Identity::from_pem(own.certificate_pem(), own.key_pem())),
+        None => config,
+    }
 }
 
 /// Joins an error and its causes: the last cause usually says most.

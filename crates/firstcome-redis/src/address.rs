@@ -2,8 +2,9 @@
 
 use super::error::OpenError;
 pub(crate) use firstcome_store::address::Host;
-use firstcome_store::address::{self, Authority};
+use firstcome_store::address::{self, Authority, Destination, Encryption};
 use firstcome_tls::{TlsFiles, Trust};
+use redis::{ConnectionAddr, IntoConnectionInfo};
 
 /// The port of a server whose address names none.
 const SERVER_PORT: u16 = 6_379;
@@ -43,7 +44,7 @@ impl Address {
     pub(crate) fn read(url: &str) -> Result<Self, OpenError> {
         let (scheme, _) = url.split_once("://").unwrap_or_default();
         let is_secure = matches!(scheme.split('+').next(), Some("rediss" | "valkeys"));
-        let (plain, files) = split_files(url)?;
+        let (plain, files) = TlsFiles::split_off(url, decoded)?;
         let rest = plain.split_once("://").map_or("", |(_, rest)| rest);
         let tls = match is_secure {
             true => Some(files.read().or_else(|error| wrong(error.to_string()))?),
@@ -61,26 +62,30 @@ impl Address {
     }
 }
 
-/// Splits the names of PEM files off an address: `cacert`, `cert` and `key`, as the options of redis-cli.
-fn split_files(url: &str) -> Result<(String, TlsFiles), OpenError> {
-    let mut files = TlsFiles::default();
-    let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), files)) };
-    let mut others = Vec::new();
-    for pair in query.split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let file = match name {
-            "cacert" => &mut files.ca,
-            "cert" => &mut files.client_cert,
-            "key" => &mut files.client_key,
-            _ => {
-                others.push(pair);
-                continue;
-            }
-        };
-        *file = Some(decoded(value)?.into());
-    }
-    let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
-    Ok((rest, files))
+/// Reads where an address leads, and the PEM files that it names. Sends nothing.
+///
+/// Fails with [`OpenError::Address`], whose text contains no user and no password.
+pub fn destination(url: &str) -> Result<Destination, OpenError> {
+    let encryption = |tls: Option<Trust>| if tls.is_some() { Encryption::Checked } else { Encryption::Never };
+    Ok(match Address::read(url)? {
+        Address::Server { url, tls } => {
+            let info = url.into_connection_info();
+            let info = info.map_err(|error| OpenError::Address { says: error.to_string() })?;
+            let hosts = match info.addr() {
+                ConnectionAddr::Tcp(name, port) | ConnectionAddr::TcpTls { host: name, port, .. } => {
+                    vec![Host::new(name.trim_matches(['[', ']']), *port)]
+                }
+                _ => Vec::new(),
+            };
+            Destination { hosts, encryption: encryption(tls) }
+        }
+        Address::Primary { sentinels, to_servers, .. } => {
+            Destination { hosts: sentinels, encryption: encryption(to_servers.tls) }
+        }
+        Address::Cluster { seeds, credentials } => {
+            Destination { hosts: seeds, encryption: encryption(credentials.tls) }
+        }
+    })
 }
 
 fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
@@ -204,6 +209,26 @@ mod tests {
             let says = told(url);
             assert!(says.contains(expected) && !says.contains("secret"), "{url}: {says}");
         }
+    }
+
+    #[test]
+    fn an_address_tells_where_it_leads() {
+        for (url, hosts, encryption) in [
+            ("redis://user:secret@one:1/3", "one:1", Encryption::Never),
+            ("redis://[::1]", "[::1]:6379", Encryption::Never),
+            ("valkey://one", "one:6379", Encryption::Never),
+            ("rediss://one", "one:6379", Encryption::Checked),
+            ("unix:///run/redis.sock", "", Encryption::Never),
+            ("redis+sentinel://one,two:2/main", "one:26379 two:2", Encryption::Never),
+            ("rediss+sentinel://one/main", "one:26379", Encryption::Checked),
+            ("redis+cluster://one,two", "one:6379 two:6379", Encryption::Never),
+            ("rediss+cluster://one", "one:6379", Encryption::Checked),
+        ] {
+            let found = destination(url).expect(url);
+            assert_eq!((&*text(&found.hosts), found.encryption), (hosts, encryption), "{url}");
+        }
+        let error = destination("http://secret@one").expect_err("no Redis").to_string();
+        assert!(!error.contains("secret"), "{error}");
     }
 
     #[test]

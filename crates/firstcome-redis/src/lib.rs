@@ -64,6 +64,7 @@ mod slots;
 mod socket;
 
 pub use acknowledge::ReplicaAck;
+pub use address::destination;
 pub use channels::Listener;
 pub use error::{LinkError, OpenError};
 pub use facts::{Fsync, Role, ServerFacts};

@@ -3,6 +3,7 @@
 mod security;
 
 use super::SqlError;
+use firstcome_store::address::{Destination, Encryption, Host};
 use security::{Security, SslMode};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -53,6 +54,33 @@ impl Address {
         }
     }
 
+    /// Where the address leads, with what the environment says of it.
+    pub fn destination(&self) -> Destination {
+        match self {
+            Self::Postgres(options) => {
+                let encryption = match options.get_ssl_mode() {
+                    PgSslMode::Disable => Encryption::Never,
+                    PgSslMode::Allow | PgSslMode::Prefer => Encryption::IfOffered,
+                    PgSslMode::Require => Encryption::Unchecked,
+                    PgSslMode::VerifyCa | PgSslMode::VerifyFull => Encryption::Checked,
+                };
+                let host = options.get_host();
+                // A host that is a path is the directory of a socket, as in libpq.
+                let is_socket = options.get_socket().is_some() || host.starts_with('/');
+                to(host, options.get_port(), is_socket, encryption)
+            }
+            Self::MySql(options) => {
+                let encryption = match options.get_ssl_mode() {
+                    MySqlSslMode::Disabled => Encryption::Never,
+                    MySqlSslMode::Preferred => Encryption::IfOffered,
+                    MySqlSslMode::Required => Encryption::Unchecked,
+                    MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity => Encryption::Checked,
+                };
+                to(options.get_host(), options.get_port(), options.get_socket().is_some(), encryption)
+            }
+        }
+    }
+
     /// The address if it is one of PostgreSQL.
     pub fn postgres(url: &str) -> Result<PgConnectOptions, SqlError> {
         match Self::parse(url)? {
@@ -68,6 +96,11 @@ impl Address {
             Self::Postgres(_) => Err(SqlError::broken("the address must begin with mysql://")),
         }
     }
+}
+
+fn to(name: &str, port: u16, is_socket: bool, encryption: Encryption) -> Destination {
+    let hosts = if is_socket { Vec::new() } else { vec![Host::new(name.trim_matches(['[', ']']), port)] };
+    Destination { hosts, encryption }
 }
 
 fn secured_postgres(options: PgConnectOptions, security: &Security) -> PgConnectOptions {
@@ -135,6 +168,30 @@ mod tests {
         {
             let SqlError::Broken { says } = Address::parse(wrong).unwrap_err() else { panic!("{wrong} is no address") };
             assert!(!says.contains("s3cret"), "{says}");
+        }
+    }
+
+    #[test]
+    fn an_address_tells_where_it_leads() {
+        for (url, host, encryption) in [
+            ("postgres://ann@db.example/shop?sslmode=disable", "db.example:5432", Encryption::Never),
+            ("postgres://ann@db.example/shop?sslmode=allow", "db.example:5432", Encryption::IfOffered),
+            ("postgres://ann@db.example/shop", "db.example:5432", Encryption::IfOffered),
+            ("postgres://ann@db.example/shop?sslmode=require", "db.example:5432", Encryption::Unchecked),
+            ("postgres://ann@db.example/shop?sslrootcert=system", "db.example:5432", Encryption::Checked),
+            ("postgres://ann@127.0.0.1/shop?host=db.example", "db.example:5432", Encryption::IfOffered),
+            ("postgres://ann@127.0.0.1/shop?hostaddr=10.0.0.5", "10.0.0.5:5432", Encryption::IfOffered),
+            ("postgres://ann@[::1]:1/shop", "[::1]:1", Encryption::IfOffered),
+            ("postgres://ann@%2Ftmp/shop", "", Encryption::Never),
+            ("mysql://ann@db.example/shop", "db.example:3306", Encryption::IfOffered),
+            ("mysql://ann@db.example/shop?ssl-mode=DISABLED", "db.example:3306", Encryption::Never),
+            ("mysql://ann@db.example/shop?ssl-mode=REQUIRED", "db.example:3306", Encryption::Unchecked),
+            ("mysql://ann@db.example/shop?ssl-mode=VERIFY_CA", "db.example:3306", Encryption::Checked),
+            ("mysql://ann@db.example/shop?socket=/run/mysqld.sock", "", Encryption::IfOffered),
+        ] {
+            let found = Address::parse(url).unwrap().destination();
+            let hosts: Vec<String> = found.hosts.iter().map(Host::to_string).collect();
+            assert_eq!((hosts.join(" ").as_str(), found.encryption), (host, encryption), "{url}");
         }
     }
 

@@ -50,6 +50,8 @@ pub struct Words {
     pub settings: &'static str,
     /// Reads how servers that copy this one are kept, as rows of a name and its value. Reads nothing but system tables.
     pub replication: &'static str,
+    /// Reads the version of TLS of this session, as rows of a name and its value; empty in plain text.
+    pub tls: &'static str,
     /// Begins a literal of bytes, before its hexadecimal digits and a quote.
     bytes: &'static str,
 }

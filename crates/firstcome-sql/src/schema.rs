@@ -27,6 +27,12 @@ pub async fn replication(base: &Base) -> Result<Replication, SqlError> {
     Ok(base.dialect.replication(&pairs(base, base.dialect.words().replication).await?))
 }
 
+/// The version of TLS of a session, as the server sees it; `None` in plain text.
+pub async fn tls_version(base: &Base) -> Result<Option<String>, SqlError> {
+    let rows = pairs(base, base.dialect.words().tls).await?;
+    Ok(rows.into_iter().map(|(_, version)| version).find(|version| !version.is_empty()))
+}
+
 /// Rows of a name and its value.
 async fn pairs(base: &Base, text: &str) -> Result<Vec<(String, String)>, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;

@@ -1,6 +1,7 @@
 //! Parses the parts of addresses that several stores share.
 
 use std::fmt;
+use std::net::IpAddr;
 
 /// Host and port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -15,6 +16,51 @@ impl Host {
     /// Makes a host from its parts.
     pub fn new(name: impl Into<Box<str>>, port: u16) -> Self {
         Self { name: name.into(), port }
+    }
+
+    /// Whether connections to the host stay on this machine: `localhost`, 127.0.0.0/8 and `::1`. Looks no name up, and
+    /// counts no address of a private network.
+    pub fn is_loopback(&self) -> bool {
+        let is_local = |address: IpAddr| address.to_canonical().is_loopback();
+        self.name.eq_ignore_ascii_case("localhost") || self.name.parse().is_ok_and(is_local)
+    }
+}
+
+/// Where an address leads, as far as its text and the environment say it. Nothing is sent.
+///
+/// Not covered: servers that these hosts name later, as sentinels and nodes of a cluster do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Destination {
+    /// The hosts; none for a socket of this machine.
+    pub hosts: Vec<Host>,
+    /// What its connections demand.
+    pub encryption: Encryption,
+}
+
+/// What the connections of an address demand, from the weakest on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Encryption {
+    /// Plain text.
+    Never,
+    /// TLS if the server offers it, else plain text. No certificate is checked.
+    IfOffered,
+    /// TLS, or there is no connection. No certificate is checked.
+    Unchecked,
+    /// TLS with a certificate of a trusted authority that is for the name of the server.
+    Checked,
+}
+
+impl Encryption {
+    /// Whether a connection may be in plain text.
+    pub fn may_be_plain(self) -> bool {
+        self < Self::Unchecked
+    }
+}
+
+impl Destination {
+    /// The first host beyond this machine, if there is one.
+    pub fn beyond_this_machine(&self) -> Option<&Host> {
+        self.hosts.iter().find(|host| !host.is_loopback())
     }
 }
 
@@ -78,4 +124,49 @@ pub fn decoded(text: &str) -> Result<String, &'static str> {
         rest = &rest[2..];
     }
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_this_machine_and_no_private_network() {
+        for (name, expected) in [
+            ("localhost", true),
+            ("LocalHost", true),
+            ("127.0.0.1", true),
+            ("127.255.0.9", true),
+            ("::1", true),
+            ("0:0:0:0:0:0:0:1", true),
+            ("::ffff:127.0.0.1", true),
+            ("0.0.0.0", false),
+            ("::", false),
+            ("10.0.0.5", false),
+            ("172.16.0.1", false),
+            ("192.168.1.1", false),
+            ("fd00::1", false),
+            ("::ffff:10.0.0.5", false),
+            ("redis", false),
+            ("localhost.example", false),
+            ("127.0.0.1.example", false),
+            // Neither is a number that some libraries would read as an address.
+            ("127.1", false),
+            ("2130706433", false),
+        ] {
+            assert_eq!(Host::new(name, 1).is_loopback(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn one_host_beyond_this_machine_is_enough() {
+        let to = |names: &[&str]| {
+            let hosts = names.iter().map(|name| Host::new(*name, 1)).collect();
+            let found = Destination { hosts, encryption: Encryption::Never };
+            found.beyond_this_machine().map(Host::to_string)
+        };
+        assert_eq!(to(&[]), None);
+        assert_eq!(to(&["127.0.0.1", "localhost"]), None);
+        assert_eq!(to(&["127.0.0.1", "one", "two"]).as_deref(), Some("one:1"));
+    }
 }

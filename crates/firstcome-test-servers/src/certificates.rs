@@ -4,6 +4,7 @@ use crate::CertificateFiles;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use std::{fs, io};
 use tempfile::TempDir;
 
@@ -14,6 +15,8 @@ pub enum Flaw {
     None,
     /// Its time is over.
     Expired,
+    /// It ends in nine days and some hours.
+    EndsSoon,
     /// It is for another name.
     OtherName,
 }
@@ -53,6 +56,9 @@ impl Authority {
         if flaw == Flaw::Expired {
             (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));
         }
+        if flaw == Flaw::EndsSoon {
+            (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), in_nine_days().into());
+        }
         let key = KeyPair::generate().map_err(io::Error::other)?;
         let cert = params.signed_by(&key, &self.issuer).map_err(io::Error::other)?;
         self.signed += 1;
@@ -72,6 +78,11 @@ impl Authority {
         }
         Ok(())
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a certificate counts by the clock of this machine")]
+fn in_nine_days() -> SystemTime {
+    SystemTime::now() + Duration::from_secs(9 * 86_400 + 43_200)
 }
 
 impl std::fmt::Debug for Authority {

@@ -131,9 +131,12 @@ impl Installation {
         match (self.kind, part) {
             (Kind::Postgres, _) => self.postgres(directory, data, port, options),
             (Kind::MariaDb, _) => Ok(self.mariadb(directory, data, port, options)),
-            (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), options)),
+            (Kind::Etcd, Part::Member { peer, others }) => Ok(self.etcd(data, port, (peer, others), &[], options)),
             // A single member talks to no other member, so any port will do.
-            (Kind::Etcd, _) => Ok(self.etcd(data, port, (0, &[]), options)),
+            (Kind::Etcd, _) => {
+                let tls = options.tls.as_ref().zip(tls_port).map(|(files, port)| files.of_etcd(port));
+                Ok(self.etcd(data, port, (0, &[]), &tls.unwrap_or_default(), options))
+            }
             (Kind::Redis, Part::Sentinel(settings)) => {
                 let settings: Vec<String> = settings
                     .iter()
@@ -195,10 +198,23 @@ impl Installation {
         command
     }
 
-    fn etcd(&self, data: &Path, port: u16, (peer, others): (u16, &[String]), options: &Options) -> Command {
-        let (name, clients) = (name_of(data), format!("http://127.0.0.1:{port}"));
+    fn etcd(
+        &self,
+        data: &Path,
+        port: u16,
+        (peer, others): (u16, &[String]),
+        secure: &[(&str, String)],
+        options: &Options,
+    ) -> Command {
+        let (name, mut clients) = (name_of(data), format!("http://127.0.0.1:{port}"));
         let peers = format!("http://127.0.0.1:{peer}");
         let mut command = Command::new(&self.program);
+        for (name, value) in secure {
+            match *name {
+                "url" => clients.push_str(&format!(",{value}")),
+                name => drop(command.arg(format!("--{name}={value}"))),
+            }
+        }
         command.arg(format!("--data-dir={}", data.display())).arg(format!("--name={name}"));
         command.args(["listen", "advertise"].map(|which| format!("--{which}-client-urls={clients}")));
         command.args(["listen", "initial-advertise"].map(|which| format!("--{which}-peer-urls={peers}")));

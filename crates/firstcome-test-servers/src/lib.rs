@@ -100,8 +100,8 @@ pub struct Options {
     /// More settings, which override all others: `fsync=off` for PostgreSQL, `innodb-flush-log-at-trx-commit=2` for MariaDB,
     /// `maxmemory=10mb` for Redis, `quota-backend-bytes=16777216` for etcd.
     pub settings: Vec<String>,
-    /// The certificate with which Redis offers TLS at a second port ([`Server::tls_port`]), and which sentinels, replicas and
-    /// nodes of a cluster then use among themselves. Other kinds offer TLS by [`CertificateFiles::settings`].
+    /// The certificate with which Redis and a single etcd offer TLS at a second port ([`Server::tls_port`]), and which sentinels,
+    /// replicas and nodes of a cluster then use among themselves. Other kinds offer TLS by [`CertificateFiles::settings`].
     pub tls: Option<CertificateFiles>,
 }
 
@@ -143,7 +143,7 @@ pub enum ServerError {
 #[derive(Clone, Copy)]
 struct Ports {
     port: u16,
-    /// The port for TLS, of a Redis that has one.
+    /// The port for TLS, of a Redis or an etcd that has one.
     tls_port: Option<u16>,
 }
 
@@ -153,7 +153,7 @@ pub struct Server {
     child: Child,
     command: Command,
     url: String,
-    /// The port for TLS, of a Redis that has one.
+    /// The port for TLS, of a Redis or an etcd that has one.
     tls_port: Option<u16>,
     data: PathBuf,
     log: PathBuf,
@@ -186,8 +186,12 @@ impl Server {
             fs::create_dir(&data)?;
             installation.prepare(directory.path(), &data)?;
             let port = part.free_port()?;
-            let tls_port =
-                options.tls.as_ref().filter(|_| kind == Kind::Redis).map(|_| part.free_port()).transpose()?;
+            let tls_port = options
+                .tls
+                .as_ref()
+                .filter(|_| matches!(kind, Kind::Redis | Kind::Etcd))
+                .map(|_| part.free_port())
+                .transpose()?;
             let ports = Ports { port, tls_port };
             let mut command = installation.command(part, directory.path(), &data, ports, options)?;
             let log = directory.path().join("log");
@@ -212,7 +216,7 @@ impl Server {
         &self.url
     }
 
-    /// Returns the port for TLS of a Redis that was started with [`Options::tls`].
+    /// Returns the port for TLS of a Redis or an etcd that was started with [`Options::tls`].
     pub const fn tls_port(&self) -> Option<u16> {
         self.tls_port
     }

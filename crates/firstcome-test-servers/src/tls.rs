@@ -24,6 +24,15 @@ impl CertificateFiles {
         }
     }
 
+    /// The address at which etcd offers TLS beside its plain one, and the settings for it.
+    pub(crate) fn of_etcd(&self, port: u16) -> Vec<(&'static str, String)> {
+        vec![
+            ("url", format!("https://127.0.0.1:{port}")),
+            ("cert-file", self.cert.display().to_string()),
+            ("key-file", self.key.display().to_string()),
+        ]
+    }
+
     /// The settings with which Redis offers TLS at a further port, and uses it to its replicas, nodes and sentinels.
     pub(crate) fn of_redis(&self, port: u16) -> Vec<(&'static str, String)> {
         let file = |path: &PathBuf| path.display().to_string();

@@ -3,6 +3,7 @@
 //! - [`TlsFiles`] names PEM files. [`TlsFiles::read`] reads and checks them once, where they are named.
 //! - [`Trust`] is what was read: the certificate authorities that a client trusts, and its own certificate.
 //! - [`ServerTls`] is the certificate of a server, which can be renewed while it serves.
+//! - `inspect` looks at the certificate of a server, for a report (feature `inspect`).
 //! - [`explain()`] says why a handshake failed, and what an operator can do.
 //!
 //! # Promises
@@ -18,10 +19,14 @@
 
 mod error;
 mod explain;
+#[cfg(feature = "inspect")]
+mod inspect;
 mod server;
 
 pub use error::{TlsError, TlsFileKind};
 pub use explain::explain;
+#[cfg(feature = "inspect")]
+pub use inspect::{PeerCertificate, inspect};
 pub use server::{Renewal, ServerFiles, ServerTls};
 
 use rustls::client::ClientConfig;
@@ -45,6 +50,29 @@ pub struct TlsFiles {
 }
 
 impl TlsFiles {
+    /// Splits `cacert`, `cert` and `key` off the parameters of an address: the names of redis-cli and etcdctl. `decoded` decodes
+    /// percent escapes.
+    pub fn split_off<E>(url: &str, decoded: impl Fn(&str) -> Result<String, E>) -> Result<(String, Self), E> {
+        let mut files = Self::default();
+        let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), files)) };
+        let mut others = Vec::new();
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let file = match name {
+                "cacert" => &mut files.ca,
+                "cert" => &mut files.client_cert,
+                "key" => &mut files.client_key,
+                _ => {
+                    others.push(pair);
+                    continue;
+                }
+            };
+            *file = Some(decoded(value)?.into());
+        }
+        let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
+        Ok((rest, files))
+    }
+
     /// Whether no file is named.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

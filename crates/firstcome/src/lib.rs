@@ -192,6 +192,7 @@ pub use firstcome_sqlite as sqlite;
 pub use firstcome_store::Check;
 #[doc(hidden)]
 pub use firstcome_store::Shared;
+pub use firstcome_store::address;
 pub use firstcome_store::archive;
 /// For custom stores, and for the simulator.
 pub use firstcome_store::embedded;

@@ -324,6 +324,7 @@ impl Locks {
     }
 
     /// Opens locks on etcd, from version 3.4: `etcd://[user:password@]host[:port][,host[:port]…]`, all of one cluster.
+    /// `etcds://…[?cacert=FILE&cert=FILE&key=FILE]` demands TLS, and checks certificate and name of each server.
     /// They have the order of arrival and fences as here. All holds of a process rest on one lease, see [`etcd`]. Call it
     /// within a Tokio runtime.
     #[cfg(feature = "etcd")]

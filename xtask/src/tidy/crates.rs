@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("firstcome-sqlite", &["core", "store"]),
     ("firstcome-redis", &["core", "store", "tls"]),
     ("firstcome-sql", &["core", "store", "tls"]),
-    ("firstcome-etcd", &["core", "store"]),
+    ("firstcome-etcd", &["core", "store", "tls"]),
     ("firstcome-client", &["core", "store", "tls"]),
     ("firstcome-cluster", &["core", "store", "redis", "sql"]),
     ("firstcome-macros", &[]),

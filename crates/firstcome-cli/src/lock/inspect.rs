@@ -7,6 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::UserConfigArgs;
 use crate::store_address::LockStoreArgs;
+use crate::transport::TransportArgs;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
@@ -39,6 +40,8 @@ pub(crate) enum LocksCommand {
 struct Where {
     #[command(flatten)]
     store: LockStoreArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     #[command(flatten)]
     _settings: UserConfigArgs,
     /// Print JSON also on a terminal
@@ -80,13 +83,15 @@ enum InspectedStore {
 
 impl InspectedStore {
     async fn open(args: &Where) -> Result<Self, Failure> {
+        let transport = args.transport.settled()?;
         let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
         match store::named(&args.store.read()?).map_err(Failure::Usage)? {
             None => place::default_directory().map(Self::Directory).map_err(Failure::Usage),
-            Some(LockAddress::Redis { url, .. }) if url.starts_with("redis+cluster://") => {
+            Some(LockAddress::Redis { url, .. }) if url.contains("+cluster://") => {
                 usage("the locks of a Redis cluster cannot be looked at; firstcome lock --wait 0s says who holds one")
             }
             Some(LockAddress::Redis { url, layout: Layout::Native }) => {
+                let url = transport.redis(&url)?;
                 let client = draw_id().map_err(Failure::Store)?;
                 let opened = RedisLocks::open(&url, ClientId(client), LinkOptions::default()).await;
                 opened.map(|locks| Self::Redis(Box::new(locks))).map_err(store::redis_failure)

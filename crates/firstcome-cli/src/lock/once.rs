@@ -10,6 +10,7 @@ use crate::failure::Failure;
 use crate::output::say;
 use crate::settings::UserConfigArgs;
 use crate::store_address::LockStoreArgs;
+use crate::transport::TransportArgs;
 use anyhow::anyhow;
 use clap::Args;
 use firstcome::core::id::{LockName, OwnerName};
@@ -76,6 +77,8 @@ pub(crate) struct OnceArgs {
     owner: Option<OwnerName>,
     #[command(flatten)]
     store: LockStoreArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     /// Make the directory that --store names if it is not there
     #[arg(long)]
     create: bool,
@@ -104,6 +107,7 @@ fn plan(args: &OnceArgs) -> Result<OncePlan, Failure> {
     let tolerance = args.tolerance.as_ref().map(span).transpose()?;
     let lease = longest.unwrap_or(args.lease);
     let absent = if args.create { Absent::Create } else { Absent::Refuse };
+    let transport = args.transport.settled()?;
     let store = store::chosen(&args.store.read()?, Layout::Native, lease, absent).map_err(Failure::Usage)?;
     LockName::parse(&args.name).map_err(|error| Failure::Usage(anyhow!("the job {error}")))?;
     let hold = Plan {
@@ -112,7 +116,7 @@ fn plan(args: &OnceArgs) -> Result<OncePlan, Failure> {
         wait: Duration::ZERO,
         lease,
         min_hold: Duration::ZERO,
-        store,
+        store: transport.locks(store)?,
         set: NodeSet::Known,
         require: Vec::new(),
         permits: None,

@@ -10,6 +10,7 @@ use comfy_table::Cell;
 use firstcome::core::room::draw::ALGORITHM;
 use firstcome::core::room::{Draw, DrawSeed};
 use firstcome::core::time::Timestamp;
+use firstcome_tls::Trust;
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
@@ -36,21 +37,19 @@ pub(super) struct DrawArgs<'a> {
     pub(super) commitment: Option<&'a str>,
     /// The tickets whose places are wanted.
     pub(super) numbers: &'a [u32],
+    /// Whom a connection by TLS trusts.
+    pub(super) trust: &'a Trust,
     pub(super) json: bool,
 }
 
-fn read(source: &str) -> Result<String, Failure> {
-    if source.starts_with("https://") {
-        let says = "this command reads no address over TLS: use `curl -s URL | firstcome verify --draw -`";
-        return Err(Failure::Usage(anyhow!(says)));
-    }
-    if source.starts_with("http://") {
+fn read(source: &str, trust: &Trust) -> Result<String, Failure> {
+    if source.starts_with("http://") || source.starts_with("https://") {
         // The page of a draw has the record too, for a client that does not ask for HTML.
         let url = match source.split_once("/rooms/") {
             Some((before, room)) if !before.ends_with("/v1") => format!("{before}/v1/rooms/{room}"),
             _ => source.to_owned(),
         };
-        return match health::get(&url, ANSWER)? {
+        return match health::get(&url, ANSWER, trust)? {
             (200, body) => Ok(body),
             (status, body) => Err(Failure::Refused(anyhow!("{url}: {status} {}", body.trim()))),
         };
@@ -97,7 +96,7 @@ fn missing_places(draw: &Draw) -> u64 {
 
 /// Checks the record and prints the places. Fails if anything does not fit.
 pub(super) fn run(args: &DrawArgs<'_>) -> Outcome {
-    let text = read(args.source)?;
+    let text = read(args.source, args.trust)?;
     let record: DrawRecord =
         serde_json::from_str(&text).context("this is no record of a draw").map_err(Failure::Refused)?;
     let draw = judge(&record, args.commitment).map_err(Failure::Refused)?;

@@ -35,4 +35,5 @@ mod support;
 mod sync_faults;
 mod synced;
 mod tls;
+mod tls_stores;
 mod verify_sql;

@@ -118,6 +118,11 @@ impl Launch {
         for store in ["FIRSTCOME_REDIS", "FIRSTCOME_SQL", "FIRSTCOME_SECRET"] {
             command.env_remove(store).env_remove(format!("{store}_FILE"));
         }
+        // The drill has judged the addresses, which name the files of TLS that they need.
+        command.env("FIRSTCOME_ALLOW_PLAINTEXT", "true");
+        for name in ["FIRSTCOME_TLS_CA", "FIRSTCOME_TLS_CLIENT_CERT", "FIRSTCOME_TLS_CLIENT_KEY"] {
+            command.env_remove(name);
+        }
         match &self.stores {
             Stores::Directory => {}
             // Not as arguments: addresses may hold passwords, which a list of processes would show.

@@ -50,6 +50,7 @@ pub(super) const WORDS: Words = Words {
         'Rpl_semi_sync_source_clients');\
         SELECT 'binlog_dumps', CAST(0 /*!80016 + COUNT(*) */ AS CHAR) \
         /*!80016 FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%' */;",
+    tls: "SHOW SESSION STATUS LIKE 'Ssl_version';",
     bytes: "x'",
 };
 

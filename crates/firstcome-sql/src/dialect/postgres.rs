@@ -58,6 +58,7 @@ pub(super) const WORDS: Words = Words {
     replication: "SELECT 'standbys'::text, count(*)::text FROM pg_catalog.pg_stat_replication UNION ALL \
         SELECT name::text, setting::text FROM pg_catalog.pg_settings \
         WHERE name IN ('synchronous_standby_names', 'synchronous_commit');",
+    tls: "SELECT 'version'::text, coalesce(version, '')::text FROM pg_catalog.pg_stat_ssl WHERE pid = pg_backend_pid();",
     bytes: "'\\x",
 };
 

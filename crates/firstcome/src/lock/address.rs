@@ -28,7 +28,7 @@ pub enum Layout {
 /// | `redis://…`, `redis+sentinel://…`, `redis+cluster://…`, and with `rediss` for TLS | on Redis or Valkey; [`Locks::redis`](super::Locks::redis) has the forms |
 /// | the same with `?layout=redisson` or `?layout=single-key` | in the layout of other libraries |
 /// | three to nine `redis://…` or `rediss://…`, separated by spaces | on several servers that vote |
-/// | `etcd://…` | on etcd |
+/// | `etcd://…`, and `etcds://…` for TLS | on etcd |
 /// | `postgres://…` | in rows with leases; with `?layout=session` the server's advisory locks |
 /// | `mysql://…` | the built-in locks of MySQL or MariaDB |
 /// | `http://…`, `https://…` | of a firstcome service; its key comes by `Connect::http_key`, never in the address |
@@ -115,7 +115,7 @@ impl FromStr for LockAddress {
             (redis, None | Some("native")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::Native }),
             (redis, Some("redisson")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::Redisson }),
             (redis, Some("single-key")) if is_redis(redis) => Ok(Self::Redis { url, layout: Layout::SingleKey }),
-            ("etcd", None) => Ok(Self::Etcd(url)),
+            ("etcd" | "etcds", None) => Ok(Self::Etcd(url)),
             ("postgres" | "postgresql", None | Some("leases")) => Ok(Self::Postgres(url)),
             ("postgres" | "postgresql", Some("session")) => Ok(Self::PostgresSession(url)),
             ("mysql" | "mariadb", None | Some("session")) => Ok(Self::MysqlSession(url)),
@@ -131,7 +131,7 @@ impl FromStr for LockAddress {
 }
 
 /// The schemes that name no Redis.
-const KNOWN: [&str; 7] = ["etcd", "http", "https", "postgres", "postgresql", "mysql", "mariadb"];
+const KNOWN: [&str; 8] = ["etcd", "etcds", "http", "https", "postgres", "postgresql", "mysql", "mariadb"];
 
 fn is_redis(scheme: &str) -> bool {
     let (transport, kind) = scheme.split_once('+').unwrap_or((scheme, ""));
@@ -251,6 +251,7 @@ mod tests {
                 LockAddress::Quorum(["redis://a", "redis://b", "redis://c"].map(str::to_owned).into()),
             ),
             ("etcd://a,b,c", LockAddress::Etcd("etcd://a,b,c".to_owned())),
+            ("etcds://a?cacert=/ca.pem", LockAddress::Etcd("etcds://a?cacert=/ca.pem".to_owned())),
             ("postgres://h/shop", LockAddress::Postgres("postgres://h/shop".to_owned())),
             (
                 "postgresql://h/shop?sslmode=require&layout=session&a=b",
