@@ -28,8 +28,8 @@ pub struct PeerCertificate {
 /// use this for no connection that carries data. Blocks as long as the stream lets it.
 pub fn inspect(stream: &mut (impl Read + Write), name: &str) -> io::Result<PeerCertificate> {
     let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-    let seen = Arc::new(Seen::default());
-    let verifier: Arc<dyn ServerCertVerifier> = Arc::clone(&seen) as _;
+    let shown = Arc::new(Shown::default());
+    let verifier: Arc<dyn ServerCertVerifier> = Arc::clone(&shown) as _;
     let config = builder().dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     let mut session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
     let shaken = loop {
@@ -42,7 +42,7 @@ pub fn inspect(stream: &mut (impl Read + Write), name: &str) -> io::Result<PeerC
     session.send_close_notify();
     // A courtesy: the server may be gone.
     let _ = session.write_tls(stream);
-    let certificate = seen.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let certificate = shown.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (certificate, shaken) {
         // A server that demands a client certificate has shown its own before.
         (Some(certificate), _) => read(&certificate, version),
@@ -72,9 +72,9 @@ fn printable(text: &str) -> String {
 
 /// The certificate that the server has shown.
 #[derive(Debug, Default)]
-struct Seen(Mutex<Option<CertificateDer<'static>>>);
+struct Shown(Mutex<Option<CertificateDer<'static>>>);
 
-impl ServerCertVerifier for Seen {
+impl ServerCertVerifier for Shown {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
