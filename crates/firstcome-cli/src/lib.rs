@@ -8,6 +8,7 @@ mod cluster;
 mod config;
 mod descriptors;
 mod doctor;
+mod failures;
 pub mod gate;
 mod health;
 mod joins;

@@ -1,12 +1,14 @@
 //! `firstcome serve`: the service over the embedded store, over a database (members and listings only), or as one node
 //! of a cluster over Redis and a database.
 
+mod operators;
 mod renewal;
 
 use crate::arguments::duration;
 use crate::cluster::{Node, SecretArgs, Servers};
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
+use crate::failures::FailureArgs;
 use crate::gate::GatePlan;
 use crate::joins::JoinArgs;
 use crate::keys;
@@ -24,11 +26,14 @@ use firstcome::sqlite::DATABASE_FILE;
 use firstcome::work::WorkBits;
 use firstcome::{CouponStore, Embedded, Locks};
 use firstcome_server::address::{Block, Proxies};
+use firstcome_server::api::FiguresFor;
 use firstcome_server::auth::{KeyDigest, Keys};
 use firstcome_server::gate::{GateConfig, serve_gate};
 use firstcome_server::live::STREAMS_MAX;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{App, Config, ConnectionThreads, GracePolicy, JoinLimits, Limits, LockLimits, OnLoss, api};
+use firstcome_server::{
+    App, Config, ConnectionThreads, FailureLimits, GracePolicy, JoinLimits, Limits, LockLimits, OnLoss, api,
+};
 use firstcome_tls::ServerTls;
 use http::HeaderValue;
 use std::io::IsTerminal;
@@ -56,7 +61,8 @@ pub struct ServeArgs {
 /// The arguments of a service, also of one behind a gate.
 #[derive(Args)]
 pub(crate) struct ServiceArgs {
-    /// Address for /metrics and health without a key, for a port that only operators reach
+    /// Address for /metrics and health, for a port that only operators reach. /metrics needs a key unless the address is on
+    /// loopback
     #[arg(long, env = "FIRSTCOME_ADMIN_LISTEN", value_name = "ADDRESS")]
     admin_listen: Option<SocketAddr>,
     /// Certificate as PEM, with those between it and its authority; then only TLS is accepted, at the address of visitors too.
@@ -95,6 +101,8 @@ pub(crate) struct ServiceArgs {
     /// Calls without a valid key per minute and address; 0 for as many as come
     #[arg(long, env = "FIRSTCOME_CALLS_PER_MINUTE", value_name = "N", default_value_t = RateLimit::CALLS.per_minute.get())]
     calls_per_minute: u32,
+    #[command(flatten)]
+    failures: FailureArgs,
     /// Connections at once; fewer if the limit of file descriptors is lower
     #[arg(long, env = "FIRSTCOME_CONNECTIONS_MAX", value_name = "N", value_parser = at_once, default_value = "10000")]
     connections_max: usize,
@@ -160,6 +168,7 @@ pub(crate) struct Plan {
     joins: JoinLimits,
     join_work: Option<WorkBits>,
     calls: Option<RateLimit>,
+    failures: FailureLimits,
     streams_max: usize,
     grace: GracePolicy,
     limits: Limits,
@@ -248,18 +257,20 @@ enum HasGate {
 fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result<Plan, Failure> {
     let mut problems = Problems::default();
     problems.take(args.check_dev(listen, gate.as_ref()));
+    let admin_listen = problems.take(operators::check(args.admin_listen, args.dev));
     let stores = problems.take(args.stores(if gate.is_some() { HasGate::Yes } else { HasGate::No }));
     let keys = problems.take(if args.dev { Ok(Some(Keys::Dev)) } else { keys::given() });
     let view_keys = problems.take(keys::view_keys());
     let tls = problems.take(renewal::certificate(args.tls_cert.clone(), args.tls_key.clone()));
     problems.end()?;
-    let (Some(stores), Some(keys), Some(view_keys), Some(tls)) = (stores, keys, view_keys, tls) else {
+    let given = (stores, keys, view_keys, tls, admin_listen);
+    let (Some(stores), Some(keys), Some(view_keys), Some(tls), Some(admin_listen)) = given else {
         return Err(Failure::Usage(anyhow!("a setting is missing")));
     };
     Ok(Plan {
         listen,
         tls,
-        admin_listen: args.admin_listen,
+        admin_listen,
         stores,
         dev: args.dev,
         keys,
@@ -267,6 +278,7 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
         second_person_within: args.second_person_within,
         joins: args.joins.limits(),
         join_work: args.joins.work(),
+        failures: args.failures.limits(),
         calls: per_minute(args.calls_per_minute),
         streams_max: args.streams_max,
         grace: args.grace(),
@@ -388,6 +400,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         joins: plan.joins,
         join_work: plan.join_work,
         calls: plan.calls,
+        failures: plan.failures,
         public_coupons: plan.public_coupons.clone(),
         streams_max: plan.streams_max,
         grace: plan.grace,
@@ -466,7 +479,8 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         }
     };
     let admin = admin.map(|listener| {
-        let router = api::admin_router(Arc::clone(&app));
+        let figures_for = listener.local_addr().map_or(FiguresFor::Keys, operators::figures_for);
+        let router = api::admin_router(Arc::clone(&app), figures_for);
         firstcome_server::serve_admin(listener, Arc::clone(&app), router, stopped(stopping))
     });
     let admin = async {

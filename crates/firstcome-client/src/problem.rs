@@ -101,7 +101,7 @@ impl Problem {
             "store_unavailable" => unavailable(FaultKind::Unreachable, format!("{base}: {}", self.detail())),
             // The body did not arrive in time, so nothing was done.
             "request_timeout" => unavailable(FaultKind::Unreachable, format!("{base}: {}", self.detail())),
-            "outcome_unknown" => StoreError::Unknown,
+            "outcome_unknown" | "internal_error" => StoreError::Unknown,
             _ => return None,
         };
         Some((error, Some(retry_after)))

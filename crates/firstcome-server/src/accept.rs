@@ -13,6 +13,7 @@ mod leftover;
 mod slots;
 mod stream;
 mod threads;
+mod unwind;
 mod watch;
 
 use crate::address;
@@ -40,6 +41,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 pub use threads::ConnectionThreads;
+pub(crate) use unwind::{Panic, caught};
 
 /// Limits on the number of connections and on the time of each phase.
 #[derive(Clone, Copy, Debug)]
@@ -204,6 +206,22 @@ async fn serve_on(listener: TcpListener, context: PortContext, shutdown: impl Fu
     }
 }
 
+/// Counts a connection as open until it is dropped, also by a panic in the body of an answer.
+struct OpenConnection(Arc<App>);
+
+impl OpenConnection {
+    fn of(app: &Arc<App>) -> Self {
+        app.metrics.connection_opened();
+        Self(Arc::clone(app))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.metrics.connection_closed();
+    }
+}
+
 /// Ends a task when it is dropped.
 pub(crate) struct AbortOnDrop(pub(crate) JoinHandle<()>);
 
@@ -243,7 +261,7 @@ impl PortContext {
         let Some((stream, place)) = self.entry.admit(&self.app, stream, peer) else { return };
         let context = Arc::clone(self);
         let served = move |stream| async move {
-            context.app.metrics.connection_opened();
+            let open = OpenConnection::of(&context.app);
             match &context.entry.tls {
                 None => connection::serve(stream, peer, &place, &context).await,
                 Some(tls) => {
@@ -253,8 +271,7 @@ impl PortContext {
                     }
                 }
             }
-            context.app.metrics.connection_closed();
-            drop((place, context));
+            drop((open, place, context));
         };
         match self.threads.as_ref().map(Weak::upgrade) {
             None => drop(tokio::spawn(served(stream))),

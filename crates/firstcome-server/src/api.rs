@@ -249,10 +249,23 @@ pub(crate) fn may_wait<B>(request: &Request<B>) -> bool {
     request.method() == Method::POST && request.uri().path().ends_with("/acquire")
 }
 
-/// The routes of `--admin-listen`: figures and health without a key, for a port that only operators reach.
-pub fn admin_router(app: Arc<App>) -> Router {
+/// Who may read the figures on the port of operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FiguresFor {
+    /// Any client that reaches the port: for a port on loopback.
+    AnyClient,
+    /// A client with any key of the service, one to view included: for a port that other machines reach.
+    Keys,
+}
+
+/// The routes of `--admin-listen`: health without a key, and figures for these clients.
+pub fn admin_router(app: Arc<App>, figures_for: FiguresFor) -> Router {
+    let figures = match figures_for {
+        FiguresFor::AnyClient => get(health::metrics_unguarded),
+        FiguresFor::Keys => get(health::metrics_of_keys),
+    };
     Router::new()
-        .route("/metrics", get(health::metrics_unguarded))
+        .route("/metrics", figures)
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .fallback(async || Problem::new(Code::NotFound))

@@ -164,7 +164,8 @@ pub(crate) fn dev_gate(headers: &HeaderMap, transport: Transport) -> Result<(), 
     }
 }
 
-fn is_loopback(host: &str) -> bool {
+/// Whether a `Host` names this machine alone.
+pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => return rest == "::1]" || rest.starts_with("::1]:"),
         None => host.split_once(':').map_or(host, |(name, _)| name),

@@ -35,6 +35,7 @@ use crate::api::measured;
 use crate::auth::Keys;
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
+use crate::failures::Credential;
 use crate::live::SamplesWanted;
 use crate::metrics::Route;
 use crate::pages::{self, Format};
@@ -289,11 +290,13 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
     if app.is_dev() {
         return see_other(PATH);
     }
-    let peer = parts.extensions.get::<Peer>().map(|peer| peer.0);
-    app.may_log_in(peer, &parts.headers)?;
+    let (at, address) = (app.backend.now(), client(app, parts));
+    // A call within the process has no address.
+    if let Some(client) = address {
+        app.may_log_in(client)?;
+    }
     let key = form.get("key").unwrap_or_default().trim();
     let found = app.config.keys.scope_of(key).and_then(|(scope, digest)| Some((Role::of(scope)?, digest)));
-    let (at, address) = (app.backend.now(), client(app, parts));
     let Some((role, digest)) = found else {
         let (session, object, change) = (String::new(), String::new(), String::new());
         let answer = Code::Unauthorized.as_str();
@@ -307,6 +310,9 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
             change,
             answer,
         });
+        if let Some(client) = address {
+            app.failed_to_authenticate(client, Credential::Login)?;
+        }
         return Err(Code::Unauthorized.into());
     };
     let operator = form.get("operator").unwrap_or_default().trim();

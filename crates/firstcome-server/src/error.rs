@@ -2,6 +2,9 @@
 
 use crate::address;
 use crate::api::{self, Whole};
+use crate::failures::Credential;
+use crate::pass::PassError;
+use crate::request_id::REQUEST_ID;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -115,8 +118,9 @@ codes! {
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";
     IdempotencyKeyReused 422 "idempotency_key_reused" "The Idempotency-Key came with another body before" "Use a new key for a new request.";
     NotOpen 425 "not_open" "It is not open yet" "`opens_at` says from when, `retry_after_ms` how long that is.";
-    RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins and its calls without a key per minute, and what it has open at once.";
+    RateLimited 429 "rate_limited" "Too many requests from this address" "Try again after `retry_after_ms`. The service counts by `address`: its joins, its calls without a key and its failed authentications per minute, and what it has open at once. After failed authentications `limit` says whose limit it is: that of the `address`, of its `network`, or of all addresses together (`total`).";
     TooManyJoins 429 "too_many_joins" "More visitors join than a limit of the operator allows" "Try again after `retry_after_ms`. `limit` says whose limit it is: that of your `network`, of the `room`, of all rooms together (`total`), or of joins of your network that `wait` in place of work.";
+    InternalError 500 "internal_error" "The service met a bug of its own" "It may or may not have been done: send the same request again, with the same Idempotency-Key if it had one. Report it with `request_id`, which the log has too.";
     UpstreamUnreachable 502 "upstream_unreachable" "The site cannot be reached" "Nothing was sent to it. Try again later; an operator looks at the site, and at `--upstream` of the gate.";
     StreamsFull 503 "streams_full" "Too many streams are open" "Poll, and ask for a stream again after `retry_after_ms`.";
     Overloaded 503 "overloaded" "Too much waits to be done" "Nothing was done now. Try again after `retry_after_ms`.";
@@ -133,12 +137,27 @@ pub struct Problem {
     detail: Option<String>,
     members: Map<String, Value>,
     retry_after_ms: Option<u64>,
+    /// What the client has shown in vain.
+    failed: Option<Credential>,
+    /// The id of the request, for the header of the answer.
+    request_id: Option<HeaderValue>,
 }
 
 impl Problem {
     /// Creates a problem with the code's own title and advice.
     pub fn new(code: Code) -> Self {
-        Self { code, detail: None, members: Map::new(), retry_after_ms: None }
+        let failed = match code {
+            Code::Unauthorized => Some(Credential::Key),
+            Code::UnknownTicket => Some(Credential::Ticket),
+            _ => None,
+        };
+        Self { code, detail: None, members: Map::new(), retry_after_ms: None, failed, request_id: None }
+    }
+
+    /// Creates the problem of a pass that is not valid for this reason.
+    pub(crate) fn of_pass(code: Code, reason: &'static str) -> Self {
+        let failed = (reason == PassError::Forged.code()).then_some(Credential::Pass);
+        Self { failed, ..Self::new(code).with("reason", reason) }
     }
 
     /// Creates a problem about one field.
@@ -165,6 +184,12 @@ impl Problem {
     /// Adds a member for programs.
     pub fn with(mut self, member: &str, value: impl Into<Value>) -> Self {
         self.members.insert(member.into(), value.into());
+        self
+    }
+
+    /// Names the request in the header of the answer.
+    pub(crate) fn named(mut self, request_id: HeaderValue) -> Self {
+        self.request_id = Some(request_id);
         self
     }
 
@@ -252,7 +277,7 @@ impl Problem {
     /// Builds the answer, whose headers go into `headers`. The map is emptied before. A caller passes the map of the
     /// request, which has room for them.
     pub(crate) fn whole(self, headers: HeaderMap) -> Whole {
-        let Self { code, detail, members, retry_after_ms } = self;
+        let Self { code, detail, members, retry_after_ms, failed, request_id } = self;
         let body = if detail.is_none() && members.is_empty() {
             plain_body(code)
         } else {
@@ -260,7 +285,13 @@ impl Problem {
         };
         let status = StatusCode::from_u16(code.status()).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let mut response = api::whole(status, headers, body, PROBLEM_JSON);
+        if let Some(failed) = failed {
+            response.extensions_mut().insert(failed);
+        }
         let headers = response.headers_mut();
+        if let Some(id) = request_id {
+            headers.insert(REQUEST_ID, id);
+        }
         if let Some(wait_ms) = retry_after_ms {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1_000).max(1)));
         }

@@ -29,15 +29,17 @@ pub use path::{PathRule, PathRuleError, PathRules};
 
 use crate::accept::{
     AbortOnDrop, ConnectionSlot, ConnectionThreads, Entry, Guests, HEAD_BYTES_MAX, LentBody, Limits, Peer, PeerStream,
-    Rest, Slot, TooMany, secured,
+    Rest, Slot, TooMany, caught, secured,
 };
 use crate::address::{self, FORWARDED_URI};
 use crate::api::room_gate::{self, NUMBER_HEADER, USER_HEADER};
 use crate::error::{Code, Problem};
+use crate::failures::Credential;
 use crate::grace::{self, Ruling, Stay};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
-use crate::pass::Grant;
+use crate::pass::{Grant, PassError};
+use crate::request_id;
 use crate::security_headers;
 use crate::state::App;
 use axum::Router;
@@ -288,7 +290,11 @@ impl Gate {
         let format = Format::of(request.headers());
         let client_waits = request.headers().contains_key(header::EXPECT);
         let request = request.map(|body| rest.lend(body));
-        let (passage, mut answer) = match Box::pin(self.decide(peer, request, Arc::clone(&place))).await {
+        let id = request_id::given(request.headers());
+        let is_secure = self.app.is_secure(self.app.config.transport(), peer, request.headers());
+        let decided = caught(Box::pin(self.decide(peer, request, Arc::clone(&place))).as_mut()).await;
+        let id = if decided.is_err() { id.or_else(|| Some(request_id::draw())) } else { id };
+        let (passage, mut answer) = match decided.unwrap_or_else(|panic| Err(panic.problem(&self.app, id.as_ref()))) {
             Ok((passage, response)) => (passage, response),
             Err(problem) => {
                 self.app.metrics.refused(problem.code());
@@ -300,6 +306,13 @@ impl Gate {
                 (Passage::Failed, response.map(Either::Right))
             }
         };
+        // What the site has answered passes unchanged.
+        if matches!(passage, Passage::Shown | Passage::Failed) {
+            request_id::name(answer.headers_mut(), id, passage == Passage::Failed);
+            if is_secure {
+                security_headers::add_transport(answer.headers_mut());
+            }
+        }
         self.app.metrics.passed(passage);
         place.allow_write(if matches!(answer.body(), Either::Left(_)) { WRITE_TIMES } else { 1 });
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -344,10 +357,16 @@ impl Gate {
         }
         let pass = room_gate::pass_of(request.headers()).ok();
         if let Some(pass) = pass.filter(|_| !app.is_dev())
-            && app.passes().is_none_or(|passes| passes.read(pass).is_err())
+            && let Err(error) = {
+                app.may_show_pass(client, pass)?;
+                app.passes().map_or(Err(PassError::UnknownKey), |passes| passes.read(pass))
+            }
         {
             // A cluster is asked for the key of such a pass: it costs more than a request for the page.
             app.may_call(client)?;
+            if error == PassError::Forged {
+                app.failed_to_authenticate(client, Credential::Pass)?;
+            }
         }
         let (passage, visitor) = match grace::rule(&self.app, &self.config.room, pass).await? {
             Ruling::Judged(Ok((grant, _))) => (Passage::Passed, Some(Visitor::of(grant))),

@@ -12,13 +12,13 @@
 //!   line, and refuse people with it.
 
 use crate::address::wide_network;
-use crate::rate::{Limited, Limiter, RateLimit};
+use crate::rate::{Counted, Limited, Limiter, RateLimit, Table};
 use crate::work::Earned;
 use firstcome::core::id::RoomName;
 use firstcome::core::time::Timestamp;
-use firstcome::edge::draw_hasher;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 /// How many times as much a network may join as an address, unless an operator says otherwise.
 const NETWORK_TIMES: NonZeroU32 = NonZeroU32::new(10).unwrap();
@@ -93,14 +93,14 @@ pub(crate) struct Joins {
 }
 
 impl Joins {
-    pub(crate) fn new(limits: JoinLimits) -> Self {
-        let limiter = |limit| Limiter::new(limit, draw_hasher());
+    pub(crate) fn new(limits: JoinLimits, table: &Arc<Table>) -> Self {
+        let limiter = |limit, counted| Limiter::new(limit, counted, table);
         Self {
-            address: limiter(limits.address),
-            network: limiter(limits.network),
-            room: limiter(limits.room),
-            total: limiter(limits.total),
-            wait: limiter(limits.wait),
+            address: limiter(limits.address, Counted::JoinsOfAddress),
+            network: limiter(limits.network, Counted::JoinsOfNetwork),
+            room: limiter(limits.room, Counted::JoinsOfRoom),
+            total: limiter(limits.total, Counted::JoinsInTotal),
+            wait: limiter(limits.wait, Counted::JoinsThatWait),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod auction;
 mod cluster;
+mod failure;
 mod gate;
 mod join;
 mod live;
@@ -10,6 +11,7 @@ mod receipt;
 mod room;
 
 pub(crate) use auction::{AuctionFigures, Movement};
+use failure::FailureFigures;
 use gate::GateFigures;
 use join::JoinFigures;
 pub(crate) use live::{LiveFigures, StreamEnd};
@@ -231,8 +233,8 @@ pub(crate) struct Totals {
 }
 
 /// The statuses that these calls can have; the last one stands for all others.
-const STATUSES: [u16; 20] =
-    [200, 201, 204, 303, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 503, 0];
+const STATUSES: [u16; 21] =
+    [200, 201, 204, 303, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 422, 425, 429, 500, 503, 0];
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RequestLabels {
@@ -265,6 +267,8 @@ pub(crate) struct Metrics {
     forwarded_untrusted: Counter,
     made_room: Counter,
     overdue: Counter,
+    panics: Counter,
+    pub(crate) failures: FailureFigures,
     pub(crate) gate: GateFigures,
     pub(crate) heads: HeadFigures,
     pub(crate) joins: JoinFigures,
@@ -307,8 +311,10 @@ impl Metrics {
         let forwarded_untrusted =
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
+        let panics = counter("panics", "Requests that ended in a panic, which is a bug of the service");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let (gate, joins) = (GateFigures::register(&mut registry), JoinFigures::register(&mut registry));
+        let failures = FailureFigures::register(&mut registry);
         let heads = HeadFigures::register(&mut registry);
         let (live, locks) = (LiveFigures::register(&mut registry), LockFigures::register(&mut registry));
         let auction_figures = AuctionFigures::register(&mut registry);
@@ -342,6 +348,8 @@ impl Metrics {
             forwarded_untrusted,
             made_room,
             overdue,
+            panics,
+            failures,
             gate,
             heads,
             joins,
@@ -393,6 +401,10 @@ impl Metrics {
 
     pub(crate) fn passed(&self, passage: Passage) {
         self.passages[passage as usize].inc();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.inc();
     }
 
     pub(crate) fn connection_opened(&self) {

@@ -18,8 +18,8 @@
 //!   whether its slot still exists, and whether it names the right room.
 //! - Secrecy. A client that sees a pass can read it and use it.
 //!
-//! A forged pass with the number of a known key costs one verification, some tens of microseconds. The rate limit of
-//! callers bounds that too.
+//! A forged pass with the number of a known key costs one verification, some tens of microseconds. The limit of failed
+//! authentications bounds that: see [`crate::FailureLimits`].
 
 mod cache;
 
@@ -236,7 +236,7 @@ impl Signer {
     }
 }
 
-/// Mints passes, and verifies them with a cache: clients send a pass many times, and one verification costs as much as
+/// Mints passes and verifies them, with a cache: clients send a pass many times, and one verification costs as much as
 /// a hundred look-ups.
 ///
 /// The cache records only that a key signed a grant. It holds at most 32 768 passes, and drops the least used half at
@@ -262,9 +262,18 @@ impl Passes {
         *self.keys.write() = Arc::new(keys);
     }
 
-    /// Mints a pass; see [`PassKeys::mint`].
+    /// Mints a pass; see [`PassKeys::mint`]. It is remembered as if it had been verified.
     pub fn mint(&self, grant: &Grant) -> String {
-        self.keys().mint(grant)
+        let keys = self.keys();
+        let pass = keys.mint(grant);
+        let digest = Sha256::digest(pass.as_bytes()).into();
+        self.cache.lock().put(digest, Signer::of(&keys.keys[0]), Arc::new(grant.clone()));
+        pass
+    }
+
+    /// Whether this pass was minted or verified here not long ago, so that [`Self::read`] verifies no signature.
+    pub fn remembers(&self, token: &str) -> bool {
+        check_bounds(token).is_ok() && self.cache.lock().get(&Sha256::digest(token.as_bytes()).into()).is_some()
     }
 
     /// Answers as [`PassKeys::read`] does.

@@ -1,4 +1,4 @@
-//! A limit per client address, or per any other key, in a table of fixed size.
+//! Limits per client address, or per any other key, in one table of fixed size.
 //!
 //! The rule is the generic cell rate algorithm in its form of virtual scheduling (ITU-T I.371, annex A; ATM Forum
 //! Traffic Management 4.1, section 4.4.5). Each address has an instant until which its calls are paid for. A call pays
@@ -10,9 +10,10 @@
 //!   nothing is rounded.
 //! - A call `retry_after_ms` after a refusal passes, unless the address called in between.
 //! - An IPv6 address counts as its /64, since a subscriber is given a /64. An IPv4 address counts alone.
-//! - The table is allocated once, about 1 MiB. One call costs one hash and one look at eight entries.
-//! - A flood from many addresses does not free an address that is limited. In a full set the entry with the least debt
-//!   makes room, and that is one of the flood's as long as fewer than eight entries of the set have more debt.
+//! - All limits of a service share one table of about 2 MiB, which is allocated once. One call costs one hash and one look
+//!   at eight entries.
+//! - A flood from many addresses does not free an address that is limited. In a full set the entry that is free the soonest
+//!   makes room, and that is one of the flood's as long as fewer than eight entries of the set are limited for longer.
 //!
 //! # What it does not promise
 //! - To stop a client that has more addresses than the table has entries, or a whole /48: a forgotten address starts
@@ -20,7 +21,7 @@
 //! - Fairness among people behind one address. They share its limit.
 //! - Anything across a restart, or across several servers.
 //!
-//! A key of another kind, such as a network or a room, counts as an address does.
+//! A key of another kind, such as a network or a room, counts as an address does. [`Counted`] has the list of what counts.
 //!
 //! A clock that stands still gives one burst. A clock that jumps back costs an address at most the time of a burst.
 
@@ -30,11 +31,12 @@ use parking_lot::Mutex;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
-/// The most addresses that are remembered at once.
-pub const ADDRESSES_MAX: usize = SETS * WAYS;
+/// The most entries that are remembered at once. An address that joins, calls and fails has one for each.
+pub const ENTRIES_MAX: usize = SETS * WAYS;
 
-const SETS: usize = 8_192;
+const SETS: usize = 16_384;
 const WAYS: usize = 8;
 const MINUTE_US: u32 = 60_000_000;
 
@@ -53,6 +55,10 @@ impl RateLimit {
     /// How often one address may call without a key, unless an operator says otherwise. A visitor polls every few
     /// seconds, and hundreds of visitors may share one address.
     pub const CALLS: Self = Self::per_minute(NonZeroU32::new(6_000).unwrap());
+
+    /// How often one address may fail to authenticate, unless an operator says otherwise. Keys have 128 bits, so no rate of
+    /// guesses finds one: the limit bounds the work that guesses cost, and the lines of the log.
+    pub const FAILURES: Self = Self::per_minute(NonZeroU32::new(60).unwrap());
 
     /// How often one address may try to log in to the dashboard.
     pub const LOGINS: Self = Self { per_minute: NonZeroU32::new(10).unwrap(), burst: NonZeroU32::new(10).unwrap() };
@@ -85,19 +91,66 @@ pub struct Limited {
     pub retry_after_ms: u64,
 }
 
-/// Counts the calls of every address.
-pub struct Limiter {
-    /// `None` if there is no limit: then no table is allocated.
-    limited: Option<(Pace, Box<[Mutex<Set>]>)>,
+/// What a limiter counts. Entries of different kinds stand beside each other in the table, and never count together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Counted {
+    /// Calls of an address without a valid key.
+    Calls,
+    /// Attempts of an address to log in to the dashboard.
+    Logins,
+    /// Anonymous joins of an address.
+    JoinsOfAddress,
+    /// Anonymous joins of a network.
+    JoinsOfNetwork,
+    /// Anonymous joins of a room.
+    JoinsOfRoom,
+    /// Anonymous joins of all rooms.
+    JoinsInTotal,
+    /// Joins of a network that wait in place of work.
+    JoinsThatWait,
+    /// Failed authentications of an address.
+    FailuresOfAddress,
+    /// Failed authentications of a network.
+    FailuresOfNetwork,
+    /// Failed authentications of all addresses.
+    FailuresInTotal,
+}
+
+/// The entries of all limits of a service.
+pub struct Table {
+    sets: Box<[Mutex<Set>]>,
     hasher: RandomState,
 }
 
+impl Table {
+    /// Allocates an empty table. The seed of the hasher must be secret: a client that knows it can choose addresses that
+    /// share a set.
+    pub fn new(hasher: RandomState) -> Arc<Self> {
+        Arc::new(Self { sets: (0..SETS).map(|_| Mutex::new([Entry::EMPTY; WAYS])).collect(), hasher })
+    }
+}
+
+/// Whether a key has debt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nothing was counted, or all of it is paid for.
+    Free,
+    /// Something was counted lately, and one more call passes.
+    Indebted,
+}
+
+/// Counts the calls of every key of one kind.
+pub struct Limiter {
+    /// `None` if there is no limit.
+    pace: Option<Pace>,
+    counted: Counted,
+    table: Arc<Table>,
+}
+
 impl Limiter {
-    /// Creates a limiter with an empty table; `None` lets every call pass. The seed of the hasher must be secret: a
-    /// client that knows it can choose addresses that share a set.
-    pub fn new(limit: Option<RateLimit>, hasher: RandomState) -> Self {
-        let table = || (0..SETS).map(|_| Mutex::new([Entry::EMPTY; WAYS])).collect();
-        Self { limited: limit.map(|limit| (Pace::new(limit), table())), hasher }
+    /// Creates a limiter in this table; `None` lets every call pass. A table takes one limiter of each kind.
+    pub fn new(limit: Option<RateLimit>, counted: Counted, table: &Arc<Table>) -> Self {
+        Self { pace: limit.map(Pace::new), counted, table: Arc::clone(table) }
     }
 
     /// Counts one call of this address, or says when the next call passes. A refused call is not counted.
@@ -107,13 +160,13 @@ impl Limiter {
 
     /// Counts one call of this key, as [`Self::check`] counts one of an address. A limiter takes keys of one kind alone.
     pub fn check_key(&self, key: &impl Hash, now: Timestamp) -> Result<(), Limited> {
-        let Some((pace, table)) = &self.limited else { return Ok(()) };
+        let Some(pace) = &self.pace else { return Ok(()) };
         let (set, tag) = self.place(key);
-        let mut entries = table[set].lock();
+        let mut entries = self.table.sets[set].lock();
         let at = match entries.iter().position(|entry| entry.tag == tag) {
             Some(at) => at,
             None => {
-                let at = least_limited(&entries, pace, now);
+                let at = soonest_free(&entries, now);
                 entries[at] = Entry { tag, ..Entry::EMPTY };
                 at
             }
@@ -121,10 +174,21 @@ impl Limiter {
         pace.call(&mut entries[at], now)
     }
 
+    /// Says how this key stands, or when its next call passes. Counts nothing.
+    pub fn peek_key(&self, key: &impl Hash, now: Timestamp) -> Result<Standing, Limited> {
+        let Some(pace) = &self.pace else { return Ok(Standing::Free) };
+        let (set, tag) = self.place(key);
+        let entries = self.table.sets[set].lock();
+        let Some(mut entry) = entries.iter().find(|entry| entry.tag == tag).copied() else { return Ok(Standing::Free) };
+        drop(entries);
+        let standing = if pace.debt(&entry, now) == 0 { Standing::Free } else { Standing::Indebted };
+        pace.call(&mut entry, now).map(|()| standing)
+    }
+
     /// Returns the set of a key, and its tag within the set. Two keys of one set share a tag, and so a limit, with
     /// probability 2^-32.
     fn place(&self, key: &impl Hash) -> (usize, u32) {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.table.hasher.hash_one((self.counted, key));
         (hash as usize % SETS, (hash >> 32) as u32)
     }
 }
@@ -146,10 +210,10 @@ impl Entry {
 
 const _: () = assert!(size_of::<Entry>() == 16 && SETS.is_power_of_two() && SETS <= 1 << 32);
 
-/// Returns the index of the entry with the least debt.
-fn least_limited(entries: &Set, pace: &Pace, now: Timestamp) -> usize {
-    let debts = entries.iter().map(|entry| pace.debt(entry, now));
-    debts.enumerate().min_by_key(|&(_, debt)| debt).map_or(0, |(at, _)| at)
+/// Returns the index of the entry whose debt ends first. Entries of different limits are compared by time.
+fn soonest_free(entries: &Set, now: Timestamp) -> usize {
+    let debts_us = entries.iter().map(|entry| entry.paid_until_us.saturating_sub(now.as_us()).max(0));
+    debts_us.enumerate().min_by_key(|&(_, debt_us)| debt_us).map_or(0, |(at, _)| at)
 }
 
 /// The limit in units that make the interval between two calls a whole number: a microsecond has `unit_per_us` units.
@@ -213,7 +277,7 @@ mod tests {
 
     fn limiter(per_minute: u32, burst: u32) -> Limiter {
         let [per_minute, burst] = [per_minute, burst].map(|count| NonZeroU32::new(count).unwrap());
-        Limiter::new(Some(RateLimit { per_minute, burst }), draw_hasher())
+        Limiter::new(Some(RateLimit { per_minute, burst }), Counted::Calls, &Table::new(draw_hasher()))
     }
 
     /// Returns the instant this long after the start.
@@ -293,7 +357,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_stands_still_gives_one_burst() {
-        let limiter = Limiter::new(Some(RateLimit::JOINS), draw_hasher());
+        let table = Table::new(draw_hasher());
+        let limiter = Limiter::new(Some(RateLimit::JOINS), Counted::JoinsOfAddress, &table);
         let passed = (0..1_000_000).filter(|_| limiter.check(address(1), at(0)).is_ok()).count();
         assert_eq!(passed, 30);
     }
@@ -345,8 +410,7 @@ mod tests {
         // It has the same limit as without the flood, and ends at the same time.
         assert_eq!(limiter.check(hot, at(999_999)), wait(1));
         assert_eq!(limiter.check(hot, at(1_000_000)), Ok(()));
-        let (_, table) = limiter.limited.as_ref().unwrap();
-        assert_eq!(table.len() * WAYS, ADDRESSES_MAX);
+        assert_eq!(limiter.table.sets.len() * WAYS, ENTRIES_MAX);
     }
 
     #[test]
@@ -358,24 +422,56 @@ mod tests {
     }
 
     #[test]
-    fn in_a_full_set_the_least_limited_makes_room() {
-        let pace = Pace::new(RateLimit::JOINS);
+    fn in_a_full_set_the_entry_that_is_free_the_soonest_makes_room() {
         let entry = |tag: u32, since_us| Entry { tag, fraction: 0, paid_until_us: START_US + since_us };
         let mut set: Set = std::array::from_fn(|way| entry(way as u32, 9_000_000 - way as i64));
-        assert_eq!(least_limited(&set, &pace, at(0)), 7);
+        assert_eq!(soonest_free(&set, at(0)), 7);
         set[2].paid_until_us = START_US + 1;
-        assert_eq!(least_limited(&set, &pace, at(0)), 2);
+        assert_eq!(soonest_free(&set, at(0)), 2);
         set[5] = Entry::EMPTY;
-        assert_eq!(least_limited(&set, &pace, at(0)), 5);
+        assert_eq!(soonest_free(&set, at(0)), 5);
         // All are free by then: any entry will do.
-        assert_eq!(least_limited(&set, &pace, at(9_000_000)), 0);
+        assert_eq!(soonest_free(&set, at(9_000_000)), 0);
     }
 
     #[test]
-    fn without_a_limit_everybody_passes_and_nothing_is_allocated() {
-        let limiter = Limiter::new(None, draw_hasher());
+    fn without_a_limit_every_call_passes() {
+        let limiter = Limiter::new(None, Counted::Calls, &Table::new(draw_hasher()));
         assert!((0..10_000).all(|_| limiter.check(address(1), at(0)).is_ok()));
-        assert!(limiter.limited.is_none());
+        assert_eq!(limiter.peek_key(&network(address(1)), at(0)), Ok(Standing::Free));
+    }
+
+    #[test]
+    fn limiters_of_one_table_count_the_same_address_apart() {
+        let table = Table::new(draw_hasher());
+        let limit =
+            |burst| RateLimit { per_minute: NonZeroU32::new(60).unwrap(), burst: NonZeroU32::new(burst).unwrap() };
+        let calls = Limiter::new(Some(limit(1)), Counted::Calls, &table);
+        let failures = Limiter::new(Some(limit(2)), Counted::FailuresOfAddress, &table);
+        assert_eq!(calls.check(address(1), at(0)), Ok(()));
+        assert_eq!(calls.check(address(1), at(0)), wait(1_000));
+        assert_eq!(failures.check(address(1), at(0)), Ok(()));
+        assert_eq!(failures.check(address(1), at(0)), Ok(()));
+        assert_eq!(failures.check(address(1), at(0)), wait(1_000));
+    }
+
+    #[test]
+    fn a_look_counts_nothing_and_says_what_a_call_would_hear() {
+        let limiter = limiter(60, 2);
+        let key = network(address(1));
+        for _ in 0..3 {
+            assert_eq!(limiter.peek_key(&key, at(0)), Ok(Standing::Free));
+        }
+        assert_eq!(limiter.check(address(1), at(0)), Ok(()));
+        for _ in 0..3 {
+            assert_eq!(limiter.peek_key(&key, at(0)), Ok(Standing::Indebted));
+        }
+        assert_eq!(limiter.check(address(1), at(0)), Ok(()));
+        for _ in 0..3 {
+            assert_eq!(limiter.peek_key(&key, at(0)).map(drop), wait(1_000));
+        }
+        assert_eq!(limiter.peek_key(&key, at(1_000_000)), Ok(Standing::Indebted));
+        assert_eq!(limiter.peek_key(&key, at(2_000_000)), Ok(Standing::Free));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! - Every answer of this service has `X-Content-Type-Options`, `Referrer-Policy` and `Cache-Control`. A handler may set
 //!   the last two; an answer without them gets the strictest value.
 //! - Every page also has a `Content-Security-Policy`, a `Permissions-Policy` and a `Cross-Origin-Resource-Policy`.
+//! - Over TLS, own or of a trusted proxy, every answer has `Strict-Transport-Security`, unless the host is a loopback name.
 //! - An answer of the site behind a gate passes unchanged: the site sets its own headers.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -32,6 +33,14 @@ pub(crate) fn add(headers: &mut HeaderMap) {
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     headers.insert(header::REFERRER_POLICY, NO_REFERRER);
+}
+
+/// A browser that has reached the service over TLS keeps to it for a year.
+const KEEP_TO_TLS: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+/// Adds the header of an answer that a browser gets over TLS.
+pub(crate) fn add_transport(headers: &mut HeaderMap) {
+    headers.entry(header::STRICT_TRANSPORT_SECURITY).or_insert(KEEP_TO_TLS);
 }
 
 /// Completes each answer of a router.

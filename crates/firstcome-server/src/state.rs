@@ -3,19 +3,19 @@
 use crate::accept::{Limits, Peer};
 use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
-use crate::auth::{Caller, Keys, Scope};
+use crate::auth::{self, Caller, Keys, Scope};
 use crate::backend::{Backend, Coupons, Rooms};
 use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
-use crate::error::Code;
-use crate::error::Problem;
+use crate::error::{Code, Problem};
+use crate::failures::{Credential, FailureCap, FailureLimits, Failures, Refused};
 use crate::grace::{GateWatches, GracePolicy};
 use crate::joins::{Cap, JoinLimits, Joins};
 use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
-use crate::rate::{Limiter, RateLimit};
+use crate::rate::{Counted, Limiter, RateLimit, Table};
 use crate::receipt::HEADS_EVERY;
 use crate::throttle::Throttle;
 use crate::work::{Accepted, Earned, Offer, Work};
@@ -53,6 +53,8 @@ pub struct Config {
     pub join_work: Option<WorkBits>,
     /// How often one address may call without a valid key; `None` for no limit.
     pub calls: Option<RateLimit>,
+    /// How often authentications may fail.
+    pub failures: FailureLimits,
     /// Coupons without a room that any visitor may claim, on a page of their own.
     pub public_coupons: Vec<CouponName>,
     /// The most streams of visitors at once. A visitor who gets none polls. With 0 the dashboard polls as well.
@@ -87,6 +89,7 @@ impl Config {
             joins,
             join_work: None,
             calls,
+            failures: FailureLimits::default(),
             public_coupons,
             streams_max,
             grace,
@@ -121,6 +124,7 @@ pub struct App {
     work: Option<Work>,
     calls: Limiter,
     logins: Limiter,
+    pub(crate) failures: Failures,
     pub(crate) dashboard: Dashboard,
     pub(crate) forwarders: Forwarders,
     /// Absent until the first room exists.
@@ -196,10 +200,12 @@ impl App {
         handle_key: HandleKey,
     ) -> Self {
         let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
-        let joins = Joins::new(config.joins);
+        let table = Table::new(draw_hasher());
+        let joins = Joins::new(config.joins, &table);
         let work = config.join_work.map(|bits| Work::new(handle_key.work_key(), bits));
-        let calls = Limiter::new(config.calls, draw_hasher());
-        let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), draw_hasher());
+        let calls = Limiter::new(config.calls, Counted::Calls, &table);
+        let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), Counted::Logins, &table);
+        let failures = Failures::new(config.failures, &table);
         let (draining, stopping) = watch::channel(false);
         let live = Live::new(config.streams_max, stopping.clone(), metrics.live.clone());
         let service = LockService::new(Parts {
@@ -226,6 +232,7 @@ impl App {
             work,
             calls,
             logins,
+            failures,
             dashboard: Dashboard::default(),
             forwarders: Forwarders::default(),
             passes: OnceLock::new(),
@@ -323,6 +330,17 @@ impl App {
         }
     }
 
+    /// Whether a browser got to this service over TLS by a name that other machines know. `transport` is that of the connection.
+    pub(crate) fn is_secure(&self, transport: Transport, peer: IpAddr, headers: &HeaderMap) -> bool {
+        let is_of_proxy =
+            || self.config.proxies.trusts(peer) && headers.get(FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
+        if self.is_dev() || !(transport == Transport::Tls || is_of_proxy()) {
+            return false;
+        }
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        !auth::is_loopback(host)
+    }
+
     /// Returns the name by which a client has reached the site; empty if it says none.
     pub(crate) fn host<'a>(&self, parts: &'a request::Parts) -> &'a str {
         let host = self.forwarded(parts, &FORWARDED_HOST).or_else(|| parts.headers.get(header::HOST));
@@ -374,9 +392,45 @@ impl App {
     }
 
     /// Counts one attempt to log in to the dashboard against the client's address.
-    pub(crate) fn may_log_in(&self, peer: Option<IpAddr>, headers: &HeaderMap) -> Result<(), Problem> {
-        let Some(peer) = peer else { return Ok(()) };
-        self.count(&self.logins, address::client(peer, headers, &self.config.proxies))
+    pub(crate) fn may_log_in(&self, client: IpAddr) -> Result<(), Problem> {
+        self.count(&self.logins, client)?;
+        self.may_show_key(client)
+    }
+
+    /// Refuses a key unread if its address, or all addresses together, have failed to authenticate too often. An address that
+    /// has shown a valid key is not refused.
+    pub(crate) fn may_show_key(&self, client: IpAddr) -> Result<(), Problem> {
+        match self.failures.check(client, || self.steady()) {
+            Err(refused) if !self.failures.is_proven(client) => Err(self.refused_attempt(client, refused)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a pass unread as [`Self::may_show_key`] refuses a key. A pass that is remembered costs no signature, and is
+    /// not refused.
+    pub(crate) fn may_show_pass(&self, client: IpAddr, pass: &str) -> Result<(), Problem> {
+        match self.failures.check(client, || self.steady()) {
+            Err(refused) if !self.passes().is_some_and(|passes| passes.remembers(pass)) => {
+                Err(self.refused_attempt(client, refused))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts one failed authentication. An error is the answer to it, in place of the usual one: it is over a limit.
+    pub(crate) fn failed_to_authenticate(&self, client: IpAddr, shown: Credential) -> Result<(), Problem> {
+        self.metrics.failures.failed(shown);
+        self.failures.count(client, self.steady()).map_err(|refused| self.refused_attempt(client, refused))
+    }
+
+    fn refused_attempt(&self, client: IpAddr, (cap, limited): Refused) -> Problem {
+        self.metrics.failures.refused(cap);
+        let problem = Problem::new(Code::RateLimited).detail("Too many authentications have failed.");
+        let problem = problem.of_address(client).with("limit", cap.as_str()).retry_after_ms(limited.retry_after_ms);
+        match cap {
+            FailureCap::Network => problem.with("network", wide_network(client).to_string()),
+            FailureCap::Address | FailureCap::Total => problem,
+        }
     }
 
     fn count(&self, limiter: &Limiter, client: IpAddr) -> Result<(), Problem> {

@@ -59,6 +59,7 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),
         (&["serve", "--dev", "--listen", "[::]:0"], "loopback only"),
+        (&["serve", "--dev", "--admin-listen", "0.0.0.0:0"], "loopback only"),
         (&["serve", "--listen", "nowhere"], "nowhere"),
         (
             &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@b/c"],

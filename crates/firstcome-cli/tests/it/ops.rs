@@ -165,6 +165,12 @@ fn compose_hardens_every_container_and_gives_nodes_time_to_stop() {
         }
     }
     assert_eq!(nodes, 3);
+    // Prometheus scrapes with the key to view that the nodes take: /metrics needs one on an address that is not loopback.
+    let credentials = "/run/secrets/view-keys";
+    assert_eq!(services["node1"]["environment"]["FIRSTCOME_VIEW_KEYS_FILE"], credentials);
+    assert!(services["prometheus"]["secrets"].as_array().is_some_and(|secrets| secrets.contains(&json!("view-keys"))));
+    let scrape = &yaml("prometheus/prometheus.yml").remove(0)["scrape_configs"][0];
+    assert_eq!(scrape["authorization"]["credentials_file"], credentials);
     // What a node needs of Redis, or it grants no lock and confirms no early answer.
     let redis = services["redis"]["command"].to_string();
     for words in ["\"--appendfsync\",\"always\"", "\"--maxmemory-policy\",\"noeviction\"", "\"--appendonly\",\"yes\""] {
@@ -254,7 +260,16 @@ fn prometheus_accepts_the_rules_and_every_alert_is_raised_by_its_trouble() {
     let here = format!("{ROOT}/ops/prometheus");
     let promtool = |arguments: &[&str]| run(command("promtool", here.as_ref()).args(arguments)).well();
     promtool(&["check", "rules", "alerts.yml"]);
-    promtool(&["check", "config", "prometheus.yml"]);
+    // promtool looks for the file of the key, which is in the container alone.
+    let directory = tempfile::tempdir().expect("a directory");
+    let key = directory.path().join("view-keys");
+    let config = read("prometheus/prometheus.yml").replace("/run/secrets/view-keys", &key.display().to_string());
+    for (name, text) in
+        [("view-keys", "a-key"), ("alerts.yml", &read("prometheus/alerts.yml")), ("prometheus.yml", &config)]
+    {
+        fs::write(directory.path().join(name), text).expect("a file");
+    }
+    run(command("promtool", directory.path()).args(["check", "config", "prometheus.yml"])).well();
     promtool(&["test", "rules", "alerts_test.yml"]);
     // promtool says nothing about an alert that no test plays.
     let played = read("prometheus/alerts_test.yml");

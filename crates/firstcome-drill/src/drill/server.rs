@@ -113,6 +113,7 @@ impl Launch {
         }
         // All people come from this machine, and share networks.
         command.args(["--calls-per-minute", "0", "--connections-per-address", "0", "--network-joins-per-minute", "0"]);
+        command.args(["--failed-authentications-per-minute", "0"]);
         // The settings of this machine are those of another service, whose stores no drill may touch.
         command.env("FIRSTCOME_CONFIG", "/dev/null");
         for store in ["FIRSTCOME_REDIS", "FIRSTCOME_SQL", "FIRSTCOME_SECRET"] {

@@ -5,10 +5,15 @@ use super::leftover::{LentBody, Rest, Slot};
 use super::slots::ConnectionSlot;
 use super::stream::PeerStream;
 use super::watch::{Phase, Watch, Watched};
-use super::{HEAD_BYTES_MAX, Peer, Port, PortContext, Tracked};
+use super::{HEAD_BYTES_MAX, Panic, Peer, Port, PortContext, Tracked, caught};
 use crate::api::hot::HotCall;
+use crate::api::room_gate;
 use crate::error::{Code, Problem};
+use crate::failures::Credential;
 use crate::live::Streaming;
+use crate::request_id;
+use crate::security_headers;
+use crate::state::App;
 use crate::{address, api, auth};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
@@ -25,6 +30,8 @@ use tower::ServiceExt;
 
 /// A response: of a hot call, or of the router.
 type Outgoing = Response<Either<Full<Bytes>, Body>>;
+
+const METRICS: &str = "/metrics";
 
 /// Serves one connection until it ends.
 pub(super) async fn serve(stream: impl PeerStream, peer: IpAddr, place: &ConnectionSlot, context: &PortContext) {
@@ -61,7 +68,22 @@ async fn answer_one(
         request.extensions_mut().insert(Tracked);
         watch.waits.store(true, Ordering::Relaxed);
     }
-    let mut response = guarded(context, peer, request).await;
+    let id = request_id::given(request.headers());
+    let is_secure = context.app.is_secure(context.entry.transport(), peer, request.headers());
+    let mut response = match caught(pin!(guarded(context, peer, request))).await {
+        Ok(mut response) => {
+            // A drawn id is an allocation more: hot calls go without unless the service has failed.
+            let status = response.status();
+            let is_of_router = matches!(response.body(), Either::Right(_));
+            let is_error = status.is_server_error() || is_of_router && status.is_client_error();
+            request_id::name(response.headers_mut(), id, is_error);
+            response
+        }
+        Err(panic) => panicked(&context.app, &panic, id.as_ref()),
+    };
+    if is_secure {
+        security_headers::add_transport(response.headers_mut());
+    }
     if may_wait {
         watch.waits.store(false, Ordering::Relaxed);
         watch.carry(response.extensions_mut().remove());
@@ -75,6 +97,14 @@ async fn answer_one(
     response
 }
 
+/// Answers a request whose handler has panicked. The connection ends: its body may be half read.
+fn panicked(app: &App, panic: &Panic, id: Option<&HeaderValue>) -> Outgoing {
+    app.metrics.refused(Code::InternalError);
+    let mut response = refuse(panic.problem(app, id));
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// Answers a request, unless its address has too many requests or calls too often.
 async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Outgoing {
     let app = &*context.app;
@@ -84,9 +114,14 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
             Err(problem) => refuse(problem),
         };
     }
-    let is_counted = context.port == Port::Service
-        && ["/v1/", "/rooms/", "/coupons/"].iter().any(|rows| request.uri().path().starts_with(rows))
-        && *request.method() != Method::OPTIONS;
+    let path = request.uri().path();
+    let is_counted = match context.port {
+        Port::Service => {
+            let is_limited = ["/v1/", "/rooms/", "/coupons/", METRICS].iter().any(|rows| path.starts_with(rows));
+            is_limited && *request.method() != Method::OPTIONS
+        }
+        Port::Admin => path == METRICS && request.headers().contains_key(header::AUTHORIZATION),
+    };
     if !is_counted {
         return answer(context, peer, request).await;
     }
@@ -97,30 +132,88 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
     }
     let guest = if is_proxied { context.guests.enter(client) } else { Ok(None) };
     let has_key = request.headers().contains_key(header::AUTHORIZATION);
+    let is_judged = has_key && Authorization::at(request.uri().path()) == Authorization::Key;
     let refused = match guest {
         Err(TooMany) => {
             app.metrics.client_refused();
             let detail = "Too many requests of this client are under way.";
             Some(Problem::new(Code::RateLimited).detail(detail).of_address(client).retry_after_ms(1_000))
         }
-        Ok(_) if has_key => None,
-        Ok(_) => app.may_call(client).err(),
+        Ok(_) => may_ask(app, client, &request).err(),
     };
     if let Some(problem) = refused {
         return api::limited(app, &request.into_parts().0, problem).map(Either::Right);
     }
     let response = answer(context, peer, request).await;
-    // An unknown key gives no exemption from the rate limit: trying keys counts as a call. A 401 for a missing pass
-    // has another scheme.
-    if has_key
-        && response.headers().get(header::WWW_AUTHENTICATE).is_some_and(|scheme| scheme == "Bearer")
-        && let Err(problem) = app.may_call(client)
-    {
+    let judged = match response.extensions().get::<Credential>() {
+        // No key came.
+        Some(Credential::Key) if !has_key => Ok(()),
+        Some(&shown) => failed(app, client, shown),
+        None => {
+            if is_judged && response.status().is_success() {
+                app.failures.prove(client);
+            }
+            Ok(())
+        }
+    };
+    if let Err(problem) = judged {
         app.metrics.refused(problem.code());
         return refuse(problem);
     }
     drop(guest);
     response
+}
+
+/// What an `Authorization` means at a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Authorization {
+    /// It holds a key of this service.
+    Key,
+    /// It belongs to the visitor, for the site behind a proxy. The handler counts what is no key.
+    OfVisitor,
+    /// It means nothing: pages know no keys.
+    Nothing,
+}
+
+impl Authorization {
+    fn at(path: &str) -> Self {
+        if path.ends_with("/gate") {
+            Self::OfVisitor
+        } else if path.starts_with("/v1/") || path == METRICS {
+            Self::Key
+        } else {
+            Self::Nothing
+        }
+    }
+}
+
+/// Counts a call without a key, and refuses a key or a pass unread if too many were wrong.
+fn may_ask<B>(app: &App, client: IpAddr, request: &hyper::Request<B>) -> Result<(), Problem> {
+    let (headers, path) = (request.headers(), request.uri().path());
+    let has_key = headers.contains_key(header::AUTHORIZATION);
+    let meaning = Authorization::at(path);
+    if !has_key || meaning == Authorization::Nothing {
+        app.may_call(client)?;
+    }
+    if app.failures.are_few() {
+        return Ok(());
+    }
+    if has_key && meaning == Authorization::Key {
+        app.may_show_key(client)?;
+    }
+    let reads_pass = path.ends_with("/claims") || path.ends_with("/gate");
+    if reads_pass && let Ok(pass) = room_gate::pass_of(headers) {
+        app.may_show_pass(client, pass)?;
+    }
+    Ok(())
+}
+
+/// Counts what was shown in vain. An unknown key gives no exemption from the rate limit: trying keys counts as a call.
+fn failed(app: &App, client: IpAddr, shown: Credential) -> Result<(), Problem> {
+    if shown == Credential::Key {
+        app.may_call(client)?;
+    }
+    app.failed_to_authenticate(client, shown)
 }
 
 fn refuse(problem: Problem) -> Outgoing {

@@ -282,7 +282,7 @@ impl Claimant {
         };
         match room::judge_pass(app, &room, pass).await? {
             Ok((grant, _)) => Ok(Self::Pass(grant)),
-            Err(reason) => Err(Problem::new(Code::InvalidPass).with("reason", reason)),
+            Err(reason) => Err(Problem::of_pass(Code::InvalidPass, reason)),
         }
     }
 

@@ -70,7 +70,7 @@ fn shown(open: &OpenFault) -> Value {
 
 /// Figures for Prometheus
 ///
-/// Also on `--admin-listen`, without a key.
+/// Also on `--admin-listen`: on loopback without a key, elsewhere with any key.
 #[utoipa::path(get, path = "/metrics", tag = "Operations", security(("admin" = [])), responses(
     (status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text"),
     (status = 401, description = "`unauthorized`", body = super::shape::Problem),
@@ -78,6 +78,12 @@ fn shown(open: &OpenFault) -> Value {
 ))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
     app.reader(&headers)?.require(Scope::Admin)?;
+    Ok(metrics_unguarded(State(app)).await)
+}
+
+/// The figures on a port of operators that other machines reach: for any key, also one to view.
+pub(crate) async fn metrics_of_keys(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, Problem> {
+    app.reader(&headers)?.require(Scope::View)?;
     Ok(metrics_unguarded(State(app)).await)
 }
 

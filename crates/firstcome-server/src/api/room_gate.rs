@@ -46,7 +46,7 @@ fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
 /// Says why a pass is not valid.
 fn invalid(reason: &'static str) -> Problem {
     let code = if reason == "malformed" { Code::NoPass } else { Code::InvalidPass };
-    Problem::new(code).with("reason", reason)
+    Problem::of_pass(code, reason)
 }
 
 /// Whether a visitor may pass, by the status

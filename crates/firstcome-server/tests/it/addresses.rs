@@ -191,6 +191,17 @@ async fn health_is_not_limited_and_keys_that_are_none_are() {
 }
 
 #[tokio::test]
+async fn a_key_frees_no_page_from_the_limit_since_pages_know_none() {
+    let running = Running::with(Config { limits: patient(), calls: calls(4), ..config() }).await;
+    running.service.make_room("lobby", json!({"max_active": 1})).await;
+    let page = |key: &str| format!("GET /rooms/lobby HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {key}\r\n\r\n");
+    for key in ["a", "b", ADMIN, "c"] {
+        assert_ne!(running.exchange(page(key)).await.status, 429, "{key}");
+    }
+    running.exchange(page(ADMIN)).await.refused(429, "rate_limited");
+}
+
+#[tokio::test]
 async fn a_password_of_the_shop_frees_no_visitor_from_the_limit_of_the_gate() {
     let running = Running::with(Config { limits: patient(), calls: calls(4), ..config() }).await;
     running.service.make_room("lobby", json!({"max_active": 1})).await;

@@ -1,8 +1,10 @@
 //! Health and figures.
 
 use crate::room;
-use crate::service::{ADMIN, Ask, Service, claim, redeem, send};
-use firstcome_server::api::admin_router;
+use crate::service::{ADMIN, Ask, SERVICE, STRANGER, Service, claim, config, keys, redeem, send};
+use firstcome_server::Config;
+use firstcome_server::api::{FiguresFor, admin_router};
+use firstcome_server::auth::KeyDigest;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -195,7 +197,7 @@ async fn labels_come_from_fixed_lists_everything_that_is_asked() {
 async fn a_port_for_operators_has_figures_and_health_and_nothing_else() {
     let service = Service::memory();
     service.make("launch", json!({"limit": 1})).await;
-    let router = admin_router(service.app.clone());
+    let router = admin_router(service.app.clone(), FiguresFor::AnyClient);
     let ask = async |ask: Ask| send(router.clone(), ask).await;
     assert!(ask(Ask::get("/metrics")).await.is(200).body().contains("firstcome_store_coupons 1"));
     assert_eq!(ask(Ask::get("/healthz")).await.is(200).body(), "ok\n");
@@ -206,4 +208,21 @@ async fn a_port_for_operators_has_figures_and_health_and_nothing_else() {
     ask(Ask::put("/v1/coupons/new").by(ADMIN).json(&json!({"limit": 1}))).await.refused(404, "not_found");
     ask(Ask::post("/metrics")).await.refused(405, "method_not_allowed");
     assert_eq!(service.coupons().await, 1);
+}
+
+#[tokio::test]
+async fn a_port_for_operators_that_others_reach_shows_figures_to_keys_alone() {
+    const VIEW: &str = "canary-view-0123456789";
+    let keys = keys().with_view_keys([KeyDigest::of(VIEW)]);
+    let service = Service::memory_with(Config { keys, ..config() });
+    let router = admin_router(service.app.clone(), FiguresFor::Keys);
+    let ask = async |ask: Ask| send(router.clone(), ask).await;
+    let told = ask(Ask::get("/metrics")).await.refused(401, "unauthorized");
+    assert_eq!(told.header("www-authenticate"), Some("Bearer"));
+    ask(Ask::get("/metrics").by(STRANGER)).await.refused(401, "unauthorized");
+    for key in [VIEW, SERVICE, ADMIN] {
+        assert!(ask(Ask::get("/metrics").by(key)).await.is(200).body().contains("firstcome_store_coupons 0"));
+    }
+    assert_eq!(ask(Ask::get("/healthz")).await.is(200).body(), "ok\n");
+    ask(Ask::get("/readyz")).await.is(200);
 }

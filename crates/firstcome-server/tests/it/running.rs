@@ -3,6 +3,7 @@
 use crate::promises;
 use crate::service::{Answer, PATIENCE, Service, config};
 use crate::stores::clock;
+use axum::Router;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use firstcome::Embedded;
 use firstcome_server::{Config, Keys, Limits, api, serve};
@@ -65,10 +66,14 @@ impl Running {
     }
 
     pub(crate) fn on(listener: TcpListener, service: Service) -> Self {
+        let router = api::router(service.app.clone());
+        Self::routed(listener, service, router)
+    }
+
+    pub(crate) fn routed(listener: TcpListener, service: Service, router: Router) -> Self {
         let address = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let app = service.app.clone();
-        let router = api::router(app.clone());
         let served = tokio::spawn(async move {
             let stopped = async { drop(stopped.await) };
             serve(listener, app, router, stopped).await;

@@ -206,6 +206,48 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
     }
 }
 
+/// The paths of all routes of the service, read from the router itself: none can be left out.
+fn paths_of_router() -> BTreeSet<String> {
+    let text = format!("{:?}", firstcome_server::api::router(Service::memory().app));
+    let paths = text.split("RouteId(").filter_map(|rest| rest.split_once("): \"")?.1.split_once('"'));
+    paths.map(|(path, _)| path.to_owned()).filter(|path| path.starts_with('/') && !path.contains("fallback")).collect()
+}
+
+/// Pages know no keys: they belong to visitors, or to a session of the dashboard.
+#[tokio::test]
+async fn every_page_of_the_router_answers_a_key_as_it_answers_none() {
+    let documented: BTreeSet<&String> = document()["paths"].as_object().expect("paths").keys().collect();
+    let pages: Vec<String> = paths_of_router().into_iter().filter(|path| !documented.contains(path)).collect();
+    assert!(30 < pages.len() && pages.iter().all(|path| !path.starts_with("/v1/")), "{pages:?}");
+    assert!(documented.iter().all(|path| paths_of_router().contains(*path)), "the router has what the document has");
+    let mut served = 0;
+    for template in pages {
+        let path = template.replace("{coupon}", "launch").replace("{room}", "sale").replace("{code}", "sold_out");
+        let path = path.replace("{*path}", "rooms");
+        assert!(!path.contains('{'), "{template}: a parameter that this test does not know");
+        for method in [Method::GET, Method::POST] {
+            let mut without_key = None;
+            for (authorization, _) in callers() {
+                let service = fresh().await;
+                if path.ends_with("/events") {
+                    service.app.begin_drain();
+                }
+                let mut ask = Ask::new(method.clone(), &path).header("accept", "text/html");
+                if let Some(value) = &authorization {
+                    ask = ask.header("authorization", value);
+                }
+                let status = service.send(ask).await.status;
+                let caller = authorization.map(|value| String::from_utf8_lossy(&value).into_owned());
+                assert_eq!(status, *without_key.get_or_insert(status), "{method} {template} by {caller:?}");
+                let is_open = !template.starts_with("/dashboard");
+                assert!(is_open || [303, 401, 403, 405, 415].contains(&status), "{method} {template}: {status}");
+                served += u32::from(status == 200);
+            }
+        }
+    }
+    assert!(300 < served, "{served}");
+}
+
 #[test]
 fn every_route_of_the_document_stands_in_the_table_with_its_scope() {
     let table: BTreeSet<(String, String, &str)> = routes()

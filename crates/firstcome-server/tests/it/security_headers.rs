@@ -6,7 +6,7 @@ use crate::running::{Running, patient};
 use crate::service::{ADMIN, Answer, Ask, Service, config};
 use axum::http::{HeaderMap, Method};
 use firstcome_server::Limits;
-use firstcome_server::api::admin_router;
+use firstcome_server::api::{FiguresFor, admin_router};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ async fn every_route_says_what_a_browser_may_do_with_its_answer() {
 #[tokio::test]
 async fn the_port_of_operators_says_so_too() {
     let service = furnished().await;
-    let router = admin_router(Arc::clone(&service.app));
+    let router = admin_router(Arc::clone(&service.app), FiguresFor::AnyClient);
     for path in ["/metrics", "/healthz", "/readyz", "/nowhere"] {
         crate::service::send(router.clone(), Ask::get(path)).await;
     }

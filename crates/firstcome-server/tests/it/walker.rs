@@ -15,7 +15,7 @@ use crate::room::{
     work,
 };
 use crate::{
-    bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
+    bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time, panics,
     redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
@@ -198,6 +198,7 @@ scenarios! {
     lock_trouble: a_store_of_locks_that_refuses_is_unavailable
         a_store_of_locks_that_does_not_answer_leaves_the_outcome_unknown a_repeat_that_cannot_be_checked_is_told_so
         a_key_outlasts_a_renewal_that_no_process_knows_of a_wait_outlasts_a_store_that_fails_for_a_while what_no_process_was_told_of_is_given_back_again_and_again;
+    panics: a_panic_of_a_handler_is_a_500_with_the_id_of_the_request_and_the_process_goes_on;
     points: points_are_charged_refunded_and_shown anybody_can_compute_the_hashes_of_records_again
         records_come_in_pages a_balance_has_a_largest;
     listings: a_listing_is_created_shown_and_replaced while_it_runs_only_the_end_may_change_to_a_later_one

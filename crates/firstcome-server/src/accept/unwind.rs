@@ -1,0 +1,49 @@
+//! What becomes of a request whose handler panics.
+//!
+//! # What it promises
+//! - The client is answered 500 `internal_error` with the id of the request, and the log has the same id beside the message
+//!   of the panic. Other requests and connections go on.
+//! - A panic while the store is changed ends the store's writer: see `firstcome_store::embedded`. Writes are refused until a
+//!   restart, so that none starts from a half changed state.
+//!
+//! # What it does not promise
+//! - That the call had no effect. A repeat with the same idempotency key has no second one.
+
+use crate::error::{Code, Problem};
+use crate::request_id;
+use crate::state::App;
+use axum::http::HeaderValue;
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// What a handler has panicked with.
+pub(crate) struct Panic(Box<dyn Any + Send>);
+
+/// Waits for a call, and catches its panic. Takes the call pinned, since it is large.
+pub(crate) async fn caught<T>(mut call: Pin<&mut impl Future<Output = T>>) -> Result<T, Panic> {
+    poll_fn(|cx| {
+        // After a panic the call is not polled again. Its locks are free, and what they guard is checked before it is
+        // changed.
+        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(Panic(panic))),
+        }
+    })
+    .await
+}
+
+impl Panic {
+    /// Logs and counts the panic. Returns the problem for the client, with the id that its request has brought or a drawn one.
+    pub(crate) fn problem(&self, app: &App, id: Option<&HeaderValue>) -> Problem {
+        let id = id.cloned().unwrap_or_else(request_id::draw);
+        let message = self.0.downcast_ref::<&str>().copied();
+        let message = message.or_else(|| self.0.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+        let request_id = request_id::text(&id);
+        tracing::error!(request_id, panic = message, "a handler panicked: this is a bug of the service");
+        app.metrics.panicked();
+        Problem::new(Code::InternalError).with("request_id", request_id).named(id)
+    }
+}

@@ -1,0 +1,83 @@
+//! The id of a request, by which an operator finds in the log what a client reports.
+//!
+//! # What it promises
+//! - An answer carries the `X-Request-Id` of its request if that has 1 to 64 of `A-Z a-z 0-9 . _ : @ / + = -`. Other values
+//!   are ignored: they would be written to logs.
+//! - Each answer with a status of 500 or more has an id, and so has each refusal by the router. The service draws one if the
+//!   request brings none.
+//!
+//! # What it does not promise
+//! - That an id is unique, if clients choose it.
+//! - An id on an answer of the hot endpoints below 500 whose request has none: it would cost an allocation.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use firstcome::edge::draw_hasher;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The header of a request and of its answer.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The most characters of an id that a client chooses.
+const CHARS_MAX: usize = 64;
+
+/// Returns the id that a request brings, if it is one.
+pub(crate) fn given(headers: &HeaderMap) -> Option<HeaderValue> {
+    let id = headers.get(REQUEST_ID)?;
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._:@/+=-".contains(byte);
+    ((1..=CHARS_MAX).contains(&id.len()) && id.as_bytes().iter().all(is_plain)).then(|| id.clone())
+}
+
+/// Names the request in the headers of its answer, unless they name it already: by the id that it has brought, or else by a
+/// drawn one if the answer is an error.
+pub(crate) fn name(headers: &mut HeaderMap, id: Option<HeaderValue>, is_error: bool) {
+    if let Some(id) = id.or_else(|| (is_error && !headers.contains_key(REQUEST_ID)).then(draw)) {
+        headers.entry(REQUEST_ID).or_insert(id);
+    }
+}
+
+/// Draws an id of 16 hexadecimal digits. Two of one process are the same with probability 2^-64, and no client can guess one.
+pub(crate) fn draw() -> HeaderValue {
+    static SEED: OnceLock<RandomState> = OnceLock::new();
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let id = SEED.get_or_init(draw_hasher).hash_one(DRAWN.fetch_add(1, Ordering::Relaxed));
+    // Hexadecimal digits are always a header value.
+    HeaderValue::try_from(format!("{id:016x}")).unwrap_or(HeaderValue::from_static("0"))
+}
+
+/// The text of an id: [`given`] and [`draw`] return ASCII alone.
+pub(crate) fn text(id: &HeaderValue) -> &str {
+    id.to_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_that_are_safe_in_a_log_are_taken() {
+        let long = "x".repeat(65);
+        for (value, is_taken) in [
+            ("a", true),
+            (&long[1..], true),
+            ("Root=1-67891233/abc+d:e@f.g_h", true),
+            (&long, false),
+            ("", false),
+            ("a b", false),
+            ("a\tb", false),
+            ("a\"b", false),
+            ("a;b", false),
+        ] {
+            let headers = HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_str(value).unwrap())]);
+            assert_eq!(given(&headers).is_some(), is_taken, "{value:?}");
+        }
+        let latin = HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_bytes(b"\xe4").unwrap())]);
+        assert!(given(&latin).is_none() && given(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn drawn_ids_differ() {
+        let ids: std::collections::BTreeSet<String> = (0..1_000).map(|_| text(&draw()).to_owned()).collect();
+        assert!(ids.len() == 1_000 && ids.iter().all(|id| id.len() == 16));
+    }
+}
