@@ -17,7 +17,7 @@ use firstcome::cluster::{DeploymentSecret, Examined, examine};
 use firstcome::edge::{Clock, SystemClock, draw_id};
 use firstcome::redis::{Eviction, Fsync, Link, LinkError, LinkOptions, OpenError, Role, Script, ServerFacts};
 use firstcome::sql::Replication;
-use firstcome::sqlite::DATABASE_FILE;
+use firstcome::sqlite::{DATABASE_FILE, RESTORE_DIRECTORY};
 use firstcome_tls::Trust;
 use redis::Value;
 use rusqlite::{Connection, OpenFlags};
@@ -399,6 +399,10 @@ fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
             // The keys may come from the environment.
             Err(_) => findings.say("directory", name, "none", Verdict::Fine),
         }
+    }
+    if data.join(RESTORE_DIRECTORY).exists() {
+        let verdict = Verdict::Unsafe("run `firstcome restore` into it again: no service starts on it before");
+        findings.say("directory", "restore", "not finished", verdict);
     }
     findings.say("sqlite", "version", rusqlite::version(), Verdict::Fine);
     let file = data.join(DATABASE_FILE);

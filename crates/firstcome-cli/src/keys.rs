@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-const FILE: &str = "keys.toml";
+/// The name of the file with the digests of the keys, in the directory of the embedded store.
+pub(crate) const KEYS_FILE: &str = "keys.toml";
 const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The content of the key file: digests, from which the keys cannot be recovered.
@@ -91,7 +92,7 @@ fn to_hex(digest: &KeyDigest) -> String {
 fn from_hex(text: &str) -> anyhow::Result<KeyDigest> {
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.is_ascii() {
-        bail!("{FILE} holds something that is not a SHA-256 digest");
+        bail!("{KEYS_FILE} holds something that is not a SHA-256 digest");
     }
     for (at, byte) in bytes.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16)?;
@@ -127,7 +128,7 @@ pub(crate) fn view_keys() -> Result<Vec<KeyDigest>, Failure> {
 /// Returns the keys of the service over this directory, and makes them if it has none. If several processes find none
 /// at the same time, one makes them, and the others use those.
 pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
-    let path = data.join(FILE);
+    let path = data.join(KEYS_FILE);
     if let Some(keys) = stored(&path)? {
         return Ok((keys, None));
     }
@@ -177,7 +178,7 @@ pub(crate) fn is_further(name: &str) -> bool {
 
 /// Returns the digests of a directory as exported data holds them; none if it has none.
 pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
-    let Some(Keys::Known(known)) = stored(&data.join(FILE))? else { return Ok(Vec::new()) };
+    let Some(Keys::Known(known)) = stored(&data.join(KEYS_FILE))? else { return Ok(Vec::new()) };
     let mut services = 0;
     let name = |scope: Scope, services: &mut usize| {
         if scope == Scope::Admin {
@@ -209,9 +210,14 @@ pub(crate) fn keep_archived(data: &Path, secrets: &BTreeMap<String, [u8; 32]>) -
     let more = (2..).map_while(|number| digest(&further(number)));
     let service_sha256 = std::iter::once(first).chain(more).collect();
     let text = toml::to_string(&Stored { admin_sha256, service_sha256 })?;
-    let path = data.join(FILE);
+    let path = data.join(KEYS_FILE);
     write_private(data, &path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(())
+}
+
+/// Checks that a file has digests of keys.
+pub(crate) fn check_file(path: &Path) -> anyhow::Result<()> {
+    stored(path).map(drop)
 }
 
 /// Reads the digests of this file, if it exists.

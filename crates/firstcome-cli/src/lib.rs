@@ -4,6 +4,7 @@
 //! was not obtained in time, 76 a lock was lost. `lock` and `once` return the exit code of their command.
 
 mod archive;
+mod backup;
 mod cluster;
 mod config;
 mod descriptors;
@@ -15,6 +16,7 @@ mod joins;
 mod keys;
 mod lock;
 mod reconcile;
+mod restore;
 pub mod serve;
 mod settings;
 mod store_address;
@@ -64,6 +66,10 @@ enum Command {
     Export(archive::ExportArgs),
     /// Read an export into a store: all of it, or nothing
     Import(archive::ImportArgs),
+    /// Back up a directory into one file, also beside a running service
+    Backup(backup::BackupArgs),
+    /// Make a directory from a backup: all of it, or nothing
+    Restore(restore::RestoreArgs),
     /// Compute the admission rate that a back end can serve, and try it in a simulation
     Plan(Box<plan::PlanArgs>),
     /// Play an event against a real service, and audit every answer
@@ -113,6 +119,8 @@ pub fn run() -> ExitCode {
         Command::Health(args) => health::run(&args),
         Command::Export(args) => archive::export(&args),
         Command::Import(args) => archive::import(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),

@@ -5,7 +5,7 @@
 //!   answer after `COMMIT` has returned. An acknowledged write survives `kill -9`. It survives a power cut if the disk keeps
 //!   what it reports as synced.
 //! - One process: it locks `firstcome.lock` for as long as the store is open. Other processes may read beside it
-//!   ([`mod@verify`], [`Archive`]).
+//!   ([`mod@verify`], [`Archive`], [`Snapshot`]).
 //! - Recovers by itself from a fault before the commit that may pass: another process that holds the file, or a full disk.
 //!   Nothing of that batch is stored, and none of it is kept in memory.
 //! - Fails closed: after any other error of the file it writes nothing more. It never repeats a failed sync, because the
@@ -21,6 +21,7 @@ mod archive;
 mod archive_auction;
 mod archive_room;
 mod auction;
+mod backup;
 mod checkpoint;
 mod coupon;
 mod create;
@@ -28,6 +29,7 @@ mod faults;
 mod lock;
 mod receipt;
 mod renewal;
+mod restore;
 mod room;
 mod schema;
 mod verify;
@@ -36,9 +38,11 @@ mod verify_receipt;
 mod verify_room;
 
 pub use archive::{Archive, Importer};
+pub use backup::{FileVersion, Snapshot, StoreFile, count_rows, raise_fences, verify_pages};
 pub use lock::{
     LOCKS_FILE, LockDurability, SqliteLocks, handle_secret, keep_handle_secret, standing_locks, verify_locks,
 };
+pub use restore::{Begun, RESTORE_DIRECTORY, Restore};
 pub use verify::verify;
 
 use checkpoint::{Checkpointer, Patience, Progress, move_pages};
@@ -176,6 +180,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
 /// Opens the file for writing and brings its schema up to date.
 fn connect(directory: &Path) -> Result<Connection, Fault> {
     check_linked_version()?;
+    restore::refuse_unfinished(directory)?;
     let path = directory.join(DATABASE_FILE);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     create::create(&path, &schema::STORE, |_| Ok(()))?;
@@ -250,6 +255,7 @@ fn sync_directory(directory: &Path) -> Result<(), Fault> {
 
 /// Opens a file for reading beside a writer.
 fn open_reader(path: &Path, schema: &schema::Schema) -> Result<Connection, Fault> {
+    path.parent().map_or(Ok(()), restore::refuse_unfinished)?;
     let open = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;

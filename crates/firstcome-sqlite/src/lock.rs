@@ -25,7 +25,8 @@ pub use standing::standing_locks;
 pub use verify::verify_locks;
 
 use super::{
-    CHECKPOINT_PAGES, check_linked_version, create, io_fault, make_private, make_private_file, schema, sync_directory,
+    CHECKPOINT_PAGES, check_linked_version, create, io_fault, make_private, make_private_file, restore, schema,
+    sync_directory,
 };
 use crate::faults::fault;
 use firstcome_core::id::LockName;
@@ -138,6 +139,7 @@ const KEEP_SECRET: &str = "INSERT INTO secret (id, bytes) VALUES (1, ?1) ON CONF
 /// Opens the file for writing and brings its schema up to date. A new file keeps this secret.
 fn connect(directory: &Path, durability: LockDurability, secret: &[u8; 32]) -> Result<(Connection, Identity), Fault> {
     check_linked_version()?;
+    restore::refuse_unfinished(directory)?;
     let path = directory.join(LOCKS_FILE);
     create::create(&path, &schema::LOCKS, |connection| connection.execute(KEEP_SECRET, [&secret[..]]).map(drop))?;
     make_private_file(&path).map_err(|error| io_fault(&error, format!("cannot make {}", path.display())))?;

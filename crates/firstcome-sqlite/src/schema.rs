@@ -35,13 +35,13 @@ pub(super) const LOCKS: Schema = Schema {
 
 type Checked<T> = rusqlite::Result<Result<T, Fault>>;
 
-fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
+pub(super) fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, pragma, |row| row.get(0))
 }
 
 impl Schema {
     /// Returns the version that this program writes.
-    const fn version(&self) -> i32 {
+    pub(super) const fn version(&self) -> i32 {
         self.steps.len() as i32
     }
 

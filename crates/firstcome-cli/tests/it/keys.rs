@@ -28,7 +28,7 @@ fn scope(server: &Server, key: &str) -> &'static str {
     }
 }
 
-fn shown(server: &mut Server, name: &str) -> String {
+pub(crate) fn shown(server: &mut Server, name: &str) -> String {
     server.line(&format!("  {name} ")).split_whitespace().last().expect("a key").to_owned()
 }
 

@@ -8,6 +8,8 @@ mod archive_auction;
 mod archive_faults;
 mod archive_nodes;
 mod archive_rooms;
+mod backup;
+mod backup_faults;
 mod bad_files;
 mod cluster;
 mod config;

@@ -12,13 +12,15 @@ use std::path::Path;
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    let levels: [&[&str]; 15] = [
+    let levels: [&[&str]; 17] = [
         &[],
         &["serve"],
         &["verify"],
         &["reconcile"],
         &["export"],
         &["import"],
+        &["backup"],
+        &["restore"],
         &["plan"],
         &["drill"],
         &["drill", "concert"],
@@ -289,9 +291,14 @@ fn data_is_readable_by_its_owner_only_also_in_a_directory_that_is_open_to_all() 
 fn a_reader_that_goes_away_is_no_fault() {
     let directory = tempfile::tempdir().expect("a directory");
     Server::start_with(directory.path(), &["--coupon", "launch=5"]).stop();
-    // An export that no caller took whole has failed, and says so; the others have said enough.
-    let table: [(&str, &[i32]); 4] =
-        [("man", &[0]), ("completions bash", &[0]), ("verify --data data", &[0]), ("export --data data", &[0, 1])];
+    // An export or a backup that no caller took whole has failed, and says so; the others have said enough.
+    let table: [(&str, &[i32]); 5] = [
+        ("man", &[0]),
+        ("completions bash", &[0]),
+        ("verify --data data", &[0]),
+        ("export --data data", &[0, 1]),
+        ("backup --data data --to -", &[0, 1]),
+    ];
     for (arguments, codes) in table {
         let line = format!("{PROGRAM} {arguments} | exec true; exit ${{PIPESTATUS[0]}}");
         let ended = run(command("/bin/bash", directory.path()).args(["-c", &line]));

@@ -1,6 +1,7 @@
 //! The embedded store and locks in files of SQLite.
 
 mod auction;
+mod backup;
 mod lock;
 #[cfg(unix)]
 mod lock_files;

@@ -1,8 +1,8 @@
-//! Zoe claims yesterday, and the operator copies the data directory over night. Today ann claims: serial 2, code X. The disk
-//! breaks, and the operator restores the copy of yesterday, which knows nothing of ann. Bob claims: serial 2 again. He was once
+//! Zoe claims yesterday, and the operator backs the data directory up over night. Today ann claims: serial 2, code X. The disk
+//! breaks, and the operator restores the backup of yesterday, which knows nothing of ann. Bob claims: serial 2 again. He was once
 //! given the very same code X, so that two people held one valid code.
 //!
-//! Now a code names one claim: X is no code of bob's, and no client can redeem it. What the copy held is as it was; what was told
+//! Now a code names one claim: X is no code of bob's, and no client can redeem it. What the backup held is as it was; what was told
 //! after it is forgotten, as a restore means it: claims, redemptions, tickets, points, sales and idempotency keys.
 
 use crate::archive::{admin, start};
@@ -14,21 +14,15 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 
-/// Copies the files of a directory. Beside them lies `locks.d`, whose sockets are made anew by each process.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a new directory");
-    for file in fs::read_dir(from).expect("a directory") {
-        let file = file.expect("it can be listed");
-        if file.file_type().expect("it can be looked at").is_file() {
-            fs::copy(file.path(), to.join(file.file_name())).expect("it can be copied");
-        }
-    }
+/// What an operator does over night.
+fn back_up(here: &Path) {
+    firstcome(here, &["backup", "--data", "data", "--to", "backup"]).well();
 }
 
-/// What an operator does who restores the copy.
+/// What an operator does who restores the backup.
 fn restore(here: &Path) {
     fs::remove_dir_all(here.join("data")).expect("it is ours");
-    copy(&here.join("backup"), &here.join("data"));
+    firstcome(here, &["restore", "--from", "backup", "--data", "data"]).well();
 }
 
 #[track_caller]
@@ -67,7 +61,7 @@ fn a_code_told_after_the_backup_names_no_claim_after_the_restore() {
     let zoe = claimed(&mut client, "zoe", Some("zoe-1"));
     assert_eq!(zoe["serial"], 1);
     server.stop();
-    copy(&here.join("data"), &here.join("backup"));
+    back_up(here);
 
     // Today.
     let server = start(here, "data");
@@ -112,7 +106,7 @@ fn the_same_user_in_the_same_place_gets_a_new_code_after_the_restore() {
     let server = start(here, "data");
     admin(&server).put_coupon("launch", 10);
     server.stop();
-    copy(&here.join("data"), &here.join("backup"));
+    back_up(here);
     let mut codes = Vec::new();
     for _ in 0..3 {
         let server = start(here, "data");
@@ -156,7 +150,7 @@ fn a_ticket_told_after_the_backup_is_unknown_until_its_number_is_drawn_again() {
     let ann = joined(&mut client, "ann");
     let pass = wait_for("a pass", || client.get(&path_of(&ann)).json().get("pass").cloned());
     server.stop();
-    copy(&here.join("data"), &here.join("backup"));
+    back_up(here);
     let server = start(here, "data");
     let bob = joined(&mut admin(&server), "bob");
     assert_eq!(bob["number"], 2);
@@ -199,7 +193,7 @@ fn points_and_sales_told_after_the_backup_are_forgotten_and_the_rest_is_whole() 
     let vase = json!({"owner": "eve", "kind": "fixed_price", "price": 30});
     assert_eq!(client.put_status("/v1/listings/vase", &vase), 201);
     server.stop();
-    copy(&here.join("data"), &here.join("backup"));
+    back_up(here);
 
     server = start(here, "data");
     client = admin(&server);
