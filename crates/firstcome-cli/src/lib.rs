@@ -15,6 +15,7 @@ mod health;
 mod joins;
 mod keys;
 mod lock;
+mod logs;
 mod reconcile;
 mod restore;
 pub mod serve;

@@ -12,6 +12,7 @@ use crate::failures::FailureArgs;
 use crate::gate::GatePlan;
 use crate::joins::JoinArgs;
 use crate::keys;
+use crate::logs::LogArgs;
 use crate::output::write_out;
 use crate::settings::{self, AfterGrace, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
@@ -36,7 +37,6 @@ use firstcome_server::{
 };
 use firstcome_tls::ServerTls;
 use http::HeaderValue;
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -96,6 +96,8 @@ pub(crate) struct ServiceArgs {
     /// Proxy whose X-Forwarded-For counts, as an address or a block such as 10.0.0.0/8 [default: none]
     #[arg(long, env = "FIRSTCOME_TRUSTED_PROXY", value_name = "CIDR", value_delimiter = ',')]
     trusted_proxy: Vec<Block>,
+    #[command(flatten)]
+    log: LogArgs,
     #[command(flatten)]
     joins: JoinArgs,
     /// Calls without a valid key per minute and address; 0 for as many as come
@@ -180,30 +182,23 @@ pub(crate) struct Plan {
 impl ServiceArgs {
     /// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
     fn limits(&self) -> Limits {
-        let mut limits = Limits::default();
-        limits.drain = self.drain;
-        match self.connections_per_address {
+        let connections_per_address = match self.connections_per_address {
             // In development mode all calls come from this machine.
-            None if self.dev => limits.connections_per_address = None,
-            None => {}
-            Some(count) => limits.connections_per_address = NonZeroUsize::new(count),
-        }
-        limits.connections_max = descriptors::fitting(self.connections_max);
-        limits
+            None if self.dev => None,
+            None => Limits::default().connections_per_address,
+            Some(count) => NonZeroUsize::new(count),
+        };
+        let connections_max = descriptors::fitting(self.connections_max);
+        Limits { drain: self.drain, connections_max, connections_per_address, ..Limits::default() }
     }
 
     /// Returns what gates do while the store gives no answer.
     fn grace(&self) -> GracePolicy {
-        let mut policy = GracePolicy::default();
-        policy.grace = self.grace;
-        policy.on_loss = OnLoss::from(self.on_loss);
-        policy
+        GracePolicy { grace: self.grace, on_loss: OnLoss::from(self.on_loss) }
     }
 
     fn lock_limits(&self) -> LockLimits {
-        let mut limits = LockLimits::default();
-        limits.waits_max = self.lock_waits_max;
-        limits
+        LockLimits { waits_max: self.lock_waits_max, ..LockLimits::default() }
     }
 
     /// Returns the stores, and what contradicts them.
@@ -332,13 +327,7 @@ pub(crate) fn check_with(listen: SocketAddr, args: ServiceArgs, gate: Option<Gat
 
 /// Runs a service, with a gate if there is a plan of one. Once in a process, as [`run`].
 pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("FIRSTCOME_LOG");
-    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .init();
+    args.log.start();
     let plan = plan(listen, args, gate)?;
     #[cfg(feature = "planted-bugs")]
     plant()?;

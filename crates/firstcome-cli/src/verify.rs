@@ -1,5 +1,6 @@
 //! `firstcome verify`: checks every stored invariant, and counts breaches.
 
+mod audit;
 mod draw;
 mod receipt;
 
@@ -55,6 +56,10 @@ struct VerifyStoreArgs {
     /// The public key that was saved, to compare with; with --receipt
     #[arg(long, value_name = "HEX", requires = "receipt")]
     key: Option<String>,
+    /// Instead of a store: the log of services with --log-format json, as files in their order, or - for the standard input;
+    /// checks the record of what operators did
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["draw", "receipt"])]
+    audit: Vec<String>,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -105,6 +110,7 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     }
     let StoreAddresses { redis, sql } = args.servers.read()?.over(&args.transport.settled()?)?;
     let (checks, not_checked) = match &sql {
+        _ if !args.audit.is_empty() => (vec![audit::check(&args.audit)?], Vec::new()),
         Some(sql) => of_servers(args, redis.as_deref(), sql)?,
         None => (of_directory(&args.data)?, Vec::new()),
     };

@@ -16,6 +16,7 @@ pub mod accept;
 pub mod address;
 pub mod api;
 mod auction;
+pub mod audit;
 pub mod auth;
 mod backend;
 mod cookie;

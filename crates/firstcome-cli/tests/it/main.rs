@@ -28,6 +28,7 @@ mod lock_looks;
 mod lock_once;
 mod lock_quorum;
 mod lock_shared;
+mod logs;
 mod manners;
 mod ops;
 mod places;

@@ -56,7 +56,7 @@ fn completions_and_the_manual_are_there() {
 #[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
-    let table: [(&[&str], &str); 33] = [
+    let table: [(&[&str], &str); 34] = [
         (&["serv"], "unrecognized subcommand"),
         (&["serve", "--prot", "80"], "--prot"),
         (&["serve", "--dev", "--listen", "0.0.0.0:0"], "loopback only"),

@@ -1,7 +1,10 @@
-//! What operators did: in the log, and the last of it in memory for the dashboard.
+//! What operators did: in the log, as a chain of hashes, and the last of it in memory for the dashboard.
 
 use super::session::Session;
+use crate::audit::{AUDIT_TARGET, AuditHash};
+use crate::rfc3339;
 use firstcome::core::time::Timestamp;
+use firstcome::edge::draw_id;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -29,24 +32,45 @@ pub(crate) struct AuditEntry {
 
 /// The entries of this process.
 #[derive(Default)]
-pub(crate) struct AuditLog(Mutex<VecDeque<AuditEntry>>);
+pub(crate) struct AuditLog(Mutex<Entries>);
+
+#[derive(Default)]
+struct Entries {
+    newest: VecDeque<AuditEntry>,
+    /// Tells the processes apart whose entries are in one log. Drawn for the first entry.
+    process: String,
+    /// The number and the hash of the last entry.
+    number: u64,
+    hash: AuditHash,
+}
 
 impl AuditLog {
     /// Logs an entry and keeps it, in place of the oldest one if there are too many.
     pub(crate) fn add(&self, entry: AuditEntry) {
         let AuditEntry { role, session, address, action, object, change, answer, .. } = &entry;
-        let address = address.map(|address| address.to_string()).unwrap_or_default();
-        tracing::info!(target: "firstcome::audit", action, object, change, answer, role, session, address, "audit");
+        let (at, address) = (rfc3339::format(entry.at), address.map(|it| it.to_string()).unwrap_or_default());
+        // Held while the entry is logged, so that the log has the order of the chain.
         let mut entries = self.0.lock();
-        if ENTRIES_MAX <= entries.len() {
-            entries.pop_front();
+        if entries.process.is_empty() {
+            entries.process = format!("{:016x}", draw_id().unwrap_or_default());
         }
-        entries.push_back(entry);
+        entries.number += 1;
+        let texts = [&entries.process, &at, *role, session, &address, *action, object, change, *answer];
+        entries.hash = entries.hash.next(entries.number, &texts);
+        let Entries { process, number, hash, .. } = &*entries;
+        tracing::info!(
+            target: AUDIT_TARGET,
+            number, process, at, role, session, address, action, object, change, answer, %hash, "audit"
+        );
+        if ENTRIES_MAX <= entries.newest.len() {
+            entries.newest.pop_front();
+        }
+        entries.newest.push_back(entry);
     }
 
     /// Returns the newest entries, the newest first.
     pub(crate) fn newest(&self, count: usize) -> Vec<AuditEntry> {
-        self.0.lock().iter().rev().take(count).cloned().collect()
+        self.0.lock().newest.iter().rev().take(count).cloned().collect()
     }
 }
 

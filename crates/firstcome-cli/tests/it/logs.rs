@@ -1,0 +1,85 @@
+//! The log of a service: its form, its levels, and the record of what operators did.
+
+use crate::support::http::Client;
+use crate::support::program::{PROGRAM, command, firstcome, run};
+use crate::support::server::Server;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const ADMIN: &str = "fc_admin_of_the_tests_of_logs_0123456789";
+
+fn serve(directory: &Path, more: &[&str]) -> Command {
+    let mut serve = command(PROGRAM, directory);
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data", "data"]).args(more).env("FIRSTCOME_ADMIN_KEY", ADMIN);
+    serve
+}
+
+/// Lets an operator do this much, and returns what the service logged.
+fn log_of(directory: &Path, more: &[&str], changes: u32) -> String {
+    let mut server = Server::spawn(&mut serve(directory, more));
+    let mut client = Client::with_key(server.address(), ADMIN);
+    for limit in 1..=changes {
+        client.put_coupon("launch", limit.into());
+    }
+    assert_eq!(client.call("PUT", "/v1/coupons/no\u{1b}[31m%0aname", Some(&json!({"limit": 1}))).status, 400);
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+    server.errors()
+}
+
+#[test]
+fn lines_of_json_are_whole_and_name_what_happened() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let log = log_of(directory.path(), &["--log-format", "json"], 2);
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    for event in &events {
+        for name in ["timestamp", "level", "target", "message"] {
+            assert!(event[name].is_string(), "{name}: {event}");
+        }
+    }
+    let changes: Vec<&Value> = events.iter().filter(|event| event["target"] == "firstcome::audit").collect();
+    assert_eq!(changes.len(), 3, "{log}");
+    assert_eq!((&changes[0]["role"], &changes[0]["answer"]), (&json!("operate"), &json!("done")), "{log}");
+    assert!(!log.contains('\u{1b}') && !log.contains(ADMIN), "{log}");
+}
+
+#[test]
+fn levels_are_those_of_the_setting_and_a_wrong_one_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    assert_eq!(log_of(directory.path(), &["--log", "off"], 1), "");
+    let only = log_of(directory.path(), &["--log", "off,firstcome::audit=info"], 1);
+    assert!(only.lines().all(|line| line.contains("firstcome::audit")) && 2 <= only.lines().count(), "{only}");
+    fs::write(directory.path().join("settings.toml"), "log = \"off\"\n").expect("written");
+    assert_eq!(log_of(directory.path(), &["--config", "settings.toml"], 1), "");
+    let said = run(&mut serve(directory.path(), &["--log", "info,firstcome=loud"])).with(2);
+    assert!(said.contains("loud") && said.trim_end().lines().count() == 1, "{said}");
+}
+
+#[test]
+fn an_entry_of_what_operators_did_that_was_changed_or_left_out_is_found() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut log = log_of(directory.path(), &["--log-format", "json"], 5);
+    // Another process goes on in the same file.
+    log += &log_of(directory.path(), &["--log-format", "json"], 2);
+    let verify = |log: &str| {
+        fs::write(directory.path().join("service.log"), log).expect("written");
+        firstcome(directory.path(), &["verify", "--audit", "service.log", "--json"])
+    };
+    let told: Value = serde_json::from_str(&verify(&log).well()).expect("JSON");
+    assert_eq!((&told["checks"][0]["checked"], &told["breaches"]), (&json!(9), &json!(0)), "{told}");
+
+    let entry = log.lines().find(|line| line.contains("\"number\":2,")).expect("a second entry");
+    let changed = log.replacen(entry, &entry.replace("operate", "view"), 1);
+    let found = |log: &str| {
+        let ended = verify(log);
+        assert_eq!(ended.code, Some(1), "{}{}", ended.stdout, ended.stderr);
+        ended.stdout
+    };
+    assert!(found(&changed).contains("is not as it was written"));
+    let left_out = log.replacen(&format!("{entry}\n"), "", 1);
+    assert!(found(&left_out).contains("entry 3 of process"));
+    let said = verify("{}\n").with(1);
+    assert!(said.contains("--log-format json"), "{said}");
+}
