@@ -1,20 +1,28 @@
 //! The keys of callers. They come from the environment or files. Otherwise the first start makes them and shows them
-//! once; the data directory, or the database of a deployment, keeps their digests.
+//! once, on a terminal or in a file that only its owner can read; the data directory, or the database of a deployment, keeps
+//! their digests.
 
-use crate::failure::Failure;
+pub(crate) mod command;
+
+use crate::failure::{Failure, Outcome};
 use anyhow::{Context, anyhow, bail};
+use firstcome::ApiKeyStore;
 use firstcome::archive::{ArchivedSecret, ImportError};
 use firstcome::cluster::Cluster;
-use firstcome_server::Scope;
-use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, Keys};
+use firstcome::core::api_key::{ApiKey, KeyCommand, KeyState};
+use firstcome::core::id::KeyName;
+use firstcome::core::time::Timestamp;
+use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, KeyScope, Keys, key_text};
+use firstcome_server::{FirstKeys, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The name of the file with the digests of the keys, in the directory of the embedded store.
 pub(crate) const KEYS_FILE: &str = "keys.toml";
-const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+/// The file in which a first start without a terminal leaves its keys.
+const FIRST_KEYS_FILE: &str = "first-keys.txt";
 
 /// The content of the key file: digests, from which the keys cannot be recovered.
 #[derive(Serialize, Deserialize)]
@@ -78,11 +86,10 @@ fn parse(name: &str, text: &str) -> anyhow::Result<Vec<String>> {
     Ok(keys)
 }
 
-fn make(kind: &str) -> anyhow::Result<String> {
+fn make(scope: KeyScope) -> anyhow::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| anyhow!("the system gives no random bytes: {error}"))?;
-    let characters = bytes.iter().map(|byte| char::from(BASE64URL[usize::from(byte & 63)]));
-    Ok(format!("fc_{kind}_{}", characters.collect::<String>()))
+    Ok(key_text(scope, &bytes))
 }
 
 fn to_hex(digest: &KeyDigest) -> String {
@@ -134,7 +141,7 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     }
     // With a database the directory holds nothing but the keys, so nothing else has created it.
     private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
-    let fresh = Fresh { admin: make("admin")?, service: make("service")? };
+    let fresh = Fresh { admin: make(KeyScope::Admin)?, service: make(KeyScope::Service)? };
     let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
     let digests = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
     let is_first = write_private(data, &path, toml::to_string(&digests)?.as_bytes())
@@ -147,6 +154,60 @@ pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure
     Ok((keys, None))
 }
 
+impl Fresh {
+    /// Leaves the keys in a file of this directory that only its owner can read, durably. Returns its path. Replaces a file that an
+    /// earlier first start has left: those keys are of no use any more.
+    pub(crate) fn leave(&self, directory: &Path) -> anyhow::Result<PathBuf> {
+        let path = std::path::absolute(directory.join(FIRST_KEYS_FILE))?;
+        let leave = || {
+            private_directory(directory)?;
+            let mut part = tempfile::Builder::new().prefix("first-keys.").suffix(".part").tempfile_in(directory)?;
+            part.write_all(format!("admin {}\nservice {}\n", self.admin, self.service).as_bytes())?;
+            part.as_file().sync_all()?;
+            part.persist(&path)?;
+            std::fs::File::open(directory)?.sync_all()
+        };
+        let says = "give keys by FIRSTCOME_ADMIN_KEY and FIRSTCOME_SERVICE_KEYS instead";
+        leave().with_context(|| format!("cannot write the keys of this first start to {}; {says}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Has the store adopt the keys of the first start, unless the environment has given others. Returns the keys that stay outside
+/// the store.
+pub(crate) async fn adopted(
+    given: Option<&Keys>,
+    keys: Keys,
+    store: &impl ApiKeyStore,
+) -> Result<(Keys, FirstKeys), Failure> {
+    if given.is_some() {
+        return Ok((keys, FirstKeys::Replaced));
+    }
+    adopt(&keys, store).await?;
+    Ok((Keys::Known(Vec::new()), FirstKeys::Accepted))
+}
+
+/// Has the store adopt the keys of the first start, so that they can be listed, rotated and revoked. Keys that it knows stay as
+/// they are, the revoked ones too.
+async fn adopt(keys: &Keys, store: &impl ApiKeyStore) -> Outcome {
+    let Keys::Known(known) = keys else { return Ok(()) };
+    for (scope, digest) in known {
+        let is_same = |key: &ApiKey| (key.digest.as_bytes() == digest.as_bytes()).then_some(());
+        if store.find_api_key(digest, is_same).is_some() {
+            continue;
+        }
+        let scope = match scope {
+            Scope::Admin => KeyScope::Admin,
+            Scope::Service => KeyScope::Service,
+            Scope::View | Scope::Public => KeyScope::View,
+        };
+        let name = KeyName::parse(scope.as_str())?;
+        let adopted = store.change_api_keys(KeyCommand::Adopt { name, scope, digest: *digest }).await?;
+        adopted.map_err(|rejection| anyhow!("the store does not take the keys of {KEYS_FILE}: {rejection:?}"))?;
+    }
+    Ok(())
+}
+
 /// The names of the digests in the secrets of a deployment.
 const ADMIN: &str = "api_key:admin";
 /// The name of the service key's digest; see [`ADMIN`].
@@ -155,7 +216,7 @@ const SERVICE: &str = "api_key:service";
 /// Returns the keys of a service over a cluster, and makes them if it has none. If several nodes find none at the same
 /// time, one makes them, and the others use those.
 pub(crate) async fn of_deployment(cluster: &Cluster) -> Result<(Keys, Option<Fresh>), Failure> {
-    let fresh = Fresh { admin: make("admin")?, service: make("service")? };
+    let fresh = Fresh { admin: make(KeyScope::Admin)?, service: make(KeyScope::Service)? };
     let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
     let kept = cluster.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_cluster)?;
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
@@ -178,7 +239,14 @@ pub(crate) fn is_further(name: &str) -> bool {
 
 /// Returns the digests of a directory as exported data holds them; none if it has none.
 pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
-    let Some(Keys::Known(known)) = stored(&data.join(KEYS_FILE))? else { return Ok(Vec::new()) };
+    let Some(Keys::Known(mut known)) = stored(&data.join(KEYS_FILE))? else { return Ok(Vec::new()) };
+    let book = firstcome::sqlite::stored_api_keys(data)?;
+    // A key that was revoked, or whose end was set by a rotation, must not count again where the data go.
+    let counts = |digest: &KeyDigest| {
+        let mut rows = book.candidates(digest).filter(|key| key.digest.as_bytes() == digest.as_bytes());
+        rows.all(|key| key.state(Timestamp::MIN) == KeyState::Active && key.expires_at.is_none())
+    };
+    known.retain(|(_, digest)| counts(digest));
     let mut services = 0;
     let name = |scope: Scope, services: &mut usize| {
         if scope == Scope::Admin {
@@ -283,9 +351,9 @@ mod tests {
 
     #[test]
     fn a_made_key_is_long_and_a_digest_comes_back_from_hex() {
-        let key = make("admin").unwrap();
+        let key = make(KeyScope::Admin).unwrap();
         assert_eq!(key.len(), "fc_admin_".len() + 32);
-        assert_ne!(key, make("admin").unwrap());
+        assert_ne!(key, make(KeyScope::Admin).unwrap());
         let digest = KeyDigest::of(&key);
         assert_eq!(from_hex(&to_hex(&digest)).unwrap().as_bytes(), digest.as_bytes());
         assert!(from_hex("00").is_err());

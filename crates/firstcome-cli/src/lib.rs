@@ -76,6 +76,9 @@ enum Command {
     /// Play an event against a real service, and audit every answer
     #[command(subcommand)]
     Drill(drill::DrillCommand),
+    /// Create, list, rotate and revoke the keys of a running service
+    #[command(subcommand)]
+    Keys(keys::command::KeysCommand),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
     /// Run a command at most once per interval, on one of many machines
@@ -123,6 +126,7 @@ pub fn run() -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Keys(command) => keys::command::run(&command),
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),

@@ -409,8 +409,10 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
                 Some(keys) => (keys.clone(), None),
                 None => node.keys().await?,
             };
+            let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &node.cluster).await?;
+            let config = Config { first_keys, ..config(keys) };
             let place = format!("rooms, coupons, members, listings and locks on {}", node.place);
-            Ok(Opened { app: node.app(config(keys)), fresh, place })
+            Ok(Opened { app: node.app(config), fresh, place })
         }
         (Stores::Auctions(url), _) => {
             let auctions = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
@@ -421,9 +423,11 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         (Stores::Directory, Some(store)) => {
             make_coupons(&store, &plan.coupons).await?;
             let (keys, fresh) = of_directory()?;
+            let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &store).await?;
+            let config = Config { first_keys, ..config(keys) };
             let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
             let place = format!("data in {}", plan.data.display());
-            Ok(Opened { app: App::with_locks(store, config(keys), locks, handle_key), fresh, place })
+            Ok(Opened { app: App::with_locks(store, config, locks, handle_key), fresh, place })
         }
         (Stores::Directory, None) => Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
     }
@@ -528,9 +532,20 @@ fn announce(
     if plan.dev {
         text.push_str("development mode: every call from this machine acts as admin\n");
     }
-    if let Some(keys::Fresh { admin, service }) = &opened.fresh {
-        text.push_str("keys, shown this once and kept only as digests:\n");
-        text.push_str(&format!("  admin   {admin}\n  service {service}\n"));
+    match &opened.fresh {
+        Some(keys::Fresh { admin, service }) if std::io::stdout().is_terminal() => {
+            text.push_str("keys, shown this once and kept only as digests:\n");
+            text.push_str(&format!("  admin   {admin}\n  service {service}\n"));
+        }
+        // Output that is not a terminal is collected and kept, and so would be the keys.
+        Some(fresh) => {
+            let path = fresh.leave(&plan.data)?;
+            text.push_str(&format!(
+                "keys of this first start, kept only as digests: read and delete {}\n",
+                path.display()
+            ));
+        }
+        None => {}
     }
     write_out(text.as_bytes())?;
     Ok(())

@@ -23,6 +23,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod api_key;
 mod appearance;
 mod auction;
 mod call;
@@ -39,6 +40,7 @@ mod receipt;
 mod room;
 mod watch;
 
+pub use api_key::{ApiKeyRefusal, ApiKeyReply, ApiKeyText, ApiKeyView};
 pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};

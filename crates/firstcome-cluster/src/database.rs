@@ -4,6 +4,7 @@
 //! written together with the position of the sequencer's stream that they come from, by the caller that finds generation, position and
 //! anchor as they were read. So SQL always holds a prefix of one stream, and each entry of it once.
 
+mod api_key;
 mod appearance;
 pub(super) mod archive;
 mod claim;
@@ -74,6 +75,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0004.sql"),
                 include_str!("database/postgres_0005.sql"),
                 include_str!("database/postgres_0006.sql"),
+                include_str!("database/postgres_0007.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
@@ -82,6 +84,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0004.sql"),
                 include_str!("database/mysql_0005.sql"),
                 include_str!("database/mysql_0006.sql"),
+                include_str!("database/mysql_0007.sql"),
             ],
         },
         written: &[
@@ -100,6 +103,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_pass_secret", "created_at"),
             ("firstcome_appearance", "version"),
             ("firstcome_head", "given"),
+            ("firstcome_api_key", "number"),
         ],
     }
 }

@@ -25,6 +25,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod api_key;
 mod archive;
 mod back;
 mod coupon;

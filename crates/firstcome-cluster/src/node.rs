@@ -1,5 +1,6 @@
 //! One node: its connections, and the coupons and rooms that it knows.
 
+use crate::api_key::KnownKeys;
 use crate::coupon_state::CouponState;
 use crate::database::{Database, Time};
 use crate::fitness::Fitness;
@@ -74,6 +75,7 @@ pub(crate) struct Node {
     /// What SQL said of names of rooms that this node did not know, for as long as a copy of a room may be old.
     pub(crate) rooms_asked: Shared<RoomName, Option<database::RoomRow>>,
     pub(crate) secrets: Secrets,
+    pub(crate) api_keys: KnownKeys,
     pub(crate) appearances: Appearances,
     /// How many times a message may have been missed: a caller that was connected may have lost what it kept.
     pub(crate) doubts: AtomicU64,
@@ -126,6 +128,7 @@ impl Node {
             rooms_by_id: Mutex::new(HashMap::with_hasher(draw_hasher())),
             rooms_asked: Shared::new(room::FRESH_MAX, NAMES_MAX),
             secrets: Secrets::default(),
+            api_keys: KnownKeys::default(),
             appearances: Appearances::default(),
             doubts: AtomicU64::new(0),
             tags: AtomicU64::new(draw_id().map_err(ClusterError::Chance)?),
@@ -137,6 +140,7 @@ impl Node {
         });
         // A caller that was let in by another node may come here first.
         node.database.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;
+        node.database.api_keys().await.map(|book| node.api_keys.begin(book))?;
         node.watch_secrets();
         node.check_redis().await;
         tokio::spawn(fitness::watch(Arc::downgrade(&node)));

@@ -132,6 +132,12 @@ name_type!(
     check_name
 );
 
+name_type!(
+    /// The name of an API key. A rotated key keeps its name.
+    KeyName(Box<str>),
+    check_name
+);
+
 impl UserId {
     /// Makes the user name of a pass that names no user: `pass:{number}`. [`Self::parse`] refuses such names, so no caller
     /// can choose one.

@@ -26,6 +26,7 @@ macro_rules! debug_by_name {
     };
 }
 
+pub mod api_key;
 pub mod auction;
 pub mod coupon;
 pub mod id;

@@ -108,6 +108,12 @@ pub const SETTLE_MS_MAX: u64 = 366 * 86_400_000;
 /// How long a store remembers the idempotency key of a charge or a refund.
 pub const POINTS_KEY_MS: u64 = 30 * 86_400_000;
 
+/// Names of API keys at most, those of revoked and expired keys included. Every node keeps all of them in memory.
+pub const API_KEYS_MAX: usize = 1_024;
+
+/// The longest life of an API key that has an end, and the longest time that a rotated key is still accepted: ten years.
+pub const API_KEY_MS_MAX: u64 = 3_653 * 86_400_000;
+
 /// Earliest and latest instant that RFC 3339 can write (years 0001 to 9999), in microseconds of Unix time.
 pub const TIMESTAMP_US_MIN: i64 = -62_135_596_800_000_000;
 /// See [`TIMESTAMP_US_MIN`].

@@ -1,6 +1,7 @@
 //! The HTTP API: authorizes and parses each call, and translates the reply of the store.
 
 mod answer;
+mod api_key;
 pub(crate) mod appearance;
 mod auction_shape;
 pub(crate) mod body;
@@ -129,6 +130,9 @@ endpoints! {
     "/v1/rooms/{room}/passes/release": post room::post_release;
     "/v1/rooms/{room}/gate": get room_gate::get_gate;
     "/v1/pass-keys": get pass_key::get_pass_keys, post pass_key::post_pass_key;
+    "/v1/keys": get api_key::get_api_keys, post api_key::post_api_key;
+    "/v1/keys/{key}": delete api_key::delete_api_key;
+    "/v1/keys/{key}/rotate": post api_key::post_api_key_rotation;
     "/v1/locks/{lock}": get lock::get_lock;
     "/v1/locks/{lock}/acquire": post lock::post_acquire;
     "/v1/locks/{lock}/renew": post lock::post_renew;

@@ -3,7 +3,10 @@
 use crate::cookie::Transport;
 use crate::error::{Code, Problem};
 use axum::http::{HeaderMap, HeaderName, header};
+use firstcome::core::api_key::{ApiKey, KeyOrigin, KeyState, OtherAdmins};
+pub use firstcome::core::api_key::{KeyDigest, KeyScope};
 use firstcome::core::id::RoomName;
+use firstcome::core::time::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -23,25 +26,31 @@ pub enum Scope {
     Admin,
 }
 
-/// The digest of a key. The key itself is never kept.
-#[derive(Clone, Copy)]
-pub struct KeyDigest([u8; 32]);
-
-impl KeyDigest {
-    /// Returns the digest of a key.
-    pub fn of(key: &str) -> Self {
-        Self(Sha256::digest(key.as_bytes()).into())
+impl From<KeyScope> for Scope {
+    fn from(scope: KeyScope) -> Self {
+        match scope {
+            KeyScope::View => Self::View,
+            KeyScope::Service => Self::Service,
+            KeyScope::Admin => Self::Admin,
+        }
     }
+}
 
-    /// Wraps a digest that was stored.
-    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(bytes)
-    }
+const BASE64URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-    /// Returns the digest for storage.
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
+/// Returns the key of this scope that random bytes make: 192 bits that cannot be guessed.
+pub fn key_text(scope: KeyScope, random: &[u8; 32]) -> String {
+    let characters = random.iter().map(|byte| char::from(BASE64URL[usize::from(byte & 63)]));
+    format!("fc_{}_{}", scope.as_str(), characters.collect::<String>())
+}
+
+/// Whether keys count that the first start has made and the store has adopted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FirstKeys {
+    /// They count.
+    Accepted,
+    /// The configuration has keys in place of them.
+    Replaced,
 }
 
 /// The keys that a service knows.
@@ -87,21 +96,81 @@ impl Caller {
 
 /// Returns the scope of a key. Compares every known key in constant time: the time reveals nothing about any of them.
 fn known_scope(known: &[(Scope, KeyDigest)], digest: &KeyDigest) -> Option<Scope> {
-    known.iter().fold(
-        None,
-        |found, (scope, known)| {
-            if bool::from(known.0.ct_eq(&digest.0)) { found.max(Some(*scope)) } else { found }
-        },
-    )
+    known
+        .iter()
+        .fold(None, |found, (scope, known)| if is_same(known, digest) { found.max(Some(*scope)) } else { found })
+}
+
+/// Compares in constant time.
+fn is_same(one: &KeyDigest, other: &KeyDigest) -> bool {
+    one.as_bytes().ct_eq(other.as_bytes()).into()
+}
+
+/// Returns the scope of a stored key, if it is accepted now. `now` is asked only for a key that has an end.
+pub(crate) fn stored_scope(key: &ApiKey, first_keys: FirstKeys, now: impl Fn() -> Timestamp) -> Option<Scope> {
+    let is_replaced = key.origin == KeyOrigin::FirstStart && first_keys == FirstKeys::Replaced;
+    let at = if key.expires_at.is_some() { now() } else { Timestamp::MIN };
+    (!is_replaced && key.state(at) == KeyState::Active).then(|| key.scope.into())
+}
+
+/// Returns the caller that a stored key identifies, if it is the key of this digest and is accepted now.
+pub(crate) fn stored_caller(
+    key: &ApiKey,
+    digest: &KeyDigest,
+    first_keys: FirstKeys,
+    now: impl Fn() -> Timestamp,
+) -> Option<Caller> {
+    let scope = stored_scope(key, first_keys, now).filter(|_| is_same(&key.digest, digest))?;
+    Some(Caller { scope, id: key.caller.0 })
+}
+
+/// Returns the key that a call shows. Refuses what is no key, and two of them.
+pub(crate) fn shown_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Code::Unauthorized.into());
+    }
+    let text = value.to_str().unwrap_or_default();
+    match text.split_once(' ') {
+        Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(key.trim())),
+        _ => Err(Code::Unauthorized.into()),
+    }
 }
 
 impl Keys {
-    /// Returns the scope of a key that an operator has typed in. `None` for an unknown key, and in development mode,
+    /// Returns the caller that a key of the configuration identifies. `None` for an unknown key, and in development mode,
     /// which has no keys.
-    pub(crate) fn scope_of(&self, key: &str) -> Option<(Scope, KeyDigest)> {
+    pub(crate) fn caller_of(&self, digest: &KeyDigest) -> Option<Caller> {
         let Self::Known(known) = self else { return None };
-        let digest = KeyDigest::of(key);
-        known_scope(known, &digest).map(|scope| (scope, digest))
+        let scope = known_scope(known, digest)?;
+        let mut id = [0; 16];
+        id.copy_from_slice(&digest.as_bytes()[..16]);
+        Some(Caller { scope, id })
+    }
+
+    /// Returns the caller of a call without a key.
+    pub(crate) const fn caller_without_key(&self) -> Caller {
+        match self {
+            Self::Dev => Caller { scope: Scope::Admin, id: *b"development-mode" },
+            Self::Known(_) => Caller::PUBLIC,
+        }
+    }
+
+    /// Whether admins can call without a key of the store.
+    pub(crate) fn admins(&self) -> OtherAdmins {
+        match self {
+            Self::Known(known) if known.iter().all(|(scope, _)| *scope != Scope::Admin) => OtherAdmins::Absent,
+            _ => OtherAdmins::Present,
+        }
+    }
+
+    /// Returns the keys of the configuration; none in development mode.
+    pub(crate) fn known(&self) -> &[(Scope, KeyDigest)] {
+        match self {
+            Self::Dev => &[],
+            Self::Known(known) => known,
+        }
     }
 
     /// Adds keys that may only view. Has no effect in development mode, which lets every call in.
@@ -110,31 +179,6 @@ impl Keys {
             known.extend(keys.into_iter().map(|key| (Scope::View, key)));
         }
         self
-    }
-
-    /// Identifies the caller. Refuses an unknown key, even if the call needs none.
-    pub fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        let mut values = headers.get_all(header::AUTHORIZATION).iter();
-        let Some(value) = values.next() else {
-            return Ok(match self {
-                Self::Dev => Caller { scope: Scope::Admin, id: *b"development-mode" },
-                Self::Known(_) => Caller::PUBLIC,
-            });
-        };
-        if values.next().is_some() {
-            return Err(Code::Unauthorized.into());
-        }
-        let text = value.to_str().unwrap_or_default();
-        let key = match text.split_once(' ') {
-            Some((scheme, key)) if scheme.eq_ignore_ascii_case("bearer") => key.trim(),
-            _ => return Err(Code::Unauthorized.into()),
-        };
-        let Self::Known(known) = self else { return Err(Code::Unauthorized.into()) };
-        let digest = KeyDigest::of(key);
-        let found = known_scope(known, &digest);
-        let mut id = [0; 16];
-        id.copy_from_slice(&digest.0[..16]);
-        found.map(|scope| Caller { scope, id }).ok_or_else(|| Code::Unauthorized.into())
     }
 }
 

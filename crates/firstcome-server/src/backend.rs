@@ -22,9 +22,11 @@ macro_rules! forward {
     };
 }
 
+mod api_key;
 mod coupon;
 mod room;
 
+pub(crate) use api_key::ApiKeys;
 pub(crate) use coupon::Coupons;
 pub(crate) use room::Rooms;
 

@@ -32,7 +32,7 @@ use crate::address;
 use crate::api::body::{self, PathName};
 use crate::api::json::Json;
 use crate::api::measured;
-use crate::auth::Keys;
+use crate::auth::{KeyDigest, Keys};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use crate::failures::Credential;
@@ -172,7 +172,7 @@ async fn session(app: &App, parts: &Parts) -> Result<Option<Session>, Problem> {
         return Ok(app.dashboard.secret.get().map(Session::development));
     }
     let value = cookie::read(&parts.headers, SESSION);
-    match value.and_then(|value| Session::read(&app.config.keys, value, now_s(app))) {
+    match value.and_then(|value| Session::read(&app.accepted_keys(), value, now_s(app))) {
         Some(session) if app.has_logged_out(&session).await => Ok(None),
         session => Ok(session),
     }
@@ -296,7 +296,8 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
         app.may_log_in(client)?;
     }
     let key = form.get("key").unwrap_or_default().trim();
-    let found = app.config.keys.scope_of(key).and_then(|(scope, digest)| Some((Role::of(scope)?, digest)));
+    let digest = KeyDigest::of(key);
+    let found = app.key_holder(&digest).and_then(|caller| Some((Role::of(caller.scope)?, digest)));
     let Some((role, digest)) = found else {
         let (session, object, change) = (String::new(), String::new(), String::new());
         let answer = Code::Unauthorized.as_str();

@@ -79,6 +79,7 @@ codes! {
     UnknownTicket 404 "unknown_ticket" "This room never gave out this ticket" "Use the ticket that joining returned, whole and in its room.";
     UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
     UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
+    UnknownApiKey 404 "unknown_api_key" "There is no such API key" "Check the name: `firstcome keys list` shows all of the store. Keys of the environment have none.";
     UnknownListing 404 "unknown_listing" "There is no such listing" "Check the name; a service key creates it with PUT.";
     NotServed 404 "not_served" "This service serves members and listings only" "It runs over a database alone. Ask a service that has coupons, rooms and locks.";
     MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";
@@ -106,6 +107,10 @@ codes! {
     BalanceTooLarge 409 "balance_too_large" "The member, or the owner who is paid, would have more points than fit" "A balance is at most 9007199254740991: take points out first.";
     AuctionNotEnded 409 "auction_not_ended" "The auction goes on" "Settle after `effective_ends_at`.";
     NotWinner 409 "not_winner" "Another member has won, or no member" "Only the highest bidder may settle.";
+    ApiKeyExists 409 "api_key_exists" "A key of this name is accepted" "Rotate it, revoke it, or choose another name.";
+    ApiKeyRevoked 409 "api_key_revoked" "The key was revoked" "Create a key: its name is free again.";
+    LastAdminKey 409 "last_admin_key" "No other admin key is accepted" "Create another admin key first, or rotate this one.";
+    TooManyApiKeys 409 "too_many_api_keys" "There are as many names of keys as fit" "Use the name of a key that is expired or revoked.";
     AlreadySold 409 "already_sold" "It is sold" "`purchase` says to whom and for how much.";
     SettlementExpired 409 "settlement_expired" "The winner did not settle in time" "The time was over after `settles_until`; the points are free again, and the listing is unsold.";
     Contended 409 "contended" "Another holder has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";

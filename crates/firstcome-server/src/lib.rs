@@ -44,7 +44,7 @@ pub use accept::{
     ADMIN_CONNECTIONS_MAX, ConnectionThreads, Limits, serve, serve_admin, serve_on_threads, serve_stream,
 };
 pub use api::appearance::appearance_of_json;
-pub use auth::{Keys, Scope};
+pub use auth::{FirstKeys, Keys, Scope};
 pub use failures::FailureLimits;
 pub use grace::{GracePolicy, OnLoss};
 pub use joins::JoinLimits;

@@ -75,6 +75,10 @@ pub(crate) enum Route {
     GetGate,
     GetPassKeys,
     PostPassKey,
+    GetApiKeys,
+    PostApiKey,
+    DeleteApiKey,
+    PostApiKeyRotation,
     GetLock,
     PostAcquire,
     PostRenew,
@@ -108,7 +112,7 @@ pub(crate) enum Route {
 
 impl Route {
     // Figures are kept by the place of a route in the list. A route in another place would have the name of another one.
-    const ALL: [(Self, &'static str); 65] = [
+    const ALL: [(Self, &'static str); 69] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -145,6 +149,10 @@ impl Route {
         (Self::GetGate, "get_gate"),
         (Self::GetPassKeys, "get_pass_keys"),
         (Self::PostPassKey, "post_pass_key"),
+        (Self::GetApiKeys, "get_api_keys"),
+        (Self::PostApiKey, "post_api_key"),
+        (Self::DeleteApiKey, "delete_api_key"),
+        (Self::PostApiKeyRotation, "post_api_key_rotation"),
         (Self::GetLock, "get_lock"),
         (Self::PostAcquire, "post_acquire"),
         (Self::PostRenew, "post_renew"),

@@ -3,8 +3,8 @@
 use crate::accept::{Limits, Peer};
 use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
-use crate::auth::{self, Caller, Keys, Scope};
-use crate::backend::{Backend, Coupons, Rooms};
+use crate::auth::{self, Caller, FirstKeys, KeyDigest, Keys, Scope};
+use crate::backend::{ApiKeys, Backend, Coupons, Rooms};
 use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
 use crate::error::{Code, Problem};
@@ -41,6 +41,8 @@ use tokio::time::Instant;
 pub struct Config {
     /// The known keys and their scopes.
     pub keys: Keys,
+    /// Whether keys of the first start count that the store has.
+    pub first_keys: FirstKeys,
     /// Pages of these origins may make public calls; empty for none.
     pub allow_origins: Vec<HeaderValue>,
     /// The limits on connections, and the deadlines.
@@ -83,6 +85,7 @@ impl Config {
         let (streams_max, grace) = (STREAMS_MAX, GracePolicy::default());
         Self {
             keys,
+            first_keys: FirstKeys::Accepted,
             allow_origins,
             limits,
             proxies,
@@ -109,6 +112,7 @@ impl Config {
 /// A service: its store, its configuration, its metrics.
 pub struct App {
     pub(crate) backend: Backend,
+    pub(crate) api_keys: ApiKeys,
     pub(crate) coupons: Coupons,
     pub(crate) rooms: Rooms,
     pub(crate) auctions: Auctions,
@@ -218,6 +222,7 @@ impl App {
             stopping,
         });
         Self {
+            api_keys: ApiKeys::new(&backend, is_auctions_alone),
             coupons: Coupons::new(&backend),
             rooms: Rooms::new(&backend),
             backend,
@@ -521,7 +526,30 @@ impl App {
 
     /// Identifies the caller of a call that changes nothing. Accepts a key to view.
     pub(crate) fn reader(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        self.config.keys.caller(headers)
+        let Some(key) = auth::shown_key(headers)? else { return Ok(self.config.keys.caller_without_key()) };
+        self.key_holder(&KeyDigest::of(key)).ok_or_else(|| Code::Unauthorized.into())
+    }
+
+    /// Returns the caller that a key identifies now: one of the configuration, or of the store. `None` for an unknown key, and in
+    /// development mode.
+    pub(crate) fn key_holder(&self, digest: &KeyDigest) -> Option<Caller> {
+        if self.is_dev() {
+            return None;
+        }
+        let (first_keys, now) = (self.config.first_keys, || self.backend.now());
+        let stored = self.api_keys.find(digest, |key| auth::stored_caller(key, digest, first_keys, now));
+        // A key that is in both has the larger scope.
+        [stored, self.config.keys.caller_of(digest)].into_iter().flatten().max_by_key(|caller| caller.scope)
+    }
+
+    /// Returns the keys that are accepted now, with which operators may have logged in. None in development mode.
+    pub(crate) fn accepted_keys(&self) -> Vec<(Scope, KeyDigest)> {
+        if self.is_dev() {
+            return Vec::new();
+        }
+        let (book, first_keys, now) = (self.api_keys.book(), self.config.first_keys, self.backend.now());
+        let accepted = |key| auth::stored_scope(key, first_keys, || now).map(|scope| (scope, key.digest));
+        self.config.keys.known().iter().copied().chain(book.keys().filter_map(accepted)).collect()
     }
 
     pub(crate) fn durability(&self) -> Durability {

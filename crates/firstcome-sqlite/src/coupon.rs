@@ -1,7 +1,7 @@
 //! Rows of coupons: written in the order of the decisions, restored through the rules.
 
 use super::faults::fault;
-use super::{auction, receipt, room};
+use super::{api_key, auction, receipt, room};
 use firstcome_core::coupon::{
     Attributes, Coupon, CouponLimit, CouponSettings, Damage, Issued, Redeemed, Serial, Title,
 };
@@ -68,6 +68,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
                 auction::write(connection, change)?;
             }
             Change::Headed(signed) => receipt::put_head(connection, signed)?,
+            Change::ApiKeys(change) => api_key::write(connection, change)?,
             Change::Clock(now) => room::put_clock(connection, *now)?,
             Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,
         }

@@ -17,6 +17,7 @@
 
 #![warn(missing_debug_implementations)]
 
+mod api_key;
 mod archive;
 mod archive_auction;
 mod archive_room;
@@ -37,6 +38,7 @@ mod verify_auction;
 mod verify_receipt;
 mod verify_room;
 
+pub use api_key::stored_api_keys;
 pub use archive::{Archive, Importer};
 pub use backup::{FileVersion, Snapshot, StoreFile, count_rows, raise_fences, verify_pages};
 pub use lock::{
@@ -103,6 +105,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
+    let api_keys = api_key::load(&connection)?;
     let heads = receipt::last_heads(&connection)?;
     let auctions = auction::load(&connection, timeline.now(clock.as_ref()))?;
     let patient = connection.busy_timeout(WRITE_BUSY_MAX);
@@ -121,6 +124,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         coupons,
         rooms,
         pass_secrets,
+        api_keys,
         auctions,
         heads,
         timeline,

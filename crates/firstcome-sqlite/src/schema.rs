@@ -24,6 +24,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0007_memory.sql"),
         include_str!("0008_renewals.sql"),
         include_str!("0009_heads.sql"),
+        include_str!("0010_api_keys.sql"),
     ],
 };
 

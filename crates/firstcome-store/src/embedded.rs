@@ -5,6 +5,7 @@
 //! already issued, a repeated request. The caller's own thread gives these under a read lock, without queue, file or
 //! allocation.
 
+mod api_key;
 mod auction;
 mod auction_port;
 mod command_path;
@@ -35,6 +36,7 @@ use command_path::CommandPath;
 pub use command_path::Stepper;
 use coupon::{ClaimCommand, CouponCell};
 use engine::{Engine, Next};
+use firstcome_core::api_key::{ApiKey, KeyBook, KeyCommand, KeyRejection};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::revision::Revision;
@@ -100,6 +102,8 @@ pub struct Backing {
     pub rooms: Vec<StoredRoom>,
     /// Secrets of passes, the newest last.
     pub pass_secrets: Vec<PassSecret>,
+    /// The keys of callers.
+    pub api_keys: KeyBook,
     /// Members and listings that were stored before.
     pub auctions: StoredAuctions,
     /// The last head of each room and each coupon that has one.
@@ -126,6 +130,7 @@ impl Backing {
             coupons: Vec::new(),
             rooms: Vec::new(),
             pass_secrets: Vec::new(),
+            api_keys: KeyBook::default(),
             auctions: StoredAuctions::default(),
             heads: Vec::new(),
             timeline: Timeline::default(),
@@ -164,6 +169,7 @@ pub(crate) struct Shared {
     coupons: RwLock<HashMap<CouponName, Arc<CouponCell>>>,
     rooms: RwLock<HashMap<RoomName, Arc<RoomCell>>>,
     pass_secrets: RwLock<Vec<PassSecret>>,
+    api_keys: RwLock<Arc<KeyBook>>,
     auctions: PublishedAuctions,
     clockwork: Clockwork,
     timeline: Timeline,
@@ -271,6 +277,7 @@ enum Command {
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
     PublishHeads { reply: Reply<()> },
+    ApiKeys { command: Box<KeyCommand>, reply: Reply<Effect<ApiKey>, KeyRejection> },
     Auctions(Job),
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }
@@ -444,6 +451,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         coupons: RwLock::new(cells.collect()),
         rooms: RwLock::new(rooms.collect()),
         pass_secrets: RwLock::new(backing.pass_secrets),
+        api_keys: RwLock::new(Arc::new(backing.api_keys)),
         auctions: PublishedAuctions::default(),
         clockwork: Clockwork::default(),
         timeline: backing.timeline,

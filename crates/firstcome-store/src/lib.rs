@@ -10,6 +10,7 @@
 #![warn(missing_debug_implementations)]
 
 pub mod address;
+mod api_key;
 pub mod archive;
 mod auction;
 pub mod batcher;
@@ -38,6 +39,7 @@ mod voucher;
 mod watch;
 pub mod work;
 
+pub use api_key::{ApiKeyStore, KeyAnswer};
 pub use auction::{
     AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Transfer,
 };

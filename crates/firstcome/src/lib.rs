@@ -197,13 +197,13 @@ pub use firstcome_store::archive;
 /// For custom stores, and for the simulator.
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
-    Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView, Demand,
-    Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees, HandleKey, Handoff,
-    HeadPage, HeldLockView, HoldKeeper, Joining, ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore,
-    MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, PlaceEvent, PlaceStream, Purchase,
-    Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals,
-    Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch, TimedLockView, Transfer,
-    VoucherCode, VoucherKey, core, edge, stats, work,
+    Answer, ApiKeyStore, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore,
+    CouponView, Demand, Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees,
+    HandleKey, Handoff, HeadPage, HeldLockView, HoldKeeper, Joining, KeyAnswer, ListingView, LiveAdmissions, LockEvent,
+    LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, PlaceEvent,
+    PlaceStream, Purchase, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore,
+    RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch,
+    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -27,7 +27,7 @@ pub(crate) fn serve(here: &Path, data: &str) -> Server {
 
 /// A key that a service has shown.
 pub(crate) fn shown(server: &mut Server, name: &str) -> String {
-    server.line(&format!("  {name} ")).split_whitespace().last().expect("a key").to_owned()
+    server.first_key(name)
 }
 
 fn path_of(ticket: &Value) -> String {

@@ -20,6 +20,7 @@ mod documents;
 mod drill;
 mod graceful_stop;
 mod keys;
+mod keys_command;
 mod killed;
 mod killed_auction;
 mod lock;

@@ -38,8 +38,9 @@ impl Node {
             loop {
                 sleep(EVERY).await;
                 let Some(node) = node.upgrade() else { return };
-                // Those that are known stay as they are while SQL does not answer.
+                // Those that are known, secrets and API keys, stay as they are while SQL does not answer.
                 let _ = node.refresh_secrets().await;
+                let _ = node.refresh_api_keys().await;
             }
         });
     }

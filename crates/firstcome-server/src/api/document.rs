@@ -37,7 +37,8 @@ const VALUES: [(&str, &str, &[&str]); 13] = [
 ];
 
 /// The operations that a key to view may call, and those that look at no key. All others refuse such a key.
-const VIEWS: [&str; 15] = [
+const VIEWS: [&str; 16] = [
+    "get_api_keys",
     "get_appearance",
     "get_bids",
     "get_coupon",

@@ -71,15 +71,21 @@ fn action(method: &Method, path: &str) -> Option<(&'static str, String)> {
         }
         ("rooms", Some(name), Some("pause"), None) if word == "post" => Some(("pause", object(name))),
         ("rooms", Some(name), Some("resume"), None) if word == "post" => Some(("resume", object(name))),
+        ("keys", None, ..) if word == "post" => Some(("create", "API key".to_owned())),
+        ("keys", Some(name), None, _) if word == "delete" => Some(("revoke", format!("API key {name}"))),
+        ("keys", Some(name), Some("rotate"), None) if word == "post" => Some(("rotate", format!("API key {name}"))),
         ("pass-keys", None, ..) if word == "post" => Some(("rotate", "pass keys".to_owned())),
         _ => None,
     }
 }
 
-/// The first digits of the digest of a key name it in the record.
+/// Names a key in the record: by its name in the store, or by the first digits of its digest.
 fn key_name(app: &App, caller: Caller) -> String {
     if app.is_dev() {
         return "development".to_owned();
+    }
+    if let Some(key) = app.api_keys.book().keys().find(|key| key.caller.0 == caller.id) {
+        return format!("key {}", key.name);
     }
     let digits: String = caller.id[..4].iter().map(|byte| format!("{byte:02x}")).collect();
     format!("key {digits}")
@@ -95,7 +101,7 @@ pub(crate) async fn recorded(State(app): State<Arc<App>>, request: Request, next
         return next.run(request).await;
     };
     // A flood of calls without a key must not push what operators did out of the list.
-    let caller = app.config.keys.caller(request.headers()).ok().filter(|caller| caller.scope != Scope::Public);
+    let caller = app.reader(request.headers()).ok().filter(|caller| caller.scope != Scope::Public);
     let Some(caller) = caller else { return next.run(request).await };
     let address = client(&app, request.extensions().get(), request.headers());
     let call = async {
@@ -136,6 +142,10 @@ mod tests {
             (Method::POST, "/v1/rooms/sale/pause", Some(("pause", "room sale"))),
             (Method::PUT, "/v1/rooms/sale/appearance", Some(("put", "appearance of room sale"))),
             (Method::POST, "/v1/pass-keys", Some(("rotate", "pass keys"))),
+            (Method::POST, "/v1/keys", Some(("create", "API key"))),
+            (Method::DELETE, "/v1/keys/shop", Some(("revoke", "API key shop"))),
+            (Method::POST, "/v1/keys/shop/rotate", Some(("rotate", "API key shop"))),
+            (Method::GET, "/v1/keys", None),
             (Method::GET, "/v1/rooms/sale", None),
             (Method::DELETE, "/v1/rooms/sale/tickets/x", None),
             (Method::POST, "/v1/coupons/launch/claims", None),

@@ -31,8 +31,8 @@ impl Visit<'_> {
     /// operator's own.
     pub(super) fn requested(&self, text: &str) -> Result<Requested, Problem> {
         let within_s = self.second_within_s().ok_or(Code::FormExpired)?;
-        let (keys, wanted) = (&self.app.config.keys, self.path.join("/"));
-        let requested = Requested::read(keys, text, &wanted, within_s, now_s(self.app)).ok_or(Code::FormExpired)?;
+        let (keys, wanted) = (self.app.accepted_keys(), self.path.join("/"));
+        let requested = Requested::read(&keys, text, &wanted, within_s, now_s(self.app)).ok_or(Code::FormExpired)?;
         if requested.is_by(&self.session) { Err(Code::SecondPersonNeeded.into()) } else { Ok(requested) }
     }
 

@@ -2,14 +2,14 @@
 //! key that the operator typed in.
 //!
 //! # What it promises
-//! - Every node that knows the API key accepts the session, and a restart ends none. A changed API key ends all of its
-//!   sessions.
+//! - Every node that knows the API key accepts the session, and a restart ends none. An API key that is changed, expired or
+//!   revoked ends all of its sessions.
 //! - A session ends an hour after its last page, and twelve hours after the login.
 //! - The role is that of the API key whose signature fits; the cookie cannot name one.
 //!
 //! A session here says nothing of logouts: [`super::logout`] remembers them.
 
-use crate::auth::{KeyDigest, Keys, Scope};
+use crate::auth::{KeyDigest, Scope};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt::Write;
@@ -134,8 +134,7 @@ impl Session {
     }
 
     /// Reads a session from its cookie. `None` if it is over, or if no known key has signed it.
-    pub(super) fn read(keys: &Keys, cookie: &str, now_s: i64) -> Option<Self> {
-        let Keys::Known(known) = keys else { return None };
+    pub(super) fn read(known: &[(Scope, KeyDigest)], cookie: &str, now_s: i64) -> Option<Self> {
         let mut parts = cookie.split('.');
         let (began, until, id) = (parts.next()?, parts.next()?, parts.next()?);
         let (name, sign) = (parts.next()?, parts.next()?);
@@ -207,8 +206,13 @@ pub(super) struct Requested {
 impl Requested {
     /// Reads a request that a session of an operator of this service has signed. `None` if it is about something else, or is
     /// older than `within_s`.
-    pub(super) fn read(keys: &Keys, text: &str, wanted: &str, within_s: i64, now_s: i64) -> Option<Self> {
-        let Keys::Known(known) = keys else { return None };
+    pub(super) fn read(
+        known: &[(Scope, KeyDigest)],
+        text: &str,
+        wanted: &str,
+        within_s: i64,
+        now_s: i64,
+    ) -> Option<Self> {
         let mut parts = text.split('.');
         let (at, id, name, sign) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let at_s = at.parse::<i64>().ok()?;
@@ -234,9 +238,9 @@ mod tests {
 
     const NOW_S: i64 = 1_893_456_000;
 
-    fn keys() -> Keys {
+    fn keys() -> Vec<(Scope, KeyDigest)> {
         let key = |scope, key| (scope, KeyDigest::of(key));
-        Keys::Known(vec![key(Scope::Service, "service"), key(Scope::Admin, "admin"), key(Scope::View, "view")])
+        vec![key(Scope::Service, "service"), key(Scope::Admin, "admin"), key(Scope::View, "view")]
     }
 
     fn session(role: Role, key: &str) -> Session {
@@ -254,7 +258,7 @@ mod tests {
         assert_eq!(role(&session(Role::Operate, "view").cookie(), NOW_S), Some(Role::View));
         assert_eq!(role(&session(Role::Operate, "service").cookie(), NOW_S), None);
         assert_eq!(role(&session(Role::Operate, "stranger").cookie(), NOW_S), None);
-        assert!(Session::read(&Keys::Dev, &session(Role::Operate, "admin").cookie(), NOW_S).is_none());
+        assert!(Session::read(&[], &session(Role::Operate, "admin").cookie(), NOW_S).is_none());
     }
 
     #[test]

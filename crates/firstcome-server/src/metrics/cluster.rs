@@ -5,6 +5,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Unit;
 use std::fmt;
 
 /// Reads the counters of this node at each scrape.
@@ -45,6 +47,10 @@ impl Collector for ClusterCollector {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count).encode(metric)?;
         }
+        let age = ConstGauge::new(self.0.api_keys_age().as_secs_f64());
+        let help = "How old the copy of the API keys may be by which this node judges calls";
+        let unit = Some(&Unit::Seconds);
+        age.encode(encoder.encode_descriptor("api_keys_age", help, unit, MetricType::Gauge)?)?;
         super::room::totals(&mut encoder, &self.0.room_totals())
     }
 }

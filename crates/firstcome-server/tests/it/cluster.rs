@@ -257,6 +257,60 @@ async fn two_nodes_have_one_room_and_know_each_others_passes() {
     in_time(a_room_at_two_nodes()).await;
 }
 
+/// Asks as often as it takes until the answer has this status, for as long as a change may take to reach a node.
+async fn within_seconds(node: &Node, key: &str, status: u16) {
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        let told = node.send(Ask::get("/v1/members/ann").by(key)).await.status;
+        if told == status {
+            return;
+        }
+        assert!(Instant::now() < until, "after five seconds it is {told}, not {status}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn keys_at_two_nodes(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let [one, two] = [world.node().await, world.node().await];
+    let ask = |body: Value| Ask::post("/v1/keys").by(ADMIN).json(&body);
+    let shop = one.send(ask(json!({"name": "shop", "scope": "service"})).once("one")).await.is(201).text("key");
+    let again = two.send(ask(json!({"name": "shop", "scope": "service"})).once("one")).await.is(201);
+    assert_eq!(again.header("idempotency-replayed"), Some("true"), "one effect at all nodes");
+    within_seconds(&one, &shop, 200).await;
+    within_seconds(&two, &shop, 200).await;
+    let short =
+        two.send(ask(json!({"name": "short", "scope": "view", "valid_for_ms": 1_000}))).await.is(201).text("key");
+    within_seconds(&one, &short, 401).await;
+    two.send(ask(json!({"name": "shop", "scope": "view"}))).await.refused(409, "api_key_exists");
+    let rotation = Ask::post("/v1/keys/shop/rotate").by(ADMIN).json(&json!({"old_valid_for_ms": 1_000}));
+    let new = two.send(rotation).await.is(201).text("key");
+    within_seconds(&one, &new, 200).await;
+    within_seconds(&one, &shop, 401).await;
+    two.send(Ask::delete("/v1/keys/shop").by(ADMIN)).await.is(204);
+    two.send(Ask::get("/v1/members/ann").by(&new)).await.is(401);
+    within_seconds(&one, &new, 401).await;
+    let three = world.node().await;
+    let list = three.send(Ask::get("/v1/keys").by(ADMIN)).await.is(200);
+    assert!(!list.body().contains("fc_"), "{}", list.body());
+    let items = list.json()["items"].as_array().cloned().unwrap_or_default();
+    let state = |name: &str| items.iter().find(|key| key["name"] == name).map(|key| key["state"].clone());
+    assert_eq!((state("shop"), state("short")), (Some(json!("revoked")), Some(json!("expired"))));
+    let metrics = three.send(Ask::get("/metrics").by(ADMIN)).await.is(200).body();
+    let age = metrics.lines().find_map(|line| line.strip_prefix("firstcome_api_keys_age_seconds "));
+    assert!(age.and_then(|age| age.parse::<f64>().ok()).is_some_and(|age| age < 5.0), "{age:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_one_node_makes_or_revokes_is_known_to_the_other_within_seconds() {
+    in_time(keys_at_two_nodes(Kind::Postgres)).await;
+}
+
+#[tokio::test]
+async fn keys_are_shared_over_mariadb_too() {
+    in_time(keys_at_two_nodes(Kind::MariaDb)).await;
+}
+
 /// A stream of events, as its frames come.
 struct Stream(Body);
 

@@ -3,6 +3,7 @@
 //! All answers come through [`service::Answer`], which holds each to what all answers promise (see `promises`).
 
 mod addresses;
+mod api_keys;
 mod auction;
 mod bad_bodies;
 mod bad_names;

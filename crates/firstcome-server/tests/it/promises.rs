@@ -93,7 +93,7 @@ fn without_tokens(answer: &Answer) -> String {
         match value {
             Value::Object(members) => {
                 members.retain(|name, _| {
-                    !["ticket", "pass", "public_key", "handle", "challenge"].contains(&name.as_str())
+                    !["ticket", "pass", "public_key", "handle", "challenge", "key"].contains(&name.as_str())
                 });
                 members.values_mut().for_each(strip);
             }

@@ -62,6 +62,10 @@ fn routes() -> Vec<Route> {
         Route { status: 401, ..open("/v1/rooms/{room}/gate") },
         route(Method::GET, "/v1/pass-keys", Scope::Public, None, 200),
         route(Method::POST, "/v1/pass-keys", Scope::Admin, None, 201),
+        route(Method::GET, "/v1/keys", Scope::Admin, None, 200),
+        route(Method::POST, "/v1/keys", Scope::Admin, Some(json!({"name": "new", "scope": "view"})), 201),
+        route(Method::DELETE, "/v1/keys/{key}", Scope::Admin, None, 204),
+        route(Method::POST, "/v1/keys/{key}/rotate", Scope::Admin, Some(json!({"old_valid_for_ms": 0})), 201),
         route(Method::GET, "/v1/locks/{lock}", Scope::Service, None, 200),
         route(
             Method::POST,
@@ -144,6 +148,8 @@ async fn fresh() -> Service {
     service.make("launch", json!({"limit": 9})).await;
     service.claim("launch", "ann").await.is(201);
     service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&json!({"max_active": 1}))).await.is(201);
+    let key = json!({"name": "shop", "scope": "service"});
+    service.send(Ask::post("/v1/keys").by(ADMIN).json(&key)).await.is(201);
     service.fund(["ann"], 1_000).await;
     service.list("lamp", &auction::auction(10)).await;
     service
@@ -160,7 +166,11 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
         for (authorization, scope) in callers() {
             let service = fresh().await;
             let path = route.template.replace("{coupon}", "launch").replace("{user}", "ann").replace("{room}", "sale");
-            let path = path.replace("{lock}", "door").replace("{member}", "ann").replace("{listing}", "lamp");
+            let path = path
+                .replace("{lock}", "door")
+                .replace("{member}", "ann")
+                .replace("{listing}", "lamp")
+                .replace("{key}", "shop");
             if path.ends_with("/events") {
                 let paused = json!({"max_active": 1, "paused": true});
                 service.send(Ask::put("/v1/rooms/sale").by(ADMIN).json(&paused)).await.is(200);

@@ -15,7 +15,7 @@ use crate::room::{
     work,
 };
 use crate::{
-    bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time, panics,
+    api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time, panics,
     redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
@@ -64,6 +64,10 @@ scenarios! {
         a_body_is_announced_as_json a_body_that_does_not_come_is_not_waited_for a_body_that_breaks_off_has_no_effect;
     bad_names: a_path_with_a_wrong_name_is_refused a_path_that_is_not_utf8_is_refused
         a_body_with_a_wrong_name_is_refused names_at_their_limits_are_taken;
+    api_keys: a_key_is_created_used_and_shown_once a_key_ends_at_its_instant a_rotated_key_counts_until_the_overlap_ends
+        a_revoked_key_is_refused_at_once the_last_admin_key_is_not_revoked keys_survive_a_restart
+        calls_about_keys_are_checked a_repeated_creation_is_answered_without_the_key there_are_only_so_many_names
+        keys_of_the_first_start_count_unless_others_are_given a_service_without_a_store_of_keys_says_so;
     scopes: a_caller_without_the_scope_is_told_which_kind_of_no_it_is;
     dev_gate: a_call_from_elsewhere_is_refused_and_has_no_effect;
     deadlines: a_connection_over_the_limit_is_told_so;

@@ -8,6 +8,7 @@
 //!   are refused until a small one succeeds ([`Log::probe`]).
 //! - After any other failed commit nothing is written any more: memory may then hold claims that are not on disk.
 
+use super::api_key;
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
 use super::journal::{Change, CouponId, Journal, RoomId};
@@ -171,6 +172,7 @@ impl Engine {
             }
             Command::CloseRoom { cell, reply } => reply.send(RoomWriter::close(&cell, log, now)),
             Command::PublishHeads { reply } => reply.send(receipt::publish(log, now).map(Ok)),
+            Command::ApiKeys { command, reply } => reply.send(api_key::change(&command, log, now)),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             // `run` takes these into its batch.
             Command::Claim(_)
@@ -226,6 +228,7 @@ fn is_given_up(command: &Command) -> bool {
         Command::CloseRoom { reply, .. } | Command::PutAppearance { reply, .. } => reply.is_closed(),
         Command::RotatePassSecret { reply, .. } => reply.is_closed(),
         Command::PublishHeads { reply } => reply.is_closed(),
+        Command::ApiKeys { reply, .. } => reply.is_closed(),
         _ => false,
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Fault, FaultKind, StoreError};
 use crate::receipt::{HeadWanted, SignedHead};
 use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
+use firstcome_core::api_key::KeyChange;
 use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
 use firstcome_core::id::{CouponName, RequestId, RoomName};
@@ -230,6 +231,8 @@ pub enum Change {
     },
     /// A room or a coupon has a new head.
     Headed(Box<SignedHead>),
+    /// API keys are new, end, or are forgotten.
+    ApiKeys(Box<KeyChange>),
     /// Both clocks, so that time-outs continue after a restart as if no clock had been set.
     Clock(Now),
     /// From now on this secret signs passes. Passes of older secrets stay valid from `oldest_kept` on.

@@ -32,9 +32,7 @@ fn a_restored_database_stops_its_coupons_until_an_operator_accepts_the_loss() {
     let Some(mut world) = World::start(Kind::Postgres) else { return };
     world.migrate(world.sql.url());
     let mut node = Server::spawn(world.node().args(["--coupon", "launch=5"]));
-    let key = |name: &str, node: &mut Server| {
-        node.line(&format!("  {name} ")).split_whitespace().last().expect("a key").to_owned()
-    };
+    let key = |name: &str, node: &mut Server| node.first_key(name);
     let (admin, service) = (key("admin", &mut node), key("service", &mut node));
     let claim = |user: &str| Client::with_key(node.address(), &service).claim("launch", user, None).expect("an answer");
     let zoe = claim("zoe");

@@ -83,6 +83,16 @@ impl Server {
         }
     }
 
+    /// The key of this name, `admin` or `service`, that its first start has left in a file.
+    #[track_caller]
+    pub(crate) fn first_key(&mut self, name: &str) -> String {
+        let line = self.line("keys of this first start");
+        let path = line.split(' ').next_back().expect("a path");
+        let text = std::fs::read_to_string(path).expect("its owner can read it");
+        let key = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
+        key.expect("a key of this name")
+    }
+
     /// Everything that it has written to its output, once it has ended.
     pub(crate) fn output(&mut self) -> String {
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
