@@ -27,9 +27,10 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 26] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 27] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("package", &["crates/firstcome-cli/Cargo.toml", "ops", "xtask/chart", "xtask/package.sh"]),
+    ("versions", &[REDIS, SQL, CLUSTER, ETCD]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
     ("sim", &[CORE, EMBEDDED, CLUSTER, "crates/firstcome-sim/src"]),

@@ -53,10 +53,7 @@ mod tests {
             ("--failed-authentications-per-minute 7", [7, 70, 700]),
             ("--failed-authentications-per-minute 0", [0, 0, 0]),
             ("--network-failed-authentications-per-minute 9", [60, 9, 6_000]),
-            (
-                "--total-failed-authentications-per-minute 0 --failed-authentications-per-minute 2",
-                [2, 20, 0],
-            ),
+            ("--total-failed-authentications-per-minute 0 --failed-authentications-per-minute 2", [2, 20, 0]),
         ];
         for (line, expected) in rows {
             let parsed = Line::parse_from(std::iter::once("firstcome").chain(line.split_whitespace()));

@@ -9,9 +9,8 @@ use anyhow::{Context, anyhow, bail};
 use firstcome::ApiKeyStore;
 use firstcome::archive::{ArchivedSecret, ImportError};
 use firstcome::cluster::Cluster;
-use firstcome::core::api_key::{ApiKey, KeyCommand, KeyState};
+use firstcome::core::api_key::{ApiKey, KeyBook, KeyCommand};
 use firstcome::core::id::KeyName;
-use firstcome::core::time::Timestamp;
 use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, KeyScope, Keys, key_text};
 use firstcome_server::{FirstKeys, Scope};
 use serde::{Deserialize, Serialize};
@@ -239,14 +238,7 @@ pub(crate) fn is_further(name: &str) -> bool {
 
 /// Returns the digests of a directory as exported data holds them; none if it has none.
 pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
-    let Some(Keys::Known(mut known)) = stored(&data.join(KEYS_FILE))? else { return Ok(Vec::new()) };
-    let book = firstcome::sqlite::stored_api_keys(data)?;
-    // A key that was revoked, or whose end was set by a rotation, must not count again where the data go.
-    let counts = |digest: &KeyDigest| {
-        let mut rows = book.candidates(digest).filter(|key| key.digest.as_bytes() == digest.as_bytes());
-        rows.all(|key| key.state(Timestamp::MIN) == KeyState::Active && key.expires_at.is_none())
-    };
-    known.retain(|(_, digest)| counts(digest));
+    let Some(Keys::Known(known)) = stored(&data.join(KEYS_FILE))? else { return Ok(Vec::new()) };
     let mut services = 0;
     let name = |scope: Scope, services: &mut usize| {
         if scope == Scope::Admin {
@@ -258,7 +250,23 @@ pub(crate) fn archived(data: &Path) -> anyhow::Result<Vec<ArchivedSecret>> {
     let secrets = known
         .into_iter()
         .map(|(scope, digest)| ArchivedSecret { name: name(scope, &mut services), bytes: *digest.as_bytes() });
-    Ok(secrets.collect())
+    let mut secrets = secrets.collect();
+    leave_out_ended(&mut secrets, &firstcome::sqlite::stored_api_keys(data)?);
+    Ok(secrets)
+}
+
+/// Leaves the digests of the first start out if a key of them was rotated or revoked: it must not count again where the data go,
+/// which then make keys of their own.
+pub(crate) fn leave_out_ended(secrets: &mut Vec<ArchivedSecret>, book: &KeyBook) {
+    let is_key = |secret: &ArchivedSecret| secret.name == ADMIN || secret.name == SERVICE || is_further(&secret.name);
+    let has_ended = |secret: &ArchivedSecret| {
+        let digest = KeyDigest::from_bytes(secret.bytes);
+        let mut rows = book.candidates(&digest);
+        rows.any(|key| *key.digest.as_bytes() == secret.bytes && (key.revoked_at.is_some() || key.expires_at.is_some()))
+    };
+    if secrets.iter().any(|secret| is_key(secret) && has_ended(secret)) {
+        secrets.retain(|secret| !is_key(secret));
+    }
 }
 
 /// Refuses a digest that differs from the directory's under the same name: idempotency keys are scoped by the digest.

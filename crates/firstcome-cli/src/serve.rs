@@ -37,6 +37,7 @@ use firstcome_server::{
 };
 use firstcome_tls::ServerTls;
 use http::HeaderValue;
+use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;

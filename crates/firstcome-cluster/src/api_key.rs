@@ -60,8 +60,8 @@ impl Cluster {
 }
 
 impl ApiKeyStore for Cluster {
-    fn find_api_key<T>(&self, digest: &KeyDigest, mut judge: impl FnMut(&ApiKey) -> Option<T>) -> Option<T> {
-        self.node.api_keys.book.read().candidates(digest).find_map(|key| judge(key))
+    fn find_api_key<T>(&self, digest: &KeyDigest, judge: impl FnMut(&ApiKey) -> Option<T>) -> Option<T> {
+        self.node.api_keys.book.read().candidates(digest).find_map(judge)
     }
 
     fn api_keys(&self) -> Arc<KeyBook> {

@@ -12,6 +12,7 @@
 //!   back end goes on beside a neighbour, behind the same address, that still sends an old key.
 //! - A pass that this server has minted or verified passes all the same, and so does a ticket: to read them costs no
 //!   signature.
+//! - A call with a valid key counts no failure: a back end shows what its visitors have shown to it.
 //! - A refused attempt is not counted.
 //!
 //! # What it does not promise

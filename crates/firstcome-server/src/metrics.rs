@@ -285,10 +285,17 @@ pub(crate) struct Metrics {
     pub(crate) auctions: AuctionFigures,
 }
 
-fn register_store(registry: &mut Registry, store: &Backend) {
+/// Registers what is read at each scrape.
+fn register_collectors(registry: &mut Registry, store: Option<&Backend>, auctions: &Auctions) {
+    registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
+    let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
+    registry.register_collector(Box::new(FaultsCollector(faults)));
     match store {
-        Backend::Embedded(store) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
-        Backend::Cluster(cluster, _) => registry.register_collector(Box::new(ClusterCollector(cluster.clone()))),
+        Some(Backend::Embedded(store)) => registry.register_collector(Box::new(StoreCollector(store.clone()))),
+        Some(Backend::Cluster(cluster, _)) => {
+            registry.register_collector(Box::new(ClusterCollector(cluster.clone())));
+        }
+        None => {}
     }
 }
 
@@ -326,12 +333,7 @@ impl Metrics {
         let heads = HeadFigures::register(&mut registry);
         let (live, locks) = (LiveFigures::register(&mut registry), LockFigures::register(&mut registry));
         let auction_figures = AuctionFigures::register(&mut registry);
-        registry.register_collector(Box::new(AuctionCollector(auctions.clone())));
-        let faults = std::iter::once(auctions.faults()).chain(store.map(Backend::faults)).collect();
-        registry.register_collector(Box::new(FaultsCollector(faults)));
-        if let Some(store) = store {
-            register_store(&mut registry, store);
-        }
+        register_collectors(&mut registry, store, auctions);
         let counters = |route| STATUSES.map(|status| requests.get_or_create(&RequestLabels { route, status }).clone());
         Self {
             requests: Route::ALL.iter().map(|(_, route)| counters(route)).collect(),

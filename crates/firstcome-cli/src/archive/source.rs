@@ -5,21 +5,24 @@ use crate::failure::Failure;
 use crate::keys;
 use crate::settings::no_store;
 use anyhow::Context;
+use firstcome::ApiKeyStore;
 use firstcome::archive::{
     ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
 };
 use firstcome::cluster::{ClusterArchive, HANDLES, TransferError};
+use firstcome::core::api_key::KeyBook;
 use firstcome::embedded::journal::PassSecret;
 use firstcome::receipt::SignedHead;
 use firstcome::sql::SqlError;
 use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::runtime::Runtime;
 
 /// A consistent view of all data.
 pub(super) enum Source<'a> {
     Directory { archive: Archive, data: PathBuf },
-    Deployment { archive: Box<ClusterArchive>, runtime: &'a Runtime },
+    Deployment { archive: Box<ClusterArchive>, keys: Arc<KeyBook>, runtime: &'a Runtime },
 }
 
 /// Calls the same method of either archive: directly, or on the runtime.
@@ -27,7 +30,7 @@ macro_rules! from {
     ($source:expr, $archive:ident => $ask:expr) => {
         match $source {
             Source::Directory { archive: $archive, .. } => Ok($ask?),
-            Source::Deployment { archive: $archive, runtime } => Ok(runtime.block_on($ask)?),
+            Source::Deployment { archive: $archive, runtime, .. } => Ok(runtime.block_on($ask)?),
         }
     };
 }
@@ -43,7 +46,7 @@ impl<'a> Source<'a> {
     pub(super) fn deployment(servers: &Servers, runtime: &'a Runtime) -> Result<Self, Failure> {
         let cluster = servers.open_for_transfer(runtime)?;
         let archive = runtime.block_on(cluster.archive()).map_err(anyhow::Error::from)?;
-        Ok(Self::Deployment { archive: Box::new(archive), runtime })
+        Ok(Self::Deployment { archive: Box::new(archive), keys: cluster.api_keys(), runtime })
     }
 
     pub(super) fn secrets(&mut self) -> anyhow::Result<Vec<ArchivedSecret>> {
@@ -54,7 +57,11 @@ impl<'a> Source<'a> {
                 secrets.extend(handles.map(|bytes| ArchivedSecret { name: HANDLES.to_owned(), bytes }));
                 Ok(secrets)
             }
-            Self::Deployment { archive, runtime } => Ok(runtime.block_on(archive.secrets())?),
+            Self::Deployment { archive, keys, runtime } => {
+                let mut secrets = runtime.block_on(archive.secrets())?;
+                keys::leave_out_ended(&mut secrets, keys);
+                Ok(secrets)
+            }
         }
     }
 

@@ -19,6 +19,9 @@ const DIGESTS: &str = "SHA256SUMS";
 /// The longest manifest and list of digests, in bytes: that of a hundred thousand coupons.
 const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// The longest detail of an error that quotes a file.
+const DETAIL_CHARS_MAX: usize = 200;
+
 /// Hashes what passes through it.
 struct Hashing<T> {
     inner: T,
@@ -96,6 +99,9 @@ impl<W: Write> Bundle<W> {
 
 /// The words for a file that is not what a backup wrote.
 fn damaged(detail: impl std::fmt::Display) -> Failure {
+    // Names and words of the file come in here: an error is one line.
+    let detail = detail.to_string().chars().take(DETAIL_CHARS_MAX).collect::<String>();
+    let detail = detail.replace(char::is_control, " ");
     Failure::Refused(anyhow!("the backup is damaged, cut off, or no backup: {detail}; use another one"))
 }
 

@@ -203,7 +203,7 @@ fn list(keys: &[ApiKeyView], json: bool) -> Outcome {
             "expires_at": key.expires_at, "revoked_at": key.revoked_at, "old_key_until": key.old_key_until})
     };
     let items: Vec<_> = keys.iter().map(item).collect();
-    write_out(format!("{:#}\n", json!({"items": items})).as_bytes())?;
+    write_out(format!("{}\n", json!({"items": items})).as_bytes())?;
     Ok(())
 }
 

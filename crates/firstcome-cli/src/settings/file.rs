@@ -28,7 +28,6 @@ pub(super) fn key_of<'a>(command: &str, argument: &'a Arg) -> Option<&'a str> {
         (_, "config" | "dev") | ("gate", "upstream") => None,
         ("gate", "listen") => Some("gate-listen"),
         ("gate", "service-listen") => Some("listen"),
-        (_, "secret-file") => Some(flag),
         _ => argument.get_env().map(|_| flag),
     }
 }
@@ -249,8 +248,10 @@ pub(super) fn leaf(matches: &ArgMatches) -> (Vec<String>, &ArgMatches) {
 fn place(path: &[String], leaf: &ArgMatches) -> Option<PathBuf> {
     // An error means that the command has no such flag, and so no settings.
     let named = leaf.try_get_one::<PathBuf>("config").ok()?;
+    // A trial on a machine that has a service must not use the stores of that service.
+    let is_trial = leaf.try_get_one::<bool>("dev").ok().flatten() == Some(&true);
     let of_machine = || {
-        let is_read = path.first().is_some_and(|name| OF_OPERATORS.contains(&name.as_str()));
+        let is_read = !is_trial && path.first().is_some_and(|name| OF_OPERATORS.contains(&name.as_str()));
         Some(PathBuf::from(SYSTEM_FILE)).filter(|file| is_read && file.exists())
     };
     named.cloned().or_else(of_machine)

@@ -15,7 +15,7 @@ A setting comes from its flag, then from its environment variable, then from the
 `9s`, `5m`, `1h`.
 
 The settings file is the one that `--config` or `FIRSTCOME_CONFIG` names. If none is named, `serve`, `gate`, `doctor` and `config` read
-`/etc/firstcome/firstcome.toml` if it is there. No command reads settings from its working directory. The file is TOML: texts in quotes, numbers without, a
+`/etc/firstcome/firstcome.toml` if it is there, except with `--dev`. No command reads settings from its working directory. The file is TOML: texts in quotes, numbers without, a
 list as an array of texts. A key that is unknown or has a wrong value is refused, and so is a start.
 
 ```toml

@@ -2,6 +2,7 @@
 
 mod secrets;
 
+use crate::disk::can_mount;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use serde_json::Value;
@@ -38,6 +39,34 @@ fn a_file_in_the_working_directory_is_not_read_and_the_operator_is_told_so() {
     fs::write(here.join("firstcome.toml"), "").expect("a file");
     let said = firstcome(here, &["config", "check", "--config", "firstcome.toml"]).with(0);
     assert_eq!(said, "");
+}
+
+#[test]
+fn the_file_of_the_machine_is_read_for_a_service_and_not_for_a_trial_or_a_lock() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    fs::write(here.join("firstcome.toml"), "data = \"no/data\"\nstore = \"misspelt\"\n").expect("a file");
+    fs::write(here.join("named.toml"), "data = \"data\"\n").expect("a file");
+    // In a mount namespace of its own this directory is /etc/firstcome.
+    let script = "mount -t tmpfs none /etc && cp -r . /etc/firstcome && exec \"$@\"";
+    let on_machine = |arguments: &[&str]| {
+        let mut command = command("unshare", here);
+        command.args(["--mount", "--propagation", "private", "/bin/sh", "-c", script, "sh", PROGRAM]);
+        run(command.args(arguments))
+    };
+    let settings = printed(on_machine(&["config", "print"]));
+    assert_eq!(of(&settings, "data"), ["no/data", "file", "/etc/firstcome/firstcome.toml:1"]);
+    let said = on_machine(&["serve", "--listen", "127.0.0.1:0"]).with(2);
+    assert!(said.contains("cannot make no/data"), "{said}");
+    on_machine(&["config", "check"]).with(2);
+    on_machine(&["config", "check", "--", "--dev"]).well();
+    on_machine(&["config", "check", "--config", "named.toml"]).well();
+    on_machine(&["lock", "a", "--store", "locks", "--create", "--", "true"]).well();
+    let listed = on_machine(&["locks", "list", "--store", "locks"]).well();
+    assert!(listed.contains("\"locks\""), "{listed}");
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(crate) fn files_with(directory: &Path, text: &str) -> Vec<String> {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
             found.extend(files_with(&path, text));
-        } else {
+        } else if path.is_file() {
+            // A service that was killed leaves a socket, which cannot be read.
             let bytes = fs::read(&path).expect("a file");
             if bytes.windows(text.len()).any(|window| window == text.as_bytes()) {
                 found.push(path.display().to_string());

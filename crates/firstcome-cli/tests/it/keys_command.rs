@@ -1,7 +1,7 @@
 //! `firstcome keys`: keys that an operator creates, rotates and revokes while the service runs.
 
 use crate::keys::{files_with, scope, serve};
-use crate::support::program::{Ended, PROGRAM, command, run};
+use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -73,6 +73,8 @@ fn keys_of_the_first_start_are_left_in_a_file_and_can_be_rotated_for_good() {
     let file = here.join("data").join("first-keys.txt");
     assert_eq!(fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
     fs::remove_file(&file).expect("it is ours");
+    let exported = firstcome(here, &["export", "--data", "data"]).well();
+    assert!(exported.contains("api_key:admin") && exported.contains("api_key:service"), "{exported}");
     let new = printed(keys(&server, here, &admin, &["rotate", "admin", "--old-valid-for", "0s"]));
     keys(&server, here, &new, &["revoke", "service"]).well();
     server.terminate();
@@ -83,6 +85,8 @@ fn keys_of_the_first_start_are_left_in_a_file_and_can_be_rotated_for_good() {
     let server = Server::spawn(&mut serve(here));
     assert_eq!([&admin, &service, &new].map(|key| scope(&server, key)), ["none", "none", "admin"]);
     assert!(!file.exists(), "the file is left once");
+    let exported = firstcome(here, &["export", "--data", "data"]).well();
+    assert!(!exported.contains("api_key:"), "keys that have ended must not count where the data go: {exported}");
     // An operator who has lost the admin key lets the next start make others.
     server.stop();
     fs::remove_file(here.join("data").join("keys.toml")).expect("it is ours");

@@ -49,7 +49,7 @@ async fn tables_are_made_by_a_call_of_its_own_in_mariadb() {
 }
 
 /// What the steps after the first one add: without it the tables are those of version 1.
-const ADDED: [&str; 12] = [
+const ADDED: [&str; 13] = [
     "DROP TABLE firstcome_appearance",
     "ALTER TABLE firstcome_coupon DROP COLUMN codes_bound_from",
     "ALTER TABLE firstcome_coupon DROP COLUMN loss_accepted",
@@ -61,6 +61,7 @@ const ADDED: [&str; 12] = [
     "ALTER TABLE firstcome_room DROP COLUMN drawn_at",
     "DROP TABLE firstcome_renewal",
     "DROP TABLE firstcome_head",
+    "DROP TABLE firstcome_api_key",
     "UPDATE firstcome_schema SET version=1 WHERE part='coupons'",
 ];
 

@@ -80,7 +80,7 @@ impl ApiKeyShown {
     fn new(key: &ApiKey, book: &KeyBook, now: Timestamp, text: Option<String>) -> Self {
         let is_old =
             |old: &&ApiKey| old.name == key.name && old.number < key.number && old.state(now) == KeyState::Active;
-        let old = book.keys().filter(is_old).last().filter(|_| key.state(now) == KeyState::Active);
+        let old = book.keys().rfind(is_old).filter(|_| key.state(now) == KeyState::Active);
         Self {
             name: key.name.to_string(),
             scope: key.scope.as_str(),

@@ -135,6 +135,23 @@ async fn forged_tickets_are_limited_and_tickets_of_the_room_are_served() {
 }
 
 #[tokio::test]
+async fn what_visitors_show_to_a_back_end_is_not_held_against_it() {
+    let running = Running::with(failing(2)).await;
+    running.service.make_room("sale", json!({"max_active": 9})).await;
+    let poll =
+        |key: &str| request("GET /v1/rooms/sale/tickets/never-given", &format!("authorization: Bearer {key}\r\n"), "");
+    for _ in 0..9 {
+        ask_from(&running, ATTACKER, poll(SERVICE)).await.refused(404, "unknown_ticket");
+    }
+    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"ticket\"}").await, 0);
+    // A key that is none makes no back end.
+    for _ in 0..2 {
+        ask_from(&running, OTHER, poll("wrong")).await.refused(401, "unauthorized");
+    }
+    is_limited(ask_from(&running, OTHER, poll("wrong")).await, "address");
+}
+
+#[tokio::test]
 async fn wrong_logins_count_as_failed_authentications() {
     let running = Running::with(failing(3)).await;
     let login = |key: &str| {

@@ -15,8 +15,8 @@ use crate::room::{
     work,
 };
 use crate::{
-    api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time, panics,
-    redemptions, revisions, scopes, settings, trouble,
+    api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
+    panics, redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
 

@@ -27,8 +27,8 @@ pub(super) fn change(command: &KeyCommand, log: &mut Log, now: Now) -> KeyAnswer
 }
 
 impl ApiKeyStore for Embedded {
-    fn find_api_key<T>(&self, digest: &KeyDigest, mut judge: impl FnMut(&ApiKey) -> Option<T>) -> Option<T> {
-        self.inner.shared.api_keys.read().candidates(digest).find_map(|key| judge(key))
+    fn find_api_key<T>(&self, digest: &KeyDigest, judge: impl FnMut(&ApiKey) -> Option<T>) -> Option<T> {
+        self.inner.shared.api_keys.read().candidates(digest).find_map(judge)
     }
 
     fn api_keys(&self) -> Arc<KeyBook> {

@@ -22,7 +22,8 @@ const CLOSED: &str = "127.0.0.1:1";
 async fn a_wrong_address_is_told_with_what_to_do() {
     for (url, says, passes) in [
         ("http://127.0.0.1:2379".to_owned(), "must be etcd://", false),
-        ("etcds://127.0.0.1:2379".to_owned(), "no TLS", false),
+        ("etcd://127.0.0.1:2379?cacert=/ca.pem".to_owned(), "write etcds://", false),
+        ("etcds://127.0.0.1:2379?cacert=/nowhere/ca.pem".to_owned(), "/nowhere/ca.pem", false),
         ("etcd://ann@127.0.0.1:2379".to_owned(), "etcd://user:password@host:port", false),
         (format!("etcd://{CLOSED}"), "no etcd answers at 127.0.0.1", true),
     ] {

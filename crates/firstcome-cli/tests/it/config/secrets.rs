@@ -149,7 +149,7 @@ fn a_node_takes_addresses_from_files_and_tells_no_password_while_a_server_is_awa
     let Some(world) = World::start(Kind::Postgres) else { return };
     world.migrate(world.sql.url());
     world.redis(&["CONFIG", "SET", "requirepass", CANARY]);
-    let redis = world.redis.url().replace("redis://", &format!("redis://:{CANARY}@"));
+    let redis = world.redis.url().replace("redis://", &format!("redis://default:{CANARY}@"));
     let sql = world.sql.url().replace('@', &format!(":{CANARY}@"));
     let mut serve = command(PROGRAM, world.here());
     serve.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]).args(named(
@@ -171,7 +171,8 @@ fn a_node_takes_addresses_from_files_and_tells_no_password_while_a_server_is_awa
     let arguments = fs::read(format!("/proc/{}/cmdline", node.process())).expect("the list of processes");
     assert!(!String::from_utf8_lossy(&arguments).contains(CANARY), "the list of processes");
     // Redis goes away.
-    run(command("redis-cli", world.here()).args(["-u", &redis, "--no-auth-warning", "SHUTDOWN", "NOSAVE"])).well();
+    let shutdown = ["-u", &redis, "--no-auth-warning", "SHUTDOWN", "NOSAVE"];
+    assert_eq!(run(command("redis-cli", world.here()).args(shutdown)).well(), "");
     wait_for("unreadiness", || (Client::new(admin).get("/readyz").status != 200).then_some(()));
     looks();
     assert!(!node.errors().contains(CANARY), "{}", node.errors());
