@@ -24,7 +24,6 @@ use crate::keys::private_file;
 use crate::output::progress;
 use crate::settings;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use firstcome::archive::{
@@ -72,8 +71,6 @@ struct ArchiveStoreArgs {
     data: PathBuf,
     #[command(flatten)]
     servers: StoreAddressArgs,
-    #[command(flatten)]
-    transport: TransportArgs,
     // It wraps the secrets in the data; without it they are in plain text.
     #[command(flatten)]
     secret: SecretArgs,
@@ -82,7 +79,7 @@ struct ArchiveStoreArgs {
 impl ArchiveStoreArgs {
     /// Returns the servers, if the store is a deployment, and how the data holds secrets.
     fn read(&self) -> Result<(Option<Servers>, Secrecy), Failure> {
-        let StoreAddresses { redis, sql } = self.servers.read()?.over(&self.transport.settled()?)?;
+        let StoreAddresses { redis, sql } = self.servers.read()?;
         if sql.is_some() && redis.is_none() {
             return Err(Failure::Usage(anyhow!("--sql needs --redis: an export reads both servers of a cluster")));
         }

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
-use crate::transport::{Transport, TransportArgs};
+use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
@@ -34,11 +34,6 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Returns the same servers, with all that their addresses lack.
-    pub(crate) fn over(self, transport: &Transport) -> Result<Self, Failure> {
-        Ok(Self { redis: transport.redis(&self.redis)?, sql: transport.sql(&self.sql)?, secret: self.secret })
-    }
-
     /// Opens a deployment for an export or import. Its tables must exist.
     pub(crate) fn open_for_transfer(&self, runtime: &Runtime) -> Result<Cluster, Failure> {
         let mut options = ClusterOptions::default();

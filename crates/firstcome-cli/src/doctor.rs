@@ -8,7 +8,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::ConfigArgs;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use crate::transport::TransportArgs;
 use crate::{file_system, health};
 use anyhow::anyhow;
 use clap::Args;
@@ -56,8 +55,6 @@ pub(crate) struct DoctorArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
-    #[command(flatten)]
-    transport: TransportArgs,
     /// A running service, such as http://127.0.0.1:8080, which is asked as well
     #[arg(long, value_name = "URL")]
     url: Option<String>,
@@ -98,9 +95,9 @@ impl Findings {
 pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let mut findings = Findings::default();
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
-    let transport = args.transport.settled()?;
+    let transport = args.servers.transport.settled()?;
     encryption::of_rule(transport.plaintext, &mut findings);
-    let StoreAddresses { redis, sql } = args.servers.read()?.over(&transport)?;
+    let StoreAddresses { redis, sql } = args.servers.read_over(&transport)?;
     let looked = match &sql {
         Some(sql) => {
             let secret = if redis.is_some() { args.secret.read_maybe()? } else { None };

@@ -6,7 +6,6 @@ use crate::cluster::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::store_address::{StoreAddressArgs, StoreAddresses, missing_sql};
-use crate::transport::TransportArgs;
 use anyhow::anyhow;
 use clap::Args;
 use comfy_table::{Cell, Color};
@@ -18,8 +17,6 @@ use serde_json::json;
 pub(crate) struct ReconcileArgs {
     #[command(flatten)]
     servers: StoreAddressArgs,
-    #[command(flatten)]
-    transport: TransportArgs,
     /// Repair what is safe, as a node would: store outbox entries, rebuild from the database, remove what is no longer
     /// used
     #[arg(long)]
@@ -38,7 +35,7 @@ pub(crate) struct ReconcileArgs {
 
 /// Compares, repairs if asked to, and prints. Fails if a finding still needs a repair.
 pub(crate) fn run(args: &ReconcileArgs) -> Outcome {
-    let StoreAddresses { redis, sql } = args.servers.read()?.over(&args.transport.settled()?)?;
+    let StoreAddresses { redis, sql } = args.servers.read()?;
     let sql = &sql.ok_or_else(missing_sql)?;
     let redis = match &redis {
         Some(redis) => redis,

@@ -16,7 +16,6 @@ use crate::logs::LogArgs;
 use crate::output::write_out;
 use crate::settings::{self, AfterGrace, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
@@ -80,8 +79,6 @@ pub(crate) struct ServiceArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
-    #[command(flatten)]
-    transport: TransportArgs,
     /// Development mode: a call without a key acts as admin; loopback only
     #[arg(long, env = "FIRSTCOME_DEV")]
     dev: bool,
@@ -213,9 +210,8 @@ impl ServiceArgs {
             }
             return Ok(Stores::Directory);
         };
-        let transport = self.transport.settled()?;
         if let Some(redis) = redis {
-            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }.over(&transport)?));
+            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }));
         }
         if !self.coupon.is_empty() {
             return usage("--coupon makes no sense with --sql alone: it serves no coupons");
@@ -226,7 +222,7 @@ impl ServiceArgs {
         if !self.data.exists() {
             check_parent(&self.data, "--data").map_err(Failure::Usage)?;
         }
-        Ok(Stores::Auctions(transport.sql(&sql)?))
+        Ok(Stores::Auctions(sql))
     }
 
     /// Refuses addresses that development mode must not serve.

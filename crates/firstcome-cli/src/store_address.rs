@@ -4,46 +4,49 @@
 
 use crate::failure::Failure;
 use crate::output::say;
-use crate::transport::Transport;
+use crate::transport::{Transport, TransportArgs};
 use anyhow::{Context, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use firstcome::lock::LockAddress;
 use std::path::{Path, PathBuf};
 
-/// Redis and the database of a command.
+/// Redis and the database of a command, and how they are reached.
 #[derive(Args)]
 pub(crate) struct StoreAddressArgs {
     #[command(flatten)]
     redis: RedisAddressArgs,
     #[command(flatten)]
     sql: SqlAddressArgs,
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
 }
 
-/// The addresses that [`StoreAddressArgs`] names. Redis alone is refused.
+/// The addresses that [`StoreAddressArgs`] names, with the files of TLS that they lack. Redis alone is refused, and plain text that
+/// is not allowed.
 pub(crate) struct StoreAddresses {
     pub(crate) redis: Option<String>,
     pub(crate) sql: Option<String>,
 }
 
-impl StoreAddresses {
-    /// Returns the same servers, with the files that their addresses lack. Refuses plain text that is not allowed.
-    pub(crate) fn over(self, transport: &Transport) -> Result<Self, Failure> {
-        let redis = self.redis.map(|url| transport.redis(&url)).transpose()?;
-        Ok(Self { redis, sql: self.sql.map(|url| transport.sql(&url)).transpose()? })
-    }
-}
-
 impl StoreAddressArgs {
     /// Reads the files that are named. Warns of a password in the arguments.
     pub(crate) fn read(&self) -> Result<StoreAddresses, Failure> {
-        let addresses = StoreAddresses { redis: self.redis.read()?, sql: self.sql.read()? };
-        if addresses.redis.is_some() && addresses.sql.is_none() {
+        self.read_over(&self.transport.settled()?)
+    }
+
+    /// [`Self::read`], for a command that needs the transport for more.
+    pub(crate) fn read_over(&self, transport: &Transport) -> Result<StoreAddresses, Failure> {
+        let (redis, sql) = (self.redis.read()?, self.sql.read()?);
+        if redis.is_some() && sql.is_none() {
             return Err(Failure::Usage(anyhow!(
                 "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
             )));
         }
-        Ok(addresses)
+        Ok(StoreAddresses {
+            redis: redis.map(|url| transport.redis(&url)).transpose()?,
+            sql: sql.map(|url| transport.sql(&url)).transpose()?,
+        })
     }
 
     /// Drops addresses that the command line does not name.

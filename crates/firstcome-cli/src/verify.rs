@@ -9,7 +9,6 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
@@ -36,8 +35,6 @@ struct VerifyStoreArgs {
     servers: StoreAddressArgs,
     #[command(flatten)]
     secret: SecretArgs,
-    #[command(flatten)]
-    transport: TransportArgs,
     /// Instead of a store: the public record of a room's draw, as a file, an http:// or https:// address, or - for the standard input
     #[arg(long, value_name = "FILE|URL")]
     draw: Option<String>,
@@ -101,19 +98,15 @@ impl Args for VerifyArgs {
 pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
     if let Some(source) = &args.draw {
         let commitment = args.commitment.as_deref();
-        let trust = &args.transport.trust()?;
+        let trust = &args.servers.transport.trust()?;
         return draw::run(&DrawArgs { source, commitment, numbers: &args.number, trust, json: args.json });
     }
     if let Some(source) = &args.receipt {
         let (heads, key, json) = (args.heads.as_slice(), args.key.as_deref(), args.json);
         return receipt::run(&ReceiptArgs { source, heads, key, json });
     }
-    let StoreAddresses { redis, sql } = args.servers.read()?.over(&args.transport.settled()?)?;
-    let (checks, not_checked) = match &sql {
-        _ if !args.audit.is_empty() => (vec![audit::check(&args.audit)?], Vec::new()),
-        Some(sql) => of_servers(args, redis.as_deref(), sql)?,
-        None => (of_directory(&args.data)?, Vec::new()),
-    };
+    let (checks, not_checked) =
+        if args.audit.is_empty() { of_store(args)? } else { (vec![audit::check(&args.audit)?], Vec::new()) };
     let breaches: u64 = checks.iter().map(|check| check.breaches).sum();
     if wants_table(args.json) {
         print_table(&checks, &not_checked)?;
@@ -129,6 +122,15 @@ pub(crate) fn run(VerifyArgs(args): &VerifyArgs) -> Outcome {
         write_out(format!("{report:#}\n").as_bytes())?;
     }
     if breaches == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{breaches} breaches found"))) }
+}
+
+/// Checks the store. Returns the checks, and what could not be checked.
+fn of_store(args: &VerifyStoreArgs) -> Result<(Vec<Check>, Vec<String>), Failure> {
+    let StoreAddresses { redis, sql } = args.servers.read()?;
+    match &sql {
+        Some(sql) => of_servers(args, redis.as_deref(), sql),
+        None => Ok((of_directory(&args.data)?, Vec::new())),
+    }
 }
 
 /// Reads a file, or the standard input for `-`.

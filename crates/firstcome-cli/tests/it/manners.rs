@@ -64,7 +64,7 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--dev", "--admin-listen", "0.0.0.0:0"], "loopback only"),
         (&["serve", "--listen", "nowhere"], "nowhere"),
         (
-            &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@b/c"],
+            &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@localhost/c"],
             "give --redis too",
         ),
         (&["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--listen", "0.0.0.0:0"], "loopback only"),
