@@ -121,6 +121,18 @@ fn a_key_of_the_first_start_is_adopted_once_and_stays_revoked() {
 }
 
 #[test]
+fn a_second_rotation_ends_a_key_of_the_first_start_within_its_overlap() {
+    let mut book = KeyBook::default();
+    book.apply(&adopt("admin", "one"), at(0)).unwrap();
+    book.apply(&rotate("admin", "two", 60_000), at(1)).unwrap();
+    assert_eq!(accepted(&book, &["one", "two"], at(2)), ["one", "two"]);
+    book.apply(&rotate("admin", "three", 60_000), at(2)).unwrap();
+    assert_eq!(accepted(&book, &["one", "two", "three"], at(2)), ["two", "three"]);
+    assert!(matches!(book.apply(&adopt("admin", "one"), at(3)).unwrap().0, Effect::Again(_)), "after a restart");
+    assert_eq!(accepted(&book, &["one"], at(3)), [""; 0]);
+}
+
+#[test]
 fn a_repeat_has_one_effect() {
     let request = |body| Some(RequestId { key: 1, body });
     let command = |text: &str, key: &str, body| KeyCommand::Create {
