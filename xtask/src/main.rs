@@ -10,6 +10,7 @@ mod stale;
 mod supply;
 mod test;
 mod tidy;
+mod upgrade;
 mod versions;
 
 use std::process::ExitCode;

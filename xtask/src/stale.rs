@@ -27,10 +27,11 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 27] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 28] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("package", &["crates/firstcome-cli/Cargo.toml", "ops", "xtask/chart", "xtask/package.sh"]),
     ("versions", &[REDIS, SQL, CLUSTER, ETCD]),
+    ("upgrade", &[CORE, REDIS, SQL, CLUSTER, SERVER]),
     ("mutants", &[CORE]),
     ("openapi", &[SERVER, "docs/openapi.json"]),
     ("sim", &[CORE, EMBEDDED, CLUSTER, "crates/firstcome-sim/src"]),

@@ -21,6 +21,7 @@ use firstcome_tls::Trust;
 use redis::Value;
 use rusqlite::{Connection, OpenFlags};
 use serde_json::json;
+use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -302,14 +303,16 @@ fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
     };
     findings.say("database", "replication", is, verdict);
     for part in found.tables.iter().filter(|part| with_redis || part.part == "market") {
-        let verdict = match part.from.cmp(&part.to) {
-            std::cmp::Ordering::Equal => Verdict::Fine,
-            std::cmp::Ordering::Less => Verdict::Unsafe("run `firstcome migrate --sql URL`"),
-            std::cmp::Ordering::Greater => {
-                Verdict::Unsafe("use the version of firstcome that made them, or a later one")
+        let (version, known) = (part.standing.version, part.known);
+        let verdict = match version.cmp(&known) {
+            Ordering::Equal => Verdict::Fine,
+            Ordering::Less => Verdict::Unsafe("run `firstcome migrate --sql URL`"),
+            Ordering::Greater if part.standing.admits(known) => {
+                Verdict::Note("of a later version, which this one may use")
             }
+            Ordering::Greater => Verdict::Unsafe("use the version of firstcome that made them, or a later one"),
         };
-        findings.say("database", format!("tables of {}", part.part), format!("{} of {}", part.from, part.to), verdict);
+        findings.say("database", format!("tables of {}", part.part), format!("{version} of {known}"), verdict);
     }
     let Some(deployment) = found.deployment.as_ref().filter(|_| with_redis) else { return };
     let (is, verdict) = match deployment.is_secret_right {

@@ -87,6 +87,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0007.sql"),
             ],
         },
+        readable_from: 7,
         written: &[
             ("firstcome_deployment", "number"),
             ("firstcome_secret", "name"),

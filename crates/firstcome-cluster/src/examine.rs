@@ -5,8 +5,8 @@ use super::wrap::DeploymentSecret;
 use firstcome_core::id::CouponName;
 use firstcome_core::time::Timestamp;
 use firstcome_sql::base::Base;
-use firstcome_sql::schema::{self, Part};
-use firstcome_sql::{Address, DatabaseOptions, Migrated, Replication, SqlError, auction_part};
+use firstcome_sql::schema::{self, Part, Standing};
+use firstcome_sql::{Address, DatabaseOptions, Replication, SqlError, auction_part};
 
 /// What a database says of itself, and what it has of a deployment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,10 +22,22 @@ pub struct Examined {
     pub replication: Replication,
     /// The time by its clock.
     pub now: Timestamp,
-    /// Each part of the tables: the version there, and the one that this program needs.
-    pub tables: Vec<Migrated>,
-    /// What there is of a deployment; nothing if the tables are not those of this version.
+    /// Each part of the tables.
+    pub tables: Vec<PartVersions>,
+    /// What there is of a deployment; nothing if this program cannot use the tables.
     pub deployment: Option<Deployment>,
+}
+
+/// The versions of a part of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PartVersions {
+    /// `market` or `coupons`.
+    pub part: &'static str,
+    /// The version there, 0 if there are no tables, and who may use them.
+    pub standing: Standing,
+    /// The version of this program.
+    pub known: i64,
 }
 
 /// What a database has of a deployment.
@@ -57,10 +69,12 @@ pub async fn examine(sql: &str, secret: Option<DeploymentSecret>) -> Result<Exam
     let now = schema::now(&base).await?;
     let (auctions, coupons) =
         (versions(&base, auction_part(dialect)).await?, versions(&base, cluster_part(dialect)).await?);
-    let deployment = if coupons.from == coupons.to { Some(deployed(&base, secret.as_ref()).await?) } else { None };
+    let is_readable = coupons.known <= coupons.standing.version && coupons.standing.admits(coupons.known);
+    let deployment = if is_readable { Some(deployed(&base, secret.as_ref()).await?) } else { None };
     Ok(Examined { tls_version, settings, unfit, replication, now, tables: vec![auctions, coupons], deployment })
 }
 
-async fn versions(base: &Base, part: Part) -> Result<Migrated, SqlError> {
-    Ok(Migrated { part: part.name, from: schema::version(base, part.name).await?, to: part.steps.len() as i64 })
+async fn versions(base: &Base, part: Part) -> Result<PartVersions, SqlError> {
+    let standing = schema::standing(base, part.name).await?;
+    Ok(PartVersions { part: part.name, standing, known: part.steps.len() as i64 })
 }

@@ -54,7 +54,7 @@ mod writer_lease;
 
 pub use archive::{ClusterArchive, ClusterImporter, TransferError};
 pub use deployment::{DeadLetter, migrate};
-pub use examine::{Deployment, Examined, examine};
+pub use examine::{Deployment, Examined, PartVersions, examine};
 pub use inspect::State;
 pub use node::ClusterCounts;
 pub use options::{ClusterError, ClusterOptions};

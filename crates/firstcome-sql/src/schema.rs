@@ -2,6 +2,7 @@
 
 use super::SqlError;
 use super::base::Base;
+use super::dialect::Row;
 use super::options::Tables;
 use super::reader::Reader;
 use super::replication::Replication;
@@ -11,6 +12,8 @@ use tokio::time::Instant;
 
 /// How long opening may take in all, others who look after the tables included.
 const OPENING_MAX: Duration = Duration::from_secs(30);
+/// After the name of a part: the row that says which programs may use its tables.
+const READABLE_FROM: &str = ":readable_from";
 
 /// Refuses a server that does not keep what it acknowledges, or whose sessions are not what was asked for.
 pub async fn check(base: &Base) -> Result<(), SqlError> {
@@ -66,6 +69,9 @@ pub struct Part {
     pub name: &'static str,
     /// Step N leads from version N to version N + 1. Steps are never changed once released, only added.
     pub steps: &'static [&'static str],
+    /// The lowest version whose programs may read and write the tables after all steps, beside programs of this version. A
+    /// step that only adds what older programs need not know leaves it as it is.
+    pub readable_from: i64,
     /// Its tables that are written, each with a column that may be.
     pub written: &'static [(&'static str, &'static str)],
 }
@@ -78,12 +84,60 @@ impl Part {
     }
 }
 
-fn too_late(part: &Part, version: i64) -> SqlError {
-    let known = part.version();
-    SqlError::broken(format!(
-        "the tables have version {version}, and this program knows up to {known}: use the version of firstcome that \
-         made them, or a later one"
-    ))
+/// The version of the tables of a part, and who may use them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The version; 0 if there are none.
+    pub version: i64,
+    /// The lowest version whose programs may read and write them.
+    pub readable_from: i64,
+}
+
+impl Standing {
+    const NONE: Self = Self { version: 0, readable_from: 0 };
+
+    /// Whether a program that knows tables up to this version may use these, or may bring them to that version.
+    pub const fn admits(self, known: i64) -> bool {
+        self.version <= known || self.readable_from <= known
+    }
+
+    fn judge(self, part: &Part) -> Result<(), SqlError> {
+        let (Self { version, readable_from }, known) = (self, part.version());
+        if !self.admits(known) {
+            return Err(SqlError::broken(format!(
+                "the tables of {} have version {version}, which programs that know version {readable_from} can use; this one \
+                 knows up to {known}: use the version of firstcome that made them, or a later one",
+                part.name
+            )));
+        }
+        if known < version {
+            let part = part.name;
+            tracing::info!(part, version, known, "the tables are of a later version, which this program may use");
+        }
+        Ok(())
+    }
+}
+
+/// Selects what [`standing_of`] reads. Two rows say it, so that programs from before the second one read the first as ever.
+fn select_standing(part: &str) -> String {
+    format!("SELECT part,version FROM firstcome_schema WHERE part IN ('{part}','{part}{READABLE_FROM}');")
+}
+
+/// Reads rows of [`select_standing`]. Tables whose makers did not say who may use them are for programs of their version.
+fn standing_of(part: &str, rows: &[Row]) -> Result<Standing, SqlError> {
+    let mut standing = Standing::NONE;
+    let mut readable_from = None;
+    for row in rows {
+        let mut columns = Reader::at(row, 0);
+        let (name, number) = (columns.maybe_text()?, columns.integer()?);
+        if name.as_deref() == Some(part) {
+            standing.version = number;
+        } else {
+            readable_from = Some(number);
+        }
+    }
+    standing.readable_from = readable_from.unwrap_or(standing.version);
+    Ok(standing)
 }
 
 /// Brings the tables of a part to this version, or refuses others, as the options say.
@@ -97,18 +151,17 @@ pub async fn prepare(base: &Base, part: Part) -> Result<(), SqlError> {
     }
 }
 
-/// The version of the tables of a part; 0 if there are none. Writes nothing.
-pub async fn version(base: &Base, part: &str) -> Result<i64, SqlError> {
+/// The version of the tables of a part, and who may use them. Writes nothing.
+pub async fn standing(base: &Base, part: &str) -> Result<Standing, SqlError> {
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
     let there = session.ask(base.dialect.words().has_schema.to_owned()).await?;
     session.done();
     if there.first().map(|row| Reader::at(row, 0).integer()).transpose()? != Some(1) {
-        return Ok(0);
+        return Ok(Standing::NONE);
     }
-    let text = format!("SELECT version FROM firstcome_schema WHERE part='{part}';");
-    let rows = session.ask(text).await.map_err(without_rights)?;
+    let rows = session.ask(select_standing(part)).await.map_err(without_rights)?;
     session.done();
-    Ok(rows.first().map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0))
+    standing_of(part, &rows)
 }
 
 /// The time by the server's clock.
@@ -120,10 +173,9 @@ pub async fn now(base: &Base) -> Result<Timestamp, SqlError> {
 }
 
 async fn require(base: &Base, part: Part) -> Result<(), SqlError> {
-    let (version, known) = (version(base, part.name).await?, part.version());
-    if known < version {
-        return Err(too_late(&part, version));
-    }
+    let standing = standing(base, part.name).await?;
+    standing.judge(&part)?;
+    let (version, known) = (standing.version, part.version());
     if version < known {
         let name = part.name;
         return Err(SqlError::broken(format!(
@@ -161,12 +213,11 @@ fn without_rights(error: SqlError) -> SqlError {
 }
 
 /// Brings the tables of a part to this version. A caller that comes first does it, the others wait. A second time has no effect.
-/// Refuses tables of a later version.
+/// Tables of a later version stay as they are; it refuses those that this version may not use.
 pub async fn migrate(base: &Base, part: Part) -> Result<Migrated, SqlError> {
     let (known, name) = (part.version(), part.name);
     let mut session = base.session(Instant::now() + OPENING_MAX).await?;
-    let begin =
-        format!("{}SELECT version FROM firstcome_schema WHERE part='{name}';", base.dialect.words().migration_begins);
+    let begin = format!("{}{}", base.dialect.words().migration_begins, select_standing(name));
     let rows = session.ask(begin).await.map_err(|error| match error {
         SqlError::Broken { says } => {
             SqlError::broken(format!("{says}; the user in the address must be able to create tables there"))
@@ -176,21 +227,21 @@ pub async fn migrate(base: &Base, part: Part) -> Result<Migrated, SqlError> {
     if rows.first().map(|row| row.integer(0)).transpose().ok().flatten() != Some(1) {
         return Err(SqlError::unreachable("another process looks after the tables, and takes too long"));
     }
-    let version = rows.get(1).map(|row| Reader::at(row, 0).integer()).transpose()?.unwrap_or(0);
-    if known < version {
-        return Err(too_late(&part, version));
-    }
+    let standing = standing_of(name, &rows[1..])?;
+    standing.judge(&part)?;
+    let version = standing.version;
     if version < known {
         for step in &part.steps[usize::try_from(version).unwrap_or(0)..] {
             session.run((*step).to_owned()).await?;
         }
+        let readable_from = part.readable_from;
         let version = format!(
-            "DELETE FROM firstcome_schema WHERE part='{name}'; \
-             INSERT INTO firstcome_schema (part,version) VALUES ('{name}',{known});"
+            "DELETE FROM firstcome_schema WHERE part IN ('{name}','{name}{READABLE_FROM}'); \
+             INSERT INTO firstcome_schema (part,version) VALUES ('{name}',{known}),('{name}{READABLE_FROM}',{readable_from});"
         );
         session.run(version).await?;
     }
     session.run(base.dialect.words().migration_ends.to_owned()).await?;
     session.done();
-    Ok(Migrated { part: name, from: version, to: known })
+    Ok(Migrated { part: name, from: version, to: known.max(version) })
 }

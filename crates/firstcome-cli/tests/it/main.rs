@@ -40,4 +40,5 @@ mod sync_faults;
 mod synced;
 mod tls;
 mod tls_stores;
+mod upgrade;
 mod verify_sql;

@@ -92,12 +92,15 @@ async fn a_database_that_takes_short_statements_alone_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_of_a_later_version_are_left_alone() {
+async fn tables_of_a_later_version_are_used_only_if_they_say_that_this_one_may() {
     for sql in [Kind::Postgres, Kind::MariaDb] {
         let Some(world) = World::start(sql).await else { return };
         let place = world.place().await;
         place.node().await;
-        place.foreign().await.say("UPDATE firstcome_schema SET version=99 WHERE part='coupons'").await;
+        let mut foreign = place.foreign().await;
+        foreign.say("UPDATE firstcome_schema SET version=99 WHERE part='coupons'").await;
+        drop(place.node().await);
+        foreign.say("UPDATE firstcome_schema SET version=99 WHERE part='coupons:readable_from'").await;
         says(&refused(&place).await, "use the version of firstcome that made them");
     }
 }

@@ -63,6 +63,7 @@ pub const fn auction_part(dialect: Dialect) -> Part {
             Dialect::Postgres => &[include_str!("postgres_0001.sql"), include_str!("postgres_0002.sql")],
             Dialect::MySql => &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")],
         },
+        readable_from: 2,
         written: &[
             ("firstcome_member", "name"),
             ("firstcome_record", "number"),

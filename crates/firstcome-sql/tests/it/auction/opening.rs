@@ -87,11 +87,21 @@ async fn tables_are_made_once_a_member_that_comes() {
 }
 
 #[tokio::test]
-async fn tables_of_a_later_version_are_refused() {
+async fn tables_of_a_later_version_are_used_only_if_they_say_that_this_one_may() {
     for base in Base::both_durable().await {
         drop(base.open().await);
+        // A program that this one does not know the rules of brought them to version 99, and says that version 2 may use them.
         base.say("UPDATE firstcome_schema SET version=99 WHERE part='market'").await;
+        let auctions = base.open().await;
+        charge(&auctions, "ann", 5).await;
+        auctions.migrate().await.expect("there is nothing to do");
+        assert_eq!(base.number("SELECT version FROM firstcome_schema WHERE part='market'").await, 99);
+        base.say("UPDATE firstcome_schema SET version=3 WHERE part='market:readable_from'").await;
         let says = refusal(&base).await;
-        assert!(says.contains("99"), "{says}");
+        assert!(says.contains("version 99") && says.contains("version 3"), "{says}");
+        // Programs from before that row leave none: then their version counts.
+        base.say("DELETE FROM firstcome_schema WHERE part='market:readable_from'").await;
+        let says = refusal(&base).await;
+        assert!(says.contains("version 99"), "{says}");
     }
 }
