@@ -55,7 +55,7 @@ pub struct GateArgs {
     #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS", default_value_t = serve::LISTEN)]
     service_listen: SocketAddr,
     #[command(flatten)]
-    service: ServiceArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 /// What the command line says of a gate.

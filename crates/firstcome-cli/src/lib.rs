@@ -32,7 +32,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome, end};
 // The drill and the benchmarks use these too.
 use firstcome_drill::{arguments, drill, failure, file_system, output, plaintext, plan};
-use settings::{NotParsed, Parsed};
+use settings::{ChangedSettings, NotParsed};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -143,11 +143,21 @@ pub fn run() -> ExitCode {
 /// Parses the arguments of this process, with the settings file below them.
 fn parsed(arguments: &[OsString]) -> Result<Cli, NotParsed> {
     let mut program = Cli::command();
-    let Parsed { matches, .. } = settings::parse(&program, arguments)?;
-    if let Some(warning) = settings::unread_file(&matches) {
+    let parsed = settings::parse(&program, arguments)?;
+    if let Some(warning) = settings::unread_file(&parsed.matches) {
         store_address::warn(&warning);
     }
-    Cli::from_arg_matches(&matches).map_err(|error| NotParsed::Arguments(error.format(&mut program)))
+    let cli = Cli::from_arg_matches(&parsed.matches);
+    let mut cli = cli.map_err(|error| NotParsed::Arguments(error.format(&mut program)))?;
+    let changed = match &mut cli.command {
+        Command::Serve(args) => Some(&mut args.service.changed),
+        Command::Gate(args) => Some(&mut args.service.changed),
+        _ => None,
+    };
+    if let Some(changed) = changed {
+        *changed = ChangedSettings::of(&program, &parsed);
+    }
+    Ok(cli)
 }
 
 fn completions(shell: clap_complete::Shell) -> Outcome {

@@ -1,8 +1,10 @@
 //! `firstcome serve`: the service over the embedded store, over a database (members and listings only), or as one node
 //! of a cluster over Redis and a database.
 
+mod lifecycle;
 mod operators;
 mod renewal;
+mod runtime;
 
 use crate::arguments::duration;
 use crate::cluster::{Node, SecretArgs, Servers};
@@ -14,13 +16,15 @@ use crate::joins::JoinArgs;
 use crate::keys;
 use crate::logs::LogArgs;
 use crate::output::write_out;
-use crate::settings::{self, AfterGrace, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute};
+use crate::settings::{
+    self, AfterGrace, ChangedSettings, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute,
+};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
-use firstcome::edge::SystemClock;
+use firstcome::edge::{Stopwatch, SystemClock};
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::work::WorkBits;
@@ -55,7 +59,7 @@ pub struct ServeArgs {
     #[arg(long, env = "FIRSTCOME_LISTEN", value_name = "ADDRESS", default_value_t = LISTEN)]
     listen: SocketAddr,
     #[command(flatten)]
-    service: ServiceArgs,
+    pub(crate) service: ServiceArgs,
 }
 
 /// The arguments of a service, also of one behind a gate.
@@ -136,6 +140,9 @@ pub(crate) struct ServiceArgs {
     second_person_within: Option<Duration>,
     #[command(flatten)]
     _settings: ConfigArgs,
+    /// For the log: the settings that are no defaults.
+    #[arg(skip)]
+    pub(crate) changed: ChangedSettings,
 }
 
 /// The stores of the service.
@@ -175,6 +182,7 @@ pub(crate) struct Plan {
     stop_grace: Duration,
     locks: LockLimits,
     gate: Option<GatePlan>,
+    changed: ChangedSettings,
 }
 
 impl ServiceArgs {
@@ -278,6 +286,7 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
         stop_grace: args.stop_grace,
         locks: args.lock_limits(),
         data: args.data,
+        changed: args.changed,
         coupons: args.coupon,
         public_coupons: args.public_coupon,
         allow_origins: args.allow_origin,
@@ -295,16 +304,6 @@ fn plant() -> Outcome {
         return Ok(());
     }
     Err(Failure::Usage(anyhow!("no bug is called {name:?}")))
-}
-
-/// Builds a runtime that runs tasks of one burst in the order in which they woke. Without the flag in
-/// `.cargo/config.toml` the last task runs first. Of bids that arrive together the highest is then judged first, and
-/// the others are too low.
-fn in_order() -> tokio::runtime::Builder {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    #[cfg(tokio_unstable)]
-    builder.disable_lifo_slot();
-    builder
 }
 
 /// Runs the service until SIGTERM or SIGINT, and logs to standard error. Call it once in a process.
@@ -329,7 +328,7 @@ pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GateP
     #[cfg(feature = "planted-bugs")]
     plant()?;
     if !matches!(plan.stores, Stores::Directory) {
-        return in_order().enable_all().build()?.block_on(serve(&plan, None));
+        return runtime::in_order().enable_all().build()?.block_on(serve(&plan, None));
     }
     // Connections have threads of their own; this one accepts them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -343,6 +342,7 @@ pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GateP
     // Every accepted request has been answered. The writer finishes calls that their callers gave up, and checkpoints
     // the file.
     store.close();
+    tracing::info!("the store is closed");
     served
 }
 
@@ -445,6 +445,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
         gate.prepare(&opened.app).await?;
     }
     announce(plan, &listener, admin.as_ref(), door.as_ref(), &opened)?;
+    lifecycle::started(&opened.place, &plan.changed, [Some(&listener), admin.as_ref(), door.as_ref()]);
     let app = Arc::new(opened.app);
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
@@ -480,20 +481,22 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     };
     let _renewals = plan.tls.clone().map(renewal::keep_renewing).transpose()?;
     let signalled = async {
-        tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        let signal = lifecycle::signalled(&mut term, &mut int).await;
         app.announce_stop();
         if !plan.stop_grace.is_zero() {
-            tracing::info!(grace = ?plan.stop_grace, "not ready any more, and serving until the grace is over");
+            let grace_ms = plan.stop_grace.as_millis() as u64;
+            tracing::info!(signal, grace_ms, "not ready any more, and serving until the grace is over");
             tokio::select! {
                 () = tokio::time::sleep(plan.stop_grace) => {}
-                _ = term.recv() => {}
-                _ = int.recv() => {}
+                _ = lifecycle::signalled(&mut term, &mut int) => {}
             }
         }
-        tracing::info!("stopping: no new connections, finishing what is under way");
+        tracing::info!(signal, "stopping: no new connections, finishing what is under way");
         drop(stop);
+        Stopwatch::start()
     };
-    tokio::join!(main, admin, gate, signalled);
+    let ((), (), (), stopping) = tokio::join!(main, admin, gate, signalled);
+    tracing::info!(lasted_ms = stopping.elapsed().as_millis() as u64, "stopped: no connection is served any more");
     Ok(())
 }
 
@@ -546,41 +549,4 @@ fn announce(
     }
     write_out(text.as_bytes())?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tokio::sync::{mpsc, oneshot};
-
-    #[test]
-    fn what_wakes_first_in_a_burst_runs_first() {
-        let runtime = in_order().worker_threads(1).build().unwrap();
-        let order = runtime.block_on(runtime.spawn(async {
-            let (tell, mut told) = mpsc::unbounded_channel();
-            let mut gates = Vec::new();
-            for number in 0..8 {
-                let (open, opened) = oneshot::channel::<()>();
-                let tell = tell.clone();
-                gates.push(open);
-                tokio::spawn(async move {
-                    tell.send(None).unwrap();
-                    opened.await.unwrap();
-                    tell.send(Some(number)).unwrap();
-                });
-            }
-            for _ in 0..8 {
-                assert_eq!(told.recv().await, Some(None), "all wait");
-            }
-            for open in gates {
-                open.send(()).unwrap();
-            }
-            let mut order = Vec::new();
-            for _ in 0..8 {
-                order.extend(told.recv().await.unwrap());
-            }
-            order
-        }));
-        assert_eq!(order.unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-    }
 }

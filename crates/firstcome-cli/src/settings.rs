@@ -5,7 +5,7 @@ mod print;
 mod reference;
 
 pub(crate) use file::{NotParsed, Parsed, one_line, parse, unread_file};
-pub(crate) use print::{Source, settings};
+pub(crate) use print::{ChangedSettings, Source, settings};
 pub use reference::configuration_markdown;
 
 use crate::failure::{Failure, Outcome};

@@ -5,7 +5,7 @@ use super::database::{ClaimRow, CouponRow};
 use super::outbox::{Entrant, Notice, Tag, Verdict};
 use super::read_batch::LOOKS_MAX;
 use super::sequencer::Keys;
-use super::writer_lease::WriterLease;
+use super::writer_lease::{LeaseChange, WriterLease};
 use firstcome_core::coupon::stream::Known;
 use firstcome_core::coupon::{Acknowledge, Issued};
 use firstcome_core::id::RequestId;
@@ -241,9 +241,23 @@ impl CouponState {
         is_over
     }
 
-    /// Whether this node may be the one to write to SQL.
+    /// Whether this node may be the one to write to SQL. Tells the log when that changes.
     pub(super) fn may_write(&self) -> bool {
-        self.turn.lock().may_write(Instant::now())
+        let mut turn = self.turn.lock();
+        let may_write = turn.may_write(Instant::now());
+        let change = turn.change(may_write);
+        drop(turn);
+        if let Some(change) = change {
+            let row = self.row.read();
+            let (coupon, generation) = (&row.name, row.generation);
+            match change {
+                LeaseChange::Left => {
+                    tracing::warn!(%coupon, generation, "the database takes no writes of this node: others may have the writer lease");
+                }
+                LeaseChange::Wanted => tracing::info!(%coupon, generation, "this node may have the writer lease again"),
+            }
+        }
+        may_write
     }
 
     /// Notes that this node begins to write.

@@ -6,7 +6,8 @@ use super::outbox::{Entry, Notice, Tag, Verdict};
 use super::sequencer::{GenerationReply, Report, Settled, Stray, channel};
 use crate::node::Node;
 use firstcome_store::StoreError;
-use firstcome_store::edge::draw_pause;
+use firstcome_store::edge::{Stopwatch, draw_pause};
+use firstcome_store::throttle::Throttle;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -17,6 +18,9 @@ use tokio::time::{Instant, sleep};
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// See [`PAUSE_MIN`].
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// A write to SQL that takes longer is told in the log: the claims of its batch wait for it.
+pub(crate) const SLOW_WRITE: Duration = Duration::from_secs(1);
 
 /// How often is looked after what was told before SQL had it.
 const FOLLOW_EVERY: Duration = Duration::from_millis(500);
@@ -60,6 +64,10 @@ fn following(row: &CouponRow, entries: Vec<Entry>) -> Vec<Entry> {
 /// Begins to drain, in a task of its own, if no caller does in this node.
 pub(super) fn call(node: &Arc<Node>, state: &Arc<CouponState>) {
     if state.call() {
+        let row = state.row();
+        tracing::debug!(
+            coupon = %row.name, node = node.sequencer.node, generation = row.generation, "this node has the writer lease"
+        );
         tokio::spawn(write_outbox(Arc::downgrade(node), Arc::clone(state)));
     }
 }
@@ -130,6 +138,29 @@ async fn write_outbox(node: Weak<Node>, state: Arc<CouponState>) {
     }
 }
 
+/// Tells the log of a slow write, once a second at most.
+fn note_write(row: &CouponRow, lasted: Duration, entries: usize) {
+    static SLOW: Throttle = Throttle::new();
+    if SLOW_WRITE <= lasted
+        && let Some(left_out) = SLOW.pass()
+    {
+        let (coupon, lasted_ms) = (&row.name, lasted.as_millis() as u64);
+        tracing::warn!(%coupon, lasted_ms, entries, left_out, "a write of the outbox to the database was slow");
+    }
+}
+
+/// Tells the log of entries that were set aside, once a second at most. The reason of each is in the database.
+fn note_dead_letters(row: &CouponRow, dead_letters: u64) {
+    static BURIED: Throttle = Throttle::new();
+    if let Some(left_out) = BURIED.pass() {
+        let CouponRow { name: coupon, generation, position, .. } = row;
+        tracing::error!(
+            %coupon, generation, position, dead_letters, left_out,
+            "entries of the outbox cannot be read and were set aside: see GET /v1/coupons/{coupon}/dead-letters"
+        );
+    }
+}
+
 impl Node {
     /// Drains until the database has every ticket that was drawn. False if that takes longer than a claim would wait: another
     /// node does so, or ever more are drawn.
@@ -165,7 +196,14 @@ impl Node {
         }
         let (row, settled) = self.report(state, outgoing, state.may_write()).await?;
         match settled {
-            GenerationReply::Answer(Settled::Done | Settled::Other) => return Ok(Round::Over),
+            GenerationReply::Answer(Settled::Done) => return Ok(Round::Over),
+            GenerationReply::Answer(Settled::Other) => {
+                tracing::debug!(
+                    coupon = %row.name, node = self.sequencer.node, generation = row.generation,
+                    "another node has the writer lease"
+                );
+                return Ok(Round::Over);
+            }
             GenerationReply::Answer(Settled::Left) => return Ok(Round::Left),
             _ => {}
         }
@@ -213,7 +251,10 @@ impl Node {
             let entries = following(row, entries.into_iter().take_while(|entry| entry.last <= ticket).collect());
             let is_anchored = anchor.is_some_and(|anchor| anchor.anchor == row.anchor);
             if is_anchored && !entries.is_empty() {
-                match self.database.write(row, &Batch { entries }).await? {
+                let (watch, count) = (Stopwatch::start(), entries.len());
+                let written = self.database.write(row, &Batch { entries }).await;
+                note_write(row, watch.elapsed(), count);
+                match written? {
                     Written::Done(fresh) => *outgoing = self.tell(state, *fresh),
                     Written::Moved(now) => self.take_in(state, &row.at().at, &now).await?,
                 }
@@ -234,6 +275,9 @@ impl Node {
         let (counters, relaxed) = (&self.counters, Ordering::Relaxed);
         counters.transactions.fetch_add(1, relaxed);
         counters.dead_letters.fetch_add(dead_letters, relaxed);
+        if 0 < dead_letters {
+            note_dead_letters(&row, dead_letters);
+        }
         let is_issued = |verdict: &&(Arc<str>, Tag, Verdict)| matches!(verdict.2, Verdict::Issued(_));
         counters.written.fetch_add(verdicts.iter().filter(is_issued).count() as u64, relaxed);
         let mut of_nodes: BTreeMap<Arc<str>, Vec<(Tag, Verdict)>> = BTreeMap::new();

@@ -13,6 +13,7 @@ use super::database::CouponRow;
 use super::sequencer::{FILL_PAIRS_MAX, Probe};
 use crate::node::Node;
 use firstcome_store::StoreError;
+use firstcome_store::edge::Stopwatch;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -75,6 +76,13 @@ impl Node {
     /// Begins the next generation, under the lease. False, and nothing is open, if that is over or Redis was lost again.
     async fn begin_anew(&self, state: &Arc<CouponState>, row: &CouponRow, probe: &Probe) -> Result<bool, StoreError> {
         let before = row.generation;
+        let watch = Stopwatch::start();
+        // A new coupon has nothing that could be lost.
+        let is_rebuilt = 0 < before;
+        if is_rebuilt {
+            let (coupon, node) = (&row.name, &self.sequencer.node);
+            tracing::info!(%coupon, node, generation = before, "rebuilding what Redis knows of the coupon");
+        }
         // Another node may have had the lease before, and be slow: everything that it brings in is of a generation that is over.
         let Some((row, now)) = self.database.next_generation(row).await? else { return Ok(false) };
         // Nothing of the old sequencer counts any more, and no caller must be let in there. What an attempt before this one has left
@@ -84,17 +92,23 @@ impl Node {
         if !self.sequencer.clear(state.keys, &over).await? {
             return Ok(false);
         }
-        if !self.fill(state, &row).await? || !self.sequencer.open(state.keys, &row, now).await? {
+        let Some(users) = self.fill(state, &row).await? else { return Ok(false) };
+        if !self.sequencer.open(state.keys, &row, now).await? {
             return Ok(false);
         }
         state.learn(&row);
         self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
+        if is_rebuilt {
+            let (coupon, node, generation) = (&row.name, &self.sequencer.node, row.generation);
+            let lasted_ms = watch.elapsed().as_millis() as u64;
+            tracing::info!(%coupon, node, generation, claims = users, lasted_ms, "Redis knows the coupon again");
+        }
         Ok(true)
     }
 
-    /// Brings in everybody who has a claim, and their keys, under the lease. False if that is over.
-    async fn fill(&self, state: &CouponState, row: &CouponRow) -> Result<bool, StoreError> {
-        let mut after = 0;
+    /// Brings in everybody who has a claim, and their keys, under the lease. Returns how many have one; `None` if the lease is over.
+    async fn fill(&self, state: &CouponState, row: &CouponRow) -> Result<Option<u64>, StoreError> {
+        let (mut after, mut count) = (0, 0);
         loop {
             let (users, last) = self.database.users(row.id, after, USERS_MAX).await?;
             if users.is_empty() {
@@ -102,8 +116,9 @@ impl Node {
             }
             for users in users.chunks(FILL_PAIRS_MAX) {
                 if !self.sequencer.fill_users(state.keys, row.generation, users).await? {
-                    return Ok(false);
+                    return Ok(None);
                 }
+                count += users.len() as u64;
             }
             after = last;
         }
@@ -113,10 +128,10 @@ impl Node {
             let Some((last, _)) = requests.last() else { break };
             after = Some(*last);
             if !self.sequencer.fill_keys(state.keys, row.generation, &requests).await? {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        Ok(true)
+        Ok(Some(count))
     }
 
     /// Makes a sequencer anew even if it looks whole: a caller has seen that it is not.
@@ -145,7 +160,7 @@ impl Node {
                 }
                 let Judged { row, probe, .. } = judged?;
                 let is_open = probe.generation == Some(row.generation);
-                let is_filled = is_open && self.fill(state, &row).await?;
+                let is_filled = is_open && self.fill(state, &row).await?.is_some();
                 self.sequencer.unseize(state.keys).await?;
                 if is_filled || !is_open {
                     return Ok(());

@@ -16,6 +16,17 @@ pub(super) struct WriterLease {
     since: Option<Instant>,
     /// Writes that have not ended.
     under_way: u32,
+    /// Whether this node leaves the lease to others, as the log was told.
+    is_left: bool,
+}
+
+/// What the log is told of the lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LeaseChange {
+    /// This node leaves it to others.
+    Left,
+    /// This node takes it again if it can.
+    Wanted,
 }
 
 impl WriterLease {
@@ -27,6 +38,23 @@ impl WriterLease {
             self.since = None;
         }
         tried < TRIED_MAX || self.since.is_none()
+    }
+
+    /// Returns what has changed since the last call, by what [`Self::may_write`] said.
+    pub(super) fn change(&mut self, may_write: bool) -> Option<LeaseChange> {
+        // The first write after that shows whether it goes on.
+        let is_back = may_write && self.since.is_none();
+        match (self.is_left, may_write) {
+            (false, false) => {
+                self.is_left = true;
+                Some(LeaseChange::Left)
+            }
+            (true, _) if is_back => {
+                self.is_left = false;
+                Some(LeaseChange::Wanted)
+            }
+            _ => None,
+        }
     }
 
     /// Notes that a write begins.

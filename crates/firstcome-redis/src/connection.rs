@@ -7,6 +7,7 @@ use super::preflight::{self, Eviction, Run};
 use super::route::Endpoint;
 use super::socket::{Backoff, Connector, Socket};
 use firstcome_store::edge::Stopwatch;
+use firstcome_store::outage::{Outage, ServerKind};
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -206,6 +207,8 @@ async fn keep_up(
     let keep = async {
         let mut backoff = Backoff::new();
         let (mut made_before, was_there) = (connector.is_some(), connector.is_some());
+        let outage_of = |connector: &Connector| Outage::of(ServerKind::Redis, connector.address());
+        let mut outage = None;
         loop {
             // Taken out of the state, because holding the socket itself would keep it open.
             let lost = match &*state.borrow() {
@@ -214,10 +217,14 @@ async fn keep_up(
             };
             if let (Some(lost), Some(connector)) = (lost, connector.take()) {
                 let lasted = Stopwatch::start();
-                tokio::select! {
-                    () = lost.wait() => {}
-                    () = place.is_left(&connector) => lost.leave(),
-                }
+                let why = tokio::select! {
+                    () = lost.wait() => "the connection was lost",
+                    () = place.is_left(&connector) => {
+                        lost.leave();
+                        "another server is the primary now"
+                    }
+                };
+                outage.insert(outage_of(&connector)).begin(&why);
                 backoff.lasted(lasted.elapsed());
                 state.send_replace(State::Down(LinkError::not_connected("the connection was lost")));
                 place.ask_again();
@@ -231,10 +238,18 @@ async fn keep_up(
                     if made_before || !was_there {
                         counters.reconnects.fetch_add(1, Ordering::Relaxed);
                     }
+                    if let Some(outage) = outage.take() {
+                        outage.over_at(through.address());
+                    }
                     connector = Some(through);
                     State::Up(socket)
                 }
                 Err(error) => {
+                    // A server that was never reached is lost as well. Sentinels that name none have no address to tell.
+                    outage = outage.or_else(|| Some(outage_of(&*place.connector().ok()?)));
+                    if let Some(outage) = &outage {
+                        outage.begin(&error);
+                    }
                     place.ask_again();
                     State::Down(error.into_unavailable())
                 }

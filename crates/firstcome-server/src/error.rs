@@ -8,6 +8,7 @@ use crate::request_id::REQUEST_ID;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use firstcome::throttle::Throttle;
 use firstcome::{FaultKind, StoreError};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
@@ -236,6 +237,20 @@ impl From<StoreError> for Problem {
     }
 }
 
+/// Tells the log of a request that failed, for each code once a second at most. What writes the line adds the id of the request.
+fn note_failure(code: Code, detail: Option<&str>) {
+    static FAILED: [Throttle; Code::ALL.len()] = [const { Throttle::new() }; Code::ALL.len()];
+    // Streams that are refused and panics have lines of their own.
+    let has_line = matches!(code, Code::StreamsFull | Code::InternalError);
+    if has_line || !tracing::enabled!(tracing::Level::WARN) {
+        return;
+    }
+    if let Some(left_out) = FAILED[code as usize].pass() {
+        let (status, detail) = (code.status(), detail.unwrap_or(code.title()));
+        tracing::warn!(code = code.as_str(), status, detail, left_out, "a request failed");
+    }
+}
+
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 /// Returns the body of a problem without a detail. Built once, since "sold out" answers a crowd.
@@ -283,6 +298,9 @@ impl Problem {
     /// request, which has room for them.
     pub(crate) fn whole(self, headers: HeaderMap) -> Whole {
         let Self { code, detail, members, retry_after_ms, failed, request_id } = self;
+        if 500 <= code.status() {
+            note_failure(code, detail.as_deref());
+        }
         let body = if detail.is_none() && members.is_empty() {
             plain_body(code)
         } else {

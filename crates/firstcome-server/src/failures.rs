@@ -25,6 +25,7 @@ use crate::address::{network, wide_network};
 use crate::rate::{Counted, Limited, Limiter, RateLimit, Standing, Table};
 use firstcome::core::time::Timestamp;
 use firstcome::edge::draw_hasher;
+use firstcome::throttle::Throttle;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -105,6 +106,24 @@ impl Credential {
             Self::Ticket => "ticket",
             Self::Login => "login",
         }
+    }
+}
+
+/// Tells the log who has shown what in vain, for each kind once a second at most. Never with the credential.
+pub(crate) fn note_failed_authentication(client: IpAddr, shown: Credential) {
+    static FAILED: [Throttle; Credential::ALL.len()] = [const { Throttle::new() }; Credential::ALL.len()];
+    if let Some(left_out) = FAILED[shown as usize].pass() {
+        tracing::info!(credential = shown.as_str(), address = %client, left_out, "an authentication failed");
+    }
+}
+
+/// Tells the log whose attempts are refused unread, for each cap once a second at most.
+pub(crate) fn note_refused_attempt(client: IpAddr, cap: FailureCap) {
+    static REFUSED: [Throttle; FailureCap::ALL.len()] = [const { Throttle::new() }; FailureCap::ALL.len()];
+    if let Some(left_out) = REFUSED[cap as usize].pass() {
+        tracing::warn!(
+            limit = cap.as_str(), address = %client, left_out, "refusing authentications unread: too many have failed"
+        );
     }
 }
 

@@ -39,7 +39,7 @@ use crate::grace::{self, Ruling, Stay};
 use crate::metrics::Passage;
 use crate::pages::{self, Base, Format};
 use crate::pass::{Grant, PassError};
-use crate::request_id;
+use crate::request_id::{self, RequestScope};
 use crate::security_headers;
 use crate::state::App;
 use axum::Router;
@@ -290,18 +290,21 @@ impl Gate {
         let format = Format::of(request.headers());
         let client_waits = request.headers().contains_key(header::EXPECT);
         let request = request.map(|body| rest.lend(body));
-        let id = request_id::given(request.headers());
+        let mut scope = RequestScope::of(request_id::given(request.headers()));
         let is_secure = self.app.is_secure(self.app.config.transport(), peer, request.headers());
-        let decided = caught(Box::pin(self.decide(peer, request, Arc::clone(&place))).as_mut()).await;
-        let id = if decided.is_err() { id.or_else(|| Some(request_id::draw())) } else { id };
+        let decided = caught(&mut scope, Box::pin(self.decide(peer, request, Arc::clone(&place))).as_mut()).await;
+        let id = scope.into_id();
+        let mut id = if decided.is_err() { id.or_else(|| Some(request_id::draw())) } else { id };
         let (passage, mut answer) = match decided.unwrap_or_else(|panic| Err(panic.problem(&self.app, id.as_ref()))) {
             Ok((passage, response)) => (passage, response),
             Err(problem) => {
                 self.app.metrics.refused(problem.code());
-                let mut response = match format {
+                let mut scope = RequestScope::of(id);
+                let mut response = scope.within(|| match format {
                     Format::Html => pages::refusal(problem, BASE),
                     Format::Json => problem.into_response(),
-                };
+                });
+                id = scope.into_id();
                 security_headers::complete(response.headers_mut());
                 (Passage::Failed, response.map(Either::Right))
             }

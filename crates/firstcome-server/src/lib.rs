@@ -37,7 +37,6 @@ mod request_id;
 pub mod rfc3339;
 mod security_headers;
 mod state;
-mod throttle;
 mod work;
 
 pub use accept::{
@@ -49,4 +48,5 @@ pub use failures::FailureLimits;
 pub use grace::{GracePolicy, OnLoss};
 pub use joins::JoinLimits;
 pub use lock::LockLimits;
+pub use request_id::current as current_request_id;
 pub use state::{App, Config};

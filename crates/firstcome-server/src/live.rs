@@ -25,7 +25,6 @@ mod samples;
 
 use crate::error::{Code, Problem};
 use crate::metrics::{LiveFigures, StreamEnd};
-use crate::throttle::Throttle;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -33,6 +32,7 @@ use bytes::Bytes;
 use feed::Streams;
 pub(crate) use figures::{Figures, Scope as FiguresScope};
 use firstcome::core::id::RoomName;
+use firstcome::throttle::Throttle;
 use mailbox::{EventBody, Mailbox};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;

@@ -1,6 +1,13 @@
 //! The id of a request, by which an operator finds in the log what a client reports.
 //!
+//! # How a line of the log gets it
+//! While a handler is polled, its thread knows the id of the request ([`RequestScope`]). What writes lines asks for it by [`current`].
+//! So a request costs two writes of a thread-local variable at each poll. A span of `tracing` would cost an allocation and a look at
+//! all filters for each request, and almost no request has a line.
+//!
 //! # What it promises
+//! - A line that is written while a handler runs gets the id of its request. If the request has brought none, one is drawn for the
+//!   first line, and the answer has it too.
 //! - An answer carries the `X-Request-Id` of its request if that has 1 to 64 of `A-Z a-z 0-9 . _ : @ / + = -`. Other values
 //!   are ignored: they would be written to logs.
 //! - Each answer with a status of 500 or more has an id, and so has each refusal by the router. The service draws one if the
@@ -8,10 +15,12 @@
 //!
 //! # What it does not promise
 //! - That an id is unique, if clients choose it.
+//! - The id in lines of tasks and threads that work for many requests, such as the writer of a store, or that go on after the answer.
 //! - An id on an answer of the hot endpoints below 500 whose request has none: it would cost an allocation.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use firstcome::edge::draw_hasher;
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,6 +54,51 @@ pub(crate) fn draw() -> HeaderValue {
     HeaderValue::try_from(format!("{id:016x}")).unwrap_or(HeaderValue::from_static("0"))
 }
 
+/// The request that a handler works on.
+#[derive(Default)]
+pub(crate) struct RequestScope {
+    id: Option<HeaderValue>,
+}
+
+thread_local! {
+    /// The request whose handler is polled on this thread.
+    static CURRENT: Cell<Option<RequestScope>> = const { Cell::new(None) };
+}
+
+impl RequestScope {
+    /// The scope of a request that has brought this id.
+    pub(crate) fn of(id: Option<HeaderValue>) -> Self {
+        Self { id }
+    }
+
+    /// Polls the handler of this request. Lines that it writes belong to the request.
+    pub(crate) fn within<T>(&mut self, poll: impl FnOnce() -> T) -> T {
+        let outer = CURRENT.replace(Some(std::mem::take(self)));
+        let polled = poll();
+        *self = CURRENT.replace(outer).unwrap_or_default();
+        polled
+    }
+
+    /// Returns the id that the request has brought, or that was drawn for a line of the log.
+    pub(crate) fn into_id(self) -> Option<HeaderValue> {
+        self.id
+    }
+}
+
+/// Returns the id of the request whose handler runs on this thread, for a line of the log. Draws one if the request has none;
+/// its answer has it then. `None` outside of handlers.
+pub fn current() -> Option<String> {
+    // Lines are also written while a thread ends, when its variables are gone.
+    CURRENT
+        .try_with(|current| {
+            let mut request = current.take()?;
+            let id = text(request.id.get_or_insert_with(draw)).to_owned();
+            current.set(Some(request));
+            Some(id)
+        })
+        .ok()?
+}
+
 /// The text of an id: [`given`] and [`draw`] return ASCII alone.
 pub(crate) fn text(id: &HeaderValue) -> &str {
     id.to_str().unwrap_or_default()
@@ -73,6 +127,24 @@ mod tests {
         }
         let latin = HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_bytes(b"\xe4").unwrap())]);
         assert!(given(&latin).is_none() && given(&HeaderMap::new()).is_none());
+    }
+
+    #[test]
+    fn lines_of_a_handler_have_the_id_of_its_request() {
+        assert_eq!(current(), None);
+        let mut brought = RequestScope::of(Some(HeaderValue::from_static("a-1")));
+        let mut without = RequestScope::of(None);
+        let drawn = brought.within(|| {
+            assert_eq!(current().as_deref(), Some("a-1"));
+            let drawn = without.within(|| (current(), current()));
+            assert_eq!(current().as_deref(), Some("a-1"), "the outer one is back");
+            drawn
+        });
+        assert_eq!((drawn.0.is_some(), &drawn.0), (true, &drawn.1), "it is drawn once");
+        assert_eq!(without.within(current), drawn.0, "also at a later poll");
+        assert_eq!(without.into_id().as_ref().map(text), drawn.0.as_deref(), "and the answer has it");
+        assert_eq!(RequestScope::default().into_id(), None, "no line, no id");
+        assert_eq!(current(), None);
     }
 
     #[test]

@@ -8,7 +8,9 @@ use crate::backend::{ApiKeys, Backend, Coupons, Rooms};
 use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
 use crate::error::{Code, Problem};
-use crate::failures::{Credential, FailureCap, FailureLimits, Failures, Refused};
+use crate::failures::{
+    Credential, FailureCap, FailureLimits, Failures, Refused, note_failed_authentication, note_refused_attempt,
+};
 use crate::grace::{GateWatches, GracePolicy};
 use crate::joins::{Cap, JoinLimits, Joins};
 use crate::live::{Live, STREAMS_MAX};
@@ -17,7 +19,6 @@ use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Counted, Limiter, RateLimit, Table};
 use crate::receipt::HEADS_EVERY;
-use crate::throttle::Throttle;
 use crate::work::{Accepted, Earned, Offer, Work};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use firstcome::cluster::Cluster;
@@ -26,6 +27,7 @@ use firstcome::core::room::RoomSettings;
 use firstcome::core::room::appearance::Appearance;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
+use firstcome::throttle::Throttle;
 use firstcome::work::WorkBits;
 use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
 use firstcome_tls::ServerTls;
@@ -425,11 +427,13 @@ impl App {
     /// Counts one failed authentication. An error is the answer to it, in place of the usual one: it is over a limit.
     pub(crate) fn failed_to_authenticate(&self, client: IpAddr, shown: Credential) -> Result<(), Problem> {
         self.metrics.failures.failed(shown);
+        note_failed_authentication(client, shown);
         self.failures.count(client, self.steady()).map_err(|refused| self.refused_attempt(client, refused))
     }
 
     fn refused_attempt(&self, client: IpAddr, (cap, limited): Refused) -> Problem {
         self.metrics.failures.refused(cap);
+        note_refused_attempt(client, cap);
         let problem = Problem::new(Code::RateLimited).detail("Too many authentications have failed.");
         let problem = problem.of_address(client).with("limit", cap.as_str()).retry_after_ms(limited.retry_after_ms);
         match cap {

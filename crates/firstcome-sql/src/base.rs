@@ -6,6 +6,7 @@ use super::reader::{Reader, wrong};
 use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
 use firstcome_store::edge::draw_pause;
+use firstcome_store::outage::{Outage, ServerKind};
 use firstcome_store::{FaultKind, Names};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,11 +29,33 @@ pub struct Base {
     flushes: Flushes,
     /// What the database has acknowledged to this process.
     pub watch: Arc<Watch>,
-    /// Connections over which something is done.
-    in_use: Arc<AtomicUsize>,
+    usage: Arc<Usage>,
 }
 
 firstcome_core::debug_by_name!(Base);
+
+/// What connections have in common.
+struct Usage {
+    /// Connections over which something is done.
+    in_use: AtomicUsize,
+    /// Whether the server answers.
+    outage: Outage,
+}
+
+impl Usage {
+    /// Notes what an answer, or its lack, says of the server.
+    fn noted<T>(&self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
+        match &answer {
+            Err(error @ (SqlError::Unavailable { kind: FaultKind::Unreachable, .. } | SqlError::Unknown { .. })) => {
+                self.outage.begin(error)
+            }
+            // That others have all connections says nothing.
+            Err(SqlError::Overloaded { .. }) => {}
+            Ok(_) | Err(_) => self.outage.over(),
+        }
+        answer
+    }
+}
 
 /// Makes durable what was read, on servers that show a commit before it is on disk: a flush makes durable everything that was shown
 /// before it began. Those who wait at the same time share one.
@@ -55,14 +78,14 @@ pub struct Session {
     clean: bool,
     /// [`Watch::looks`] when it was taken.
     pub looks: u64,
-    in_use: Arc<AtomicUsize>,
+    usage: Arc<Usage>,
 }
 
 firstcome_core::debug_by_name!(Session);
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.usage.in_use.fetch_sub(1, Ordering::Relaxed);
         if !self.clean {
             self.connection.close_on_drop();
         }
@@ -88,43 +111,46 @@ impl Session {
     /// Holds what it shows against what was acknowledged.
     async fn look(&mut self, watch: &Watch) -> Result<Shown, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), watch.look(self.connection.lent())).await {
+        let shown = match timeout_at(self.deadline(), watch.look(self.connection.lent())).await {
             Ok(Ok(shown)) => {
                 self.clean = true;
                 Ok(shown)
             }
             Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
-        }
+        };
+        self.usage.noted(shown)
     }
 
     /// Runs statements before a commit, and gives their rows.
     pub async fn ask(&mut self, text: String) -> Result<Vec<Row>, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), self.connection.lent().ask(text)).await {
+        let rows = match timeout_at(self.deadline(), self.connection.lent().ask(text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
-        }
+        };
+        self.usage.noted(rows)
     }
 
     /// Runs statements before a commit, and says how many rows they have written.
     pub async fn run(&mut self, text: String) -> Result<u64, SqlError> {
         self.clean = false;
-        match timeout_at(self.deadline(), self.connection.lent().run(text)).await {
+        let rows = match timeout_at(self.deadline(), self.connection.lent().run(text)).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
-        }
+        };
+        self.usage.noted(rows)
     }
 
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
     pub async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
         self.clean = false;
-        match timeout(patience, self.connection.lent().run("COMMIT".to_owned())).await {
-            Ok(Ok(_)) => self.clean = true,
-            Ok(Err(error)) => return Err(SqlError::at_commit(&error)),
-            Err(_) => return Err(SqlError::late_at_commit()),
-        }
-        Ok(())
+        let committed = match timeout(patience, self.connection.lent().run("COMMIT".to_owned())).await {
+            Ok(Ok(_)) => Ok(self.clean = true),
+            Ok(Err(error)) => Err(SqlError::at_commit(&error)),
+            Err(_) => Err(SqlError::late_at_commit()),
+        };
+        self.usage.noted(committed)
     }
 
     /// Says that no transaction is open.
@@ -207,8 +233,10 @@ impl Base {
     pub fn unchecked(address: Address, options: DatabaseOptions) -> Self {
         let watch = Arc::new(Watch::default());
         let dialect = Dialect::of(&address);
+        let outage = Outage::of(ServerKind::Database, &format!("{address:?}"));
         let pool = dialect::pool(address, &options, Arc::clone(&watch));
-        Self { pool, dialect, options, flushes: Flushes::default(), watch, in_use: Arc::default() }
+        let usage = Arc::new(Usage { in_use: AtomicUsize::new(0), outage });
+        Self { pool, dialect, options, flushes: Flushes::default(), watch, usage }
     }
 
     /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server
@@ -232,18 +260,20 @@ impl Base {
 
     async fn any_session(&self, until: Instant) -> Result<Session, SqlError> {
         let says = || "no connection in time".to_owned();
-        match timeout_at(until, self.pool.acquire()).await {
+        let error = match timeout_at(until, self.pool.acquire()).await {
             Ok(Ok(connection)) => {
-                self.in_use.fetch_add(1, Ordering::Relaxed);
-                let (looks, in_use) = (self.watch.looks(), Arc::clone(&self.in_use));
-                Ok(Session { connection, until, answer_max: None, clean: true, looks, in_use })
+                self.usage.in_use.fetch_add(1, Ordering::Relaxed);
+                let (looks, usage) = (self.watch.looks(), Arc::clone(&self.usage));
+                // A connection that is at rest says nothing of the server: its first answer does.
+                return Ok(Session { connection, until, answer_max: None, clean: true, looks, usage });
             }
-            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.in_use.load(Ordering::Relaxed) => {
-                Err(SqlError::Overloaded { says: says() })
+            Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.usage.in_use.load(Ordering::Relaxed) => {
+                SqlError::Overloaded { says: says() }
             }
-            Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
-            Err(_) => Err(SqlError::unreachable(says())),
-        }
+            Ok(Err(error)) => SqlError::in_transaction(&error),
+            Err(_) => SqlError::unreachable(says()),
+        };
+        self.usage.noted(Err(error))
     }
 
     /// Ends a transaction that has changed nothing. What it has read is durable then.

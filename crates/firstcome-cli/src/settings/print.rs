@@ -5,6 +5,7 @@ use crate::keys::SECRETS;
 use crate::store_address::shown;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command};
+use std::fmt;
 
 /// A setting in force.
 pub(crate) struct Setting {
@@ -39,6 +40,34 @@ pub(crate) fn settings(program: &Command, parsed: &Parsed) -> Vec<Setting> {
         arguments.filter(is_setting).map(|argument| setting(name, argument, matches, parsed)).collect();
     settings.extend(SECRETS.iter().map(secret));
     settings
+}
+
+/// The settings that are no defaults, for the log. No secret is among them.
+#[derive(Default)]
+pub(crate) struct ChangedSettings(Vec<(String, String)>);
+
+impl ChangedSettings {
+    /// Those of the command that was parsed.
+    pub(crate) fn of(program: &Command, parsed: &Parsed) -> Self {
+        let settings = settings(program, parsed).into_iter();
+        let changed = settings.filter(|setting| !matches!(setting.source, Source::Default));
+        Self(changed.map(|setting| (setting.name, setting.value.unwrap_or_default())).collect())
+    }
+}
+
+impl fmt::Display for ChangedSettings {
+    /// As `name=value name="a value"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, value)) in self.0.iter().enumerate() {
+            let gap = if at == 0 { "" } else { " " };
+            let is_plain = !value.is_empty() && value.chars().all(|letter| letter.is_ascii_graphic() && letter != '"');
+            match is_plain {
+                true => write!(f, "{gap}{name}={value}")?,
+                false => write!(f, "{gap}{name}={value:?}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 fn setting(command: &str, argument: &Arg, matches: &ArgMatches, parsed: &Parsed) -> Setting {

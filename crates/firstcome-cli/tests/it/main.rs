@@ -29,6 +29,7 @@ mod lock_looks;
 mod lock_once;
 mod lock_quorum;
 mod lock_shared;
+mod log_lines;
 mod logs;
 mod manners;
 mod ops;

@@ -134,7 +134,10 @@ impl Node {
                 copy.bear_witness(&mut room_node.witness.lock());
                 room_node.progress.send_replace(copy.progress(room_node.stopped().is_some()));
             }
-            room_node.is_drainer.store(appended.drains, Ordering::Relaxed);
+            if room_node.is_drainer.swap(appended.drains, Ordering::Relaxed) != appended.drains {
+                let (room, node, has_lease) = (&room_node.name, &self.sequencer.node, appended.drains);
+                tracing::debug!(%room, node, generation = log.generation, has_lease, "the writer lease of the room has changed");
+            }
             if appended.drains {
                 log_writer::call(self, room_node);
             }

@@ -9,10 +9,12 @@ use super::replica::{LogId, RoomNode, RoomReplica, StoredLog, Want};
 use super::{tag, voided};
 use crate::database::{CEILING_BLOCK, Page, RoomRow};
 use crate::node::Node;
+use crate::outbox_writer::SLOW_WRITE;
 use firstcome_core::limits::ROOM_NUMBER_MAX;
 use firstcome_core::room::replica::{Entry, Record, Replica};
 use firstcome_store::StoreError;
-use firstcome_store::edge::draw_pause;
+use firstcome_store::edge::{Stopwatch, draw_pause};
+use firstcome_store::throttle::Throttle;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -95,6 +97,17 @@ async fn write(node: Weak<Node>, room_node: Arc<RoomNode>) {
     }
 }
 
+/// Tells the log of a slow write, once a second at most.
+fn note_write(room_node: &RoomNode, lasted: Duration, records: usize) {
+    static SLOW: Throttle = Throttle::new();
+    if SLOW_WRITE <= lasted
+        && let Some(left_out) = SLOW.pass()
+    {
+        let (room, lasted_ms) = (&room_node.name, lasted.as_millis() as u64);
+        tracing::warn!(%room, lasted_ms, records, left_out, "a write of the room to the database was slow");
+    }
+}
+
 impl Node {
     /// Reads the room again. A database that does not answer is one that cannot be written to either.
     async fn read_row(self: &Arc<Self>, room_node: &Arc<RoomNode>, row: &mut RoomRow) -> Result<(), StoreError> {
@@ -127,7 +140,9 @@ impl Node {
             // Another node has written it, or this one, and perhaps died before it said so.
             Due::Say => {}
             Due::Write(page) => {
+                let watch = Stopwatch::start();
                 let written = self.database.write_room(&row, &page).await;
+                note_write(room_node, watch.elapsed(), page.records.len());
                 room_node.note_write(written.is_ok());
                 if !written? {
                     self.read_row(room_node, &mut row).await?;

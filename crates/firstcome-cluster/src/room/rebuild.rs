@@ -21,7 +21,7 @@ use firstcome_core::room::{Damage, Room};
 use firstcome_core::time::{Now, Steady};
 use firstcome_sql::SqlError;
 use firstcome_store::StoreError;
-use firstcome_store::edge::draw_hasher;
+use firstcome_store::edge::{Stopwatch, draw_hasher};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -132,6 +132,8 @@ impl Node {
         let resume = Resume { generation, position, now, expected, branch, ceiling, grace_ms };
         if self.sequencer.resume_log(room_node.keys, &resume).await? {
             self.counters.resumed.fetch_add(1, Ordering::Relaxed);
+            let (room, node) = (&room_node.name, &self.sequencer.node);
+            tracing::info!(%room, node, generation, position, "Redis may have forgotten the end of the room: going on without it");
         }
         Ok(())
     }
@@ -208,6 +210,7 @@ impl Node {
             return Ok(false);
         }
         let before = row.generation;
+        let watch = Stopwatch::start();
         let Some(row) = self.database.next_log(row.id, before).await? else { return Ok(false) };
         // It may have gone back since it was read.
         let judged = room_node.witness.lock().judge(&row.stored());
@@ -215,6 +218,10 @@ impl Node {
             return Err(self.stop_room(room_node, lack));
         }
         room_node.learn(&row);
+        if 0 < before {
+            let (room, node) = (&room_node.name, &self.sequencer.node);
+            tracing::info!(%room, node, generation = before, "rebuilding what Redis knows of the room");
+        }
         let mut known = self.database.known_room(&row, self.options.rows_max).await?;
         // To read all that may have taken seconds.
         let clock = self.sequencer.probe_log(room_node.keys, row.generation).await?.clock;
@@ -248,6 +255,9 @@ impl Node {
         let is_open = self.sequencer.open_log(room_node.keys, &opening).await?;
         if is_open && 0 < before {
             self.counters.rebuilt.fetch_add(1, Ordering::Relaxed);
+            let (room, node) = (&room_node.name, &self.sequencer.node);
+            let (bytes, lasted_ms) = (image.len(), watch.elapsed().as_millis() as u64);
+            tracing::info!(%room, node, generation, position, bytes, lasted_ms, "Redis knows the room again");
         }
         Ok(is_open)
     }

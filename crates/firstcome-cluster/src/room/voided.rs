@@ -54,7 +54,7 @@ pub(super) fn call(node: &Arc<Node>, room: i64) {
 
 /// Deletes page by page, until nothing is left or the node ends.
 async fn delete_voided_rows(node: Weak<Node>, sweeping: VoidedScan) {
-    let mut after = [0; SORT_COUNT];
+    let (mut after, mut pages, watch) = ([0; SORT_COUNT], 0_u64, Stopwatch::start());
     while let Some(node) = node.upgrade() {
         let begun_at = Stopwatch::start();
         let page = node.delete_voided(sweeping.room, after).await;
@@ -62,9 +62,15 @@ async fn delete_voided_rows(node: Weak<Node>, sweeping: VoidedScan) {
         match page {
             Ok(Some(next)) => {
                 after = next;
+                pages += 1;
                 sleep(begun_at.elapsed().clamp(PAUSE_MIN, PAUSE_MAX)).await;
             }
-            Ok(None) => return,
+            Ok(None) if pages == 0 => return,
+            Ok(None) => {
+                let (room_number, lasted_ms) = (sweeping.room, watch.elapsed().as_millis() as u64);
+                tracing::info!(room_number, pages, lasted_ms, "the rows of a closed room are deleted");
+                return;
+            }
             Err(_) => sleep(ERROR_PAUSE).await,
         }
     }

@@ -11,7 +11,7 @@ use crate::api::room_gate;
 use crate::error::{Code, Problem};
 use crate::failures::Credential;
 use crate::live::Streaming;
-use crate::request_id;
+use crate::request_id::{self, RequestScope};
 use crate::security_headers;
 use crate::state::App;
 use crate::{address, api, auth};
@@ -68,9 +68,11 @@ async fn answer_one(
         request.extensions_mut().insert(Tracked);
         watch.waits.store(true, Ordering::Relaxed);
     }
-    let id = request_id::given(request.headers());
+    let mut scope = RequestScope::of(request_id::given(request.headers()));
     let is_secure = context.app.is_secure(context.entry.transport(), peer, request.headers());
-    let mut response = match caught(pin!(guarded(context, peer, request))).await {
+    let outcome = caught(&mut scope, pin!(guarded(context, peer, request))).await;
+    let id = scope.into_id();
+    let mut response = match outcome {
         Ok(mut response) => {
             // A drawn id is an allocation more: hot calls go without unless the service has failed.
             let status = response.status();

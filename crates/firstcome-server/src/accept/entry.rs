@@ -4,7 +4,7 @@ use super::slots::{ConnectionSlot, ConnectionSlots, Limit, SlotRefusal};
 use super::{Limits, refusal};
 use crate::cookie::Transport;
 use crate::state::App;
-use crate::throttle::Throttle;
+use firstcome::throttle::Throttle;
 use firstcome_tls::ServerTls;
 use std::io::Write;
 use std::net::IpAddr;

@@ -10,7 +10,7 @@
 //! - That the call had no effect. A repeat with the same idempotency key has no second one.
 
 use crate::error::{Code, Problem};
-use crate::request_id;
+use crate::request_id::{self, RequestScope};
 use crate::state::App;
 use axum::http::HeaderValue;
 use std::any::Any;
@@ -22,15 +22,19 @@ use std::task::Poll;
 /// What a handler has panicked with.
 pub(crate) struct Panic(Box<dyn Any + Send>);
 
-/// Waits for a call, and catches its panic. Takes the call pinned, since it is large.
-pub(crate) async fn caught<T>(mut call: Pin<&mut impl Future<Output = T>>) -> Result<T, Panic> {
+/// Waits for a call, and catches its panic. Takes the call pinned, since it is large. Lines that the call logs belong to the
+/// request of this scope.
+pub(crate) async fn caught<T>(
+    request: &mut RequestScope,
+    mut call: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Panic> {
     poll_fn(|cx| {
         // After a panic the call is not polled again. Its locks are free, and what they guard is checked before it is
         // changed.
-        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+        request.within(|| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
             Ok(polled) => polled.map(Ok),
             Err(panic) => Poll::Ready(Err(Panic(panic))),
-        }
+        })
     })
     .await
 }

@@ -8,11 +8,15 @@ use super::Shared;
 use super::journal::{Change, Journal, JournalError, Outcome};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
+use crate::throttle::Throttle;
 use firstcome_core::time::{Now, Steady};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The clocks are stored at least this often while other changes are stored.
 const CLOCK_US: u64 = 250_000;
+/// A commit that takes longer is told in the log: callers wait for it, and clients give up after some seconds.
+const SLOW_COMMIT: Duration = Duration::from_secs(1);
 
 /// The writer's part of one primitive. Decisions are not part of this trait, because the commands of primitives differ.
 pub(super) trait Primitive {
@@ -38,6 +42,22 @@ pub(super) trait Primitive {
     /// # Errors
     /// The state cannot be read again: no further write is allowed.
     fn take_back(&mut self, changes: &[Change], journal: &mut dyn Journal, now: Now) -> Result<(), Fault>;
+}
+
+/// Tells the log of a slow commit, once a second at most.
+fn note_commit(lasted: Duration, changes: usize) {
+    static SLOW: Throttle = Throttle::new();
+    if lasted < SLOW_COMMIT {
+        return;
+    }
+    if let Some(left_out) = SLOW.pass() {
+        tracing::warn!(
+            lasted_ms = lasted.as_millis() as u64,
+            changes,
+            left_out,
+            "a commit was slow: look at the disk of the data directory"
+        );
+    }
 }
 
 /// No primitive, for a change that is committed on its own: none has any of it in its batch.
@@ -106,7 +126,9 @@ impl Log {
         let result = self.journal.commit(&self.changes);
         let stats = &self.shared.stats;
         stats.batch_changes.record(self.changes.len() as u64);
-        stats.commit_us.record(watch.elapsed().as_micros() as u64);
+        let lasted = watch.elapsed();
+        stats.commit_us.record(lasted.as_micros() as u64);
+        note_commit(lasted, self.changes.len());
         let result = result.map_err(|error| match error.outcome {
             Outcome::Passing => match self.take_back(primitives) {
                 Ok(()) => StoreError::Faulted(self.shared.pause(error.fault)),

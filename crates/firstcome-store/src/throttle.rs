@@ -1,26 +1,31 @@
-//! Limits warnings that a flood would repeat: at most one a second of each kind, with the number that were left out.
+//! Limits lines of the log that a flood would repeat: at most one a second of each kind, with the number that were left out.
 
 use parking_lot::Mutex;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The pause between two warnings of one kind.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause between two lines of one kind.
+pub(crate) const PAUSE: Duration = Duration::from_secs(1);
 
-/// One kind of warning.
-#[derive(Default)]
-pub(crate) struct Throttle(Mutex<State>);
+/// One kind of line.
+#[derive(Default, Debug)]
+pub struct Throttle(Mutex<State>);
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 struct State {
     passed_at: Option<Instant>,
     left_out: u64,
 }
 
 impl Throttle {
-    /// Returns the number of warnings left out since the last one, if this one may be logged. `None` counts it as left
+    /// Makes a kind of which no line was logged yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(State { passed_at: None, left_out: 0 }))
+    }
+
+    /// Returns the number of lines left out since the last one, if this one may be logged. `None` counts it as left
     /// out.
-    pub(crate) fn pass(&self) -> Option<u64> {
+    pub fn pass(&self) -> Option<u64> {
         self.pass_at(Instant::now())
     }
 
