@@ -97,7 +97,8 @@ pub(crate) fn judge(info: &str, eviction: Eviction, among: Among, address: &str)
     if version < MINIMUM_VERSION {
         return Err(OpenError::TooOld { version, minimum: MINIMUM_VERSION });
     }
-    if info.says("redis_mode") == Some("sentinel") {
+    // Valkey has another word for it since version 8.
+    if ["redis_mode", "server_mode"].iter().any(|name| info.says(name) == Some("sentinel")) {
         return Err(OpenError::Sentinel);
     }
     match (info.says("cluster_enabled") == Some("1"), among) {
@@ -176,6 +177,7 @@ mod tests {
         let not_cluster = Err(OpenError::NotCluster { address: "here:1".to_owned() });
         assert_eq!(judge(GOOD, Eviction::Refuse, Among::Cluster, "here:1").map(drop), not_cluster);
         assert_eq!(judge_with("redis_mode:standalone", "redis_mode:sentinel"), Err(OpenError::Sentinel));
+        assert_eq!(judge_with("redis_mode:standalone", "server_mode:sentinel"), Err(OpenError::Sentinel));
     }
 
     #[test]

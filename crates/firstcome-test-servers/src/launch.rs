@@ -16,7 +16,7 @@ pub(crate) async fn answers(kind: Kind, url: &str, data: &Path, process: u32) ->
         // Redis answers while it still loads its files. The line break excludes other lines that end like `loading`.
         Kind::Redis => redis(url).await.is_ok_and(|info| {
             // A sentinel loads nothing.
-            let ready = info.contains("\nloading:0\r") || info.contains("redis_mode:sentinel\r");
+            let ready = info.contains("\nloading:0\r") || info.contains("_mode:sentinel\r");
             ready && info.contains(&format!("process_id:{process}\r"))
         }),
         // A healthy member has a leader, and so takes commands.

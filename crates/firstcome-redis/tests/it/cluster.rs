@@ -99,7 +99,8 @@ async fn keys_that_are_parted_for_a_moment_are_waited_for() {
         cluster.move_key(&one, from, to).await.expect("it moves");
         let before = tokio::time::Instant::now();
         match both().await {
-            Err(LinkError::Unavailable { code, .. }) => assert_eq!(code, "TRYAGAIN"),
+            // Redis 6 refers a caller to the other node, which then says `TRYAGAIN`.
+            Err(LinkError::Unavailable { code, .. }) => assert!(["TRYAGAIN", "ASK"].contains(&&*code), "{code}"),
             answer => panic!("{answer:?}"),
         }
         assert!(before.elapsed() < Duration::from_secs(5), "{:?}", before.elapsed());
