@@ -5,6 +5,8 @@ mod lifecycle;
 mod operators;
 mod renewal;
 mod runtime;
+#[cfg(feature = "otlp")]
+mod traces;
 
 use crate::arguments::duration;
 use crate::cluster::{Node, SecretArgs, Servers};
@@ -24,7 +26,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
-use firstcome::edge::{Stopwatch, SystemClock};
+use firstcome::edge::SystemClock;
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::work::WorkBits;
@@ -100,6 +102,9 @@ pub(crate) struct ServiceArgs {
     trusted_proxy: Vec<Block>,
     #[command(flatten)]
     log: LogArgs,
+    #[cfg(feature = "otlp")]
+    #[command(flatten)]
+    traces: traces::TraceArgs,
     #[command(flatten)]
     joins: JoinArgs,
     /// Calls without a valid key per minute and address; 0 for as many as come
@@ -182,6 +187,8 @@ pub(crate) struct Plan {
     stop_grace: Duration,
     locks: LockLimits,
     gate: Option<GatePlan>,
+    #[cfg(feature = "otlp")]
+    traces: Option<firstcome_server::TraceConfig>,
     changed: ChangedSettings,
 }
 
@@ -261,6 +268,8 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
     let stores = problems.take(args.stores(if gate.is_some() { HasGate::Yes } else { HasGate::No }));
     let keys = problems.take(if args.dev { Ok(Some(Keys::Dev)) } else { keys::given() });
     let view_keys = problems.take(keys::view_keys());
+    #[cfg(feature = "otlp")]
+    let traces = problems.take(args.traces.config(&args.servers.transport)).flatten();
     let tls = problems.take(renewal::certificate(args.tls_cert.clone(), args.tls_key.clone()));
     problems.end()?;
     let given = (stores, keys, view_keys, tls, admin_listen);
@@ -286,6 +295,8 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
         stop_grace: args.stop_grace,
         locks: args.lock_limits(),
         data: args.data,
+        #[cfg(feature = "otlp")]
+        traces,
         changed: args.changed,
         coupons: args.coupon,
         public_coupons: args.public_coupon,
@@ -392,6 +403,8 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         grace: plan.grace,
         locks: plan.locks,
         tls: plan.tls.clone(),
+        #[cfg(feature = "otlp")]
+        traces: plan.traces.clone(),
         ..Config::with_keys(keys.with_view_keys(plan.view_keys.iter().copied()))
     };
     let of_directory = || match &plan.keys {
@@ -440,7 +453,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     // runtime.
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = store.is_some().then(|| ConnectionThreads::start(processors)).transpose()?.map(Arc::new);
-    let opened = open(plan, store).await?;
+    let opened = lifecycle::traced(open(plan, store).await?)?;
     if let Some(gate) = &plan.gate {
         gate.prepare(&opened.app).await?;
     }
@@ -481,22 +494,12 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     };
     let _renewals = plan.tls.clone().map(renewal::keep_renewing).transpose()?;
     let signalled = async {
-        let signal = lifecycle::signalled(&mut term, &mut int).await;
-        app.announce_stop();
-        if !plan.stop_grace.is_zero() {
-            let grace_ms = plan.stop_grace.as_millis() as u64;
-            tracing::info!(signal, grace_ms, "not ready any more, and serving until the grace is over");
-            tokio::select! {
-                () = tokio::time::sleep(plan.stop_grace) => {}
-                _ = lifecycle::signalled(&mut term, &mut int) => {}
-            }
-        }
-        tracing::info!(signal, "stopping: no new connections, finishing what is under way");
+        let stopping = lifecycle::to_stop(&app, plan.stop_grace, &mut term, &mut int).await;
         drop(stop);
-        Stopwatch::start()
+        stopping
     };
     let ((), (), (), stopping) = tokio::join!(main, admin, gate, signalled);
-    tracing::info!(lasted_ms = stopping.elapsed().as_millis() as u64, "stopped: no connection is served any more");
+    lifecycle::ended(&app, stopping).await;
     Ok(())
 }
 

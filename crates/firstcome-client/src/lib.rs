@@ -45,6 +45,7 @@ pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};
 
+pub use firstcome_store::trace::{TraceContext, traced};
 pub use firstcome_tls::{TlsError, TlsFiles, Trust};
 
 use call::Service;

@@ -2,7 +2,7 @@
 
 use crate::options::{HttpOptions, OpenHttpError};
 use bytes::Bytes;
-use firstcome_store::{Fault, FaultKind};
+use firstcome_store::{Fault, FaultKind, trace};
 use firstcome_tls::Trust;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Request, StatusCode, Uri};
@@ -143,6 +143,18 @@ impl Link {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
         headers.extend(sent.headers.iter().cloned());
+        if let Some(context) = trace::current() {
+            let named = [
+                (trace::TRACEPARENT, Some(context.traceparent())),
+                (trace::TRACESTATE, context.state.map(|it| it.to_string())),
+            ];
+            for (name, value) in named {
+                // Both are printable ASCII.
+                if let Some(value) = value.and_then(|value| HeaderValue::try_from(value).ok()) {
+                    headers.insert(name, value);
+                }
+            }
+        }
         Ok(request)
     }
 }
@@ -240,6 +252,7 @@ fn chain(error: &dyn Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firstcome_store::trace::{TraceContext, traced};
 
     fn opened(url: &str, key: &str) -> Result<String, String> {
         let link = Link::new(url, key, &HttpOptions::default(), &Trust::default());
@@ -280,5 +293,18 @@ mod tests {
             .expect("it is fine");
         let request = link.request(&Sent { method: Method::GET, path: "/v1".into(), body: None, headers: Vec::new() });
         assert!(!format!("{link:?} {request:?}").contains("s3cret"));
+    }
+
+    #[tokio::test]
+    async fn a_request_within_a_trace_names_it_and_others_name_none() {
+        let link = Link::new("http://127.0.0.1:1", "key", &HttpOptions::default(), &Trust::default()).unwrap();
+        let sent = Sent { method: Method::GET, path: "/v1/x".to_owned(), body: None, headers: Vec::new() };
+        let named = |request: &Request<Full<Bytes>>, name| request.headers().get(name).cloned();
+        let context = TraceContext::fresh(true);
+        let context = TraceContext { state: Some("shop=7".into()), ..context };
+        let request = traced(context.clone(), async { link.request(&sent).unwrap() }).await;
+        assert_eq!(named(&request, "traceparent").unwrap(), context.traceparent().as_str());
+        assert_eq!(named(&request, "tracestate").unwrap(), "shop=7");
+        assert_eq!(named(&link.request(&sent).unwrap(), "traceparent"), None);
     }
 }

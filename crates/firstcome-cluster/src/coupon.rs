@@ -15,7 +15,7 @@ use firstcome_sql::boxed::boxed;
 use firstcome_store::ShownCode;
 use firstcome_store::StoreError;
 use firstcome_store::batcher::Service;
-use firstcome_store::edge::draw_pause;
+use firstcome_store::edge::{Stopwatch, draw_pause};
 use firstcome_store::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
@@ -288,7 +288,10 @@ impl Node {
             let (now, backlog_max) = (self.database.time.given(), self.options.backlog_max);
             let may_write = state.may_write();
             let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
-            match self.sequencer.claim(state.keys, &question).await {
+            let watch = Stopwatch::start();
+            let judged = self.sequencer.claim(state.keys, &question).await;
+            state.note_script(watch.elapsed(), entrants.len());
+            match judged {
                 Ok(GenerationReply::Answer(judged)) => {
                     if judged.drains {
                         outbox_writer::call(self, state);

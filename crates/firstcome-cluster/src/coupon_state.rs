@@ -14,10 +14,12 @@ use firstcome_store::Claimed;
 use firstcome_store::StoreError;
 use firstcome_store::batcher::Batcher;
 use firstcome_store::edge::draw_hasher;
+use firstcome_store::trace::{self, StageKind};
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -134,6 +136,13 @@ impl CouponState {
     /// The coupon as it was last seen in SQL.
     pub(super) fn row(&self) -> CouponRow {
         self.row.read().clone()
+    }
+
+    /// Notes for traces how long a script took that judged so many claims.
+    pub(super) fn note_script(&self, lasted: Duration, claims: usize) {
+        if trace::is_on() {
+            trace::note(StageKind::Script, self.row.read().name.as_str(), lasted, claims);
+        }
     }
 
     /// The version of its settings there.

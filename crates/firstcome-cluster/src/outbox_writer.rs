@@ -8,6 +8,7 @@ use crate::node::Node;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{Stopwatch, draw_pause};
 use firstcome_store::throttle::Throttle;
+use firstcome_store::trace::{self, StageKind};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -254,6 +255,7 @@ impl Node {
                 let (watch, count) = (Stopwatch::start(), entries.len());
                 let written = self.database.write(row, &Batch { entries }).await;
                 note_write(row, watch.elapsed(), count);
+                trace::note(StageKind::Write, row.name.as_str(), watch.elapsed(), count);
                 match written? {
                     Written::Done(fresh) => *outgoing = self.tell(state, *fresh),
                     Written::Moved(now) => self.take_in(state, &row.at().at, &now).await?,

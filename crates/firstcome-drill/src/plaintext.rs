@@ -48,6 +48,8 @@ pub enum Protocol {
     Etcd,
     /// A firstcome service, with a key.
     Http,
+    /// A collector of traces.
+    Collector,
 }
 
 impl Protocol {
@@ -65,6 +67,7 @@ impl Protocol {
             Self::Postgres | Self::MySql => "the database",
             Self::Etcd => "etcd",
             Self::Http => "the service",
+            Self::Collector => "the collector",
         }
     }
 
@@ -76,6 +79,7 @@ impl Protocol {
             Self::MySql => "add ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE to the address",
             Self::Etcd => "write etcds:// instead of etcd://",
             Self::Http => "run this on the machine of the service",
+            Self::Collector => "write https:// instead of http://",
         }
     }
 }

@@ -37,6 +37,7 @@ use crate::metrics::Route;
 use crate::pages::{self, SecuritySchemes};
 use crate::security_headers;
 use crate::state::App;
+use crate::trace::StoreWait;
 use crate::work::WORK_HEADER;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
@@ -77,7 +78,6 @@ macro_rules! endpoints {
         }
 
         /// The method and the path of each endpoint.
-        #[cfg(test)]
         const ENDPOINTS: &[(&str, &str)] = &[$($((stringify!($method), $path)),+),+];
 
         #[derive(OpenApi)]
@@ -174,6 +174,22 @@ const PUBLIC_ROWS: [(Method, &str); 15] = [
     (Method::GET, "/v1/listings/{listing}"),
 ];
 
+/// Returns the template of the endpoint that serves a request, if there is one.
+pub(crate) fn template(method: &Method, path: &str) -> Option<&'static str> {
+    let is_of =
+        |(known, template): &&(&str, &'static str)| known.eq_ignore_ascii_case(method.as_str()) && fits(template, path);
+    ENDPOINTS.iter().find(is_of).map(|(_, template)| *template)
+}
+
+/// Whether a path is of a template.
+fn fits(template: &str, path: &str) -> bool {
+    let segments = template.split('/').map(Some).chain([None]);
+    let given = path.split('/').map(Some).chain([None]);
+    segments
+        .zip(given)
+        .all(|(known, given)| known == given || given.is_some() && known.is_some_and(|known| known.starts_with('{')))
+}
+
 /// Rejects requests for endpoints that this service does not provide.
 async fn served(State(lacks): State<&'static [&'static str]>, request: axum::extract::Request, next: Next) -> Response {
     if lacks.iter().any(|rows| request.uri().path().starts_with(rows)) {
@@ -188,14 +204,9 @@ fn is_public_row(request: &Parts) -> bool {
         Some(method) if request.method == Method::OPTIONS => method.as_bytes(),
         _ => request.method.as_str().as_bytes(),
     };
-    PUBLIC_ROWS.iter().any(|(known, template)| {
-        let segments = template.split('/').map(Some).chain([None]);
-        let given = request.uri.path().split('/').map(Some).chain([None]);
-        let same = |(known, given): (Option<&str>, Option<&str>)| {
-            known == given || given.is_some() && known.is_some_and(|known| known.starts_with('{'))
-        };
-        known.as_str().as_bytes() == method && segments.zip(given).all(same)
-    })
+    let is_of =
+        |(known, template): &(Method, &str)| known.as_str().as_bytes() == method && fits(template, request.uri.path());
+    PUBLIC_ROWS.iter().any(is_of)
 }
 
 fn cors(origins: &[HeaderValue]) -> CorsLayer {
@@ -284,6 +295,7 @@ pub(crate) async fn answered<T, R>(
     app: &App,
     answer: Pin<&mut impl Future<Output = Result<Result<T, R>, StoreError>>>,
 ) -> Result<Result<T, R>, Problem> {
+    let _wait = StoreWait::begin();
     match tokio::time::timeout(app.config.limits.answer, answer).await {
         Ok(answer) => Ok(answer?),
         Err(_) => Err(StoreError::Unknown.into()),

@@ -42,6 +42,7 @@ use crate::pass::{Grant, PassError};
 use crate::request_id::{self, RequestScope};
 use crate::security_headers;
 use crate::state::App;
+use crate::trace::{OutgoingCall, Through};
 use axum::Router;
 use axum::body::Body;
 use axum::http::header;
@@ -290,10 +291,11 @@ impl Gate {
         let format = Format::of(request.headers());
         let client_waits = request.headers().contains_key(header::EXPECT);
         let request = request.map(|body| rest.lend(body));
-        let mut scope = RequestScope::of(request_id::given(request.headers()));
+        let trace = self.app.tracer.as_ref().and_then(|tracer| tracer.begin(&request, Through::Gate));
+        let mut scope = RequestScope::of(request_id::given(request.headers())).traced(trace);
         let is_secure = self.app.is_secure(self.app.config.transport(), peer, request.headers());
         let decided = caught(&mut scope, Box::pin(self.decide(peer, request, Arc::clone(&place))).as_mut()).await;
-        let id = scope.into_id();
+        let (id, trace) = scope.into_parts();
         let mut id = if decided.is_err() { id.or_else(|| Some(request_id::draw())) } else { id };
         let (passage, mut answer) = match decided.unwrap_or_else(|panic| Err(panic.problem(&self.app, id.as_ref()))) {
             Ok((passage, response)) => (passage, response),
@@ -316,6 +318,7 @@ impl Gate {
                 security_headers::add_transport(answer.headers_mut());
             }
         }
+        self.app.end_trace(trace, answer.status(), answer.headers());
         self.app.metrics.passed(passage);
         place.allow_write(if matches!(answer.body(), Either::Left(_)) { WRITE_TIMES } else { 1 });
         if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -477,10 +480,14 @@ impl Gate {
             request.headers_mut().insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let within = if request.body().is_end_stream() { ANSWER_WITHIN } else { ANSWER_TO_BODY_WITHIN };
+        let call = OutgoingCall::begin(request.headers_mut());
         let asked = Stopwatch::start();
         let request = request.map(|body| body.keep(&place));
         let answer = tokio::time::timeout(within, CLIENT.with(|client| client.request(request))).await;
         let is_well = matches!(&answer, Ok(Ok(response)) if !response.status().is_server_error());
+        if let Some(call) = call {
+            call.end(answer.as_ref().ok().and_then(|answer| Some(answer.as_ref().ok()?.status())));
+        }
         self.report(if is_well { Answered::Well } else { Answered::Failed }, asked.elapsed());
         let mut response = answer.map_err(|_| Problem::new(Code::UpstreamSilent))?.map_err(|error| {
             tracing::debug!(%error, "the site did not answer");

@@ -37,6 +37,7 @@ mod request_id;
 pub mod rfc3339;
 mod security_headers;
 mod state;
+mod trace;
 mod work;
 
 pub use accept::{
@@ -50,3 +51,5 @@ pub use joins::JoinLimits;
 pub use lock::LockLimits;
 pub use request_id::current as current_request_id;
 pub use state::{App, Config};
+#[cfg(feature = "otlp")]
+pub use trace::{OtlpEndpoint, TraceConfig};

@@ -276,6 +276,8 @@ pub(crate) struct Metrics {
     made_room: Counter,
     overdue: Counter,
     panics: Counter,
+    /// Spans of traces that were not exported.
+    pub(crate) spans_dropped: Counter,
     pub(crate) failures: FailureFigures,
     pub(crate) gate: GateFigures,
     pub(crate) heads: HeadFigures,
@@ -327,6 +329,7 @@ impl Metrics {
             counter("requests_forwarded_untrusted", "Requests with an X-Forwarded-For of a peer that is not trusted");
         let made_room = counter("connections_made_room", "Idle connections closed to make room for others");
         let panics = counter("panics", "Requests that ended in a panic, which is a bug of the service");
+        let spans_dropped = counter("trace_spans_dropped", "Spans of traces that did not reach the collector");
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let (gate, joins) = (GateFigures::register(&mut registry), JoinFigures::register(&mut registry));
         let failures = FailureFigures::register(&mut registry);
@@ -359,6 +362,7 @@ impl Metrics {
             made_room,
             overdue,
             panics,
+            spans_dropped,
             failures,
             gate,
             heads,

@@ -18,6 +18,7 @@
 //! - The id in lines of tasks and threads that work for many requests, such as the writer of a store, or that go on after the answer.
 //! - An id on an answer of the hot endpoints below 500 whose request has none: it would cost an allocation.
 
+use crate::trace::ActiveTrace;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use firstcome::edge::draw_hasher;
 use std::cell::Cell;
@@ -58,6 +59,8 @@ pub(crate) fn draw() -> HeaderValue {
 #[derive(Default)]
 pub(crate) struct RequestScope {
     id: Option<HeaderValue>,
+    /// What is recorded of it, if it is sampled.
+    trace: Option<Box<ActiveTrace>>,
 }
 
 thread_local! {
@@ -68,7 +71,22 @@ thread_local! {
 impl RequestScope {
     /// The scope of a request that has brought this id.
     pub(crate) fn of(id: Option<HeaderValue>) -> Self {
-        Self { id }
+        Self { id, trace: None }
+    }
+
+    /// The same, of a request that is traced if there is a trace.
+    pub(crate) fn traced(self, trace: Option<Box<ActiveTrace>>) -> Self {
+        Self { trace, ..self }
+    }
+
+    /// Adds to what is recorded of the request under way on this thread. `None` if nothing is.
+    pub(crate) fn with_trace<T>(add: impl FnOnce(&mut ActiveTrace) -> T) -> Option<T> {
+        CURRENT.with(|current| {
+            let mut request = current.take()?;
+            let added = request.trace.as_deref_mut().map(add);
+            current.set(Some(request));
+            added
+        })
     }
 
     /// Polls the handler of this request. Lines that it writes belong to the request.
@@ -82,6 +100,11 @@ impl RequestScope {
     /// Returns the id that the request has brought, or that was drawn for a line of the log.
     pub(crate) fn into_id(self) -> Option<HeaderValue> {
         self.id
+    }
+
+    /// Returns the id, and what was recorded.
+    pub(crate) fn into_parts(self) -> (Option<HeaderValue>, Option<Box<ActiveTrace>>) {
+        (self.id, self.trace)
     }
 }
 

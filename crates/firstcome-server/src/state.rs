@@ -19,6 +19,9 @@ use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
 use crate::rate::{Counted, Limiter, RateLimit, Table};
 use crate::receipt::HEADS_EVERY;
+#[cfg(feature = "otlp")]
+use crate::trace::TraceConfig;
+use crate::trace::Tracer;
 use crate::work::{Accepted, Earned, Offer, Work};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use firstcome::cluster::Cluster;
@@ -76,6 +79,9 @@ pub struct Config {
     /// The certificate of the ports of the service and of a gate, which then accept TLS alone; `None` for plain text. The port of
     /// operators stays in plain text.
     pub tls: Option<ServerTls>,
+    /// Which requests are traced, and where their traces go; `None` if none are.
+    #[cfg(feature = "otlp")]
+    pub traces: Option<TraceConfig>,
 }
 
 impl Config {
@@ -102,6 +108,8 @@ impl Config {
             second_person_within,
             heads_every: Some(HEADS_EVERY),
             tls: None,
+            #[cfg(feature = "otlp")]
+            traces: None,
         }
     }
 
@@ -122,6 +130,8 @@ pub struct App {
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
+    /// Absent if no request is traced.
+    pub(crate) tracer: Option<Tracer>,
     pub(crate) live: Live,
     pub(crate) gates: GateWatches,
     pub(crate) service: Arc<LockService>,
@@ -232,6 +242,7 @@ impl App {
             is_auctions_alone,
             config,
             metrics,
+            tracer: None,
             live,
             gates: GateWatches::default(),
             service,

@@ -43,11 +43,11 @@ struct Usage {
 }
 
 impl Usage {
-    /// Notes what an answer, or its lack, says of the server.
-    fn noted<T>(&self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
+    /// Notes what an answer, or its lack, says of the server: to something that began when so many outages were over.
+    fn noted<T>(&self, returns: u64, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         match &answer {
             Err(error @ (SqlError::Unavailable { kind: FaultKind::Unreachable, .. } | SqlError::Unknown { .. })) => {
-                self.outage.begin(error)
+                self.outage.begin_since(error, returns);
             }
             // That others have all connections says nothing.
             Err(SqlError::Overloaded { .. }) => {}
@@ -79,6 +79,8 @@ pub struct Session {
     /// [`Watch::looks`] when it was taken.
     pub looks: u64,
     usage: Arc<Usage>,
+    /// [`Outage::returns`] when it was taken.
+    returns: u64,
 }
 
 firstcome_core::debug_by_name!(Session);
@@ -119,7 +121,7 @@ impl Session {
             Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         };
-        self.usage.noted(shown)
+        self.usage.noted(self.returns, shown)
     }
 
     /// Runs statements before a commit, and gives their rows.
@@ -129,7 +131,7 @@ impl Session {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         };
-        self.usage.noted(rows)
+        self.usage.noted(self.returns, rows)
     }
 
     /// Runs statements before a commit, and says how many rows they have written.
@@ -139,7 +141,7 @@ impl Session {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         };
-        self.usage.noted(rows)
+        self.usage.noted(self.returns, rows)
     }
 
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
@@ -150,7 +152,7 @@ impl Session {
             Ok(Err(error)) => Err(SqlError::at_commit(&error)),
             Err(_) => Err(SqlError::late_at_commit()),
         };
-        self.usage.noted(committed)
+        self.usage.noted(self.returns, committed)
     }
 
     /// Says that no transaction is open.
@@ -260,12 +262,13 @@ impl Base {
 
     async fn any_session(&self, until: Instant) -> Result<Session, SqlError> {
         let says = || "no connection in time".to_owned();
+        let returns = self.usage.outage.returns();
         let error = match timeout_at(until, self.pool.acquire()).await {
             Ok(Ok(connection)) => {
                 self.usage.in_use.fetch_add(1, Ordering::Relaxed);
                 let (looks, usage) = (self.watch.looks(), Arc::clone(&self.usage));
                 // A connection that is at rest says nothing of the server: its first answer does.
-                return Ok(Session { connection, until, answer_max: None, clean: true, looks, usage });
+                return Ok(Session { connection, until, answer_max: None, clean: true, looks, usage, returns });
             }
             Err(_) | Ok(Err(sqlx::Error::PoolTimedOut)) if 0 < self.usage.in_use.load(Ordering::Relaxed) => {
                 SqlError::Overloaded { says: says() }
@@ -273,7 +276,7 @@ impl Base {
             Ok(Err(error)) => SqlError::in_transaction(&error),
             Err(_) => SqlError::unreachable(says()),
         };
-        self.usage.noted(Err(error))
+        self.usage.noted(returns, Err(error))
     }
 
     /// Ends a transaction that has changed nothing. What it has read is durable then.

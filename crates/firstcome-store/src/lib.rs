@@ -37,6 +37,7 @@ mod shared;
 pub mod stats;
 pub mod throttle;
 mod ticket;
+pub mod trace;
 mod voucher;
 mod watch;
 pub mod work;

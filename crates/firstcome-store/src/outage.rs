@@ -13,7 +13,7 @@ use crate::edge::Stopwatch;
 use crate::throttle::PAUSE;
 use parking_lot::Mutex;
 use std::fmt::Display;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub enum ServerKind {
     Redis,
     /// A database: `firstcome_sql`.
     Database,
+    /// A collector of traces: `firstcome_server::trace`.
+    Collector,
 }
 
 /// Whether one server answers. Clones, and all that were made for the same server, share it.
@@ -37,6 +39,8 @@ struct Server {
     address: Box<str>,
     /// Whether it is lost, for calls that ask without a lock.
     is_lost: AtomicBool,
+    /// How many outages are over.
+    returns: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -92,15 +96,29 @@ impl Outage {
             kind,
             address: address.into(),
             is_lost: AtomicBool::new(false),
+            returns: AtomicU64::new(0),
             state: Mutex::default(),
         });
         servers.push(Arc::downgrade(&server));
         Self(server)
     }
 
+    /// How many outages are over, for [`Self::begin_since`].
+    pub fn returns(&self) -> u64 {
+        self.0.returns.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the server gave no answer to something that began when this many outages were over. If it has answered since,
+    /// that says nothing.
+    pub fn begin_since(&self, error: &dyn Display, returns: u64) {
+        if self.returns() == returns {
+            self.begin(error);
+        }
+    }
+
     /// Notes that the server gives no answer, and why.
     pub fn begin(&self, error: &dyn Display) {
-        let Server { kind, address, is_lost, state } = &*self.0;
+        let Server { kind, address, is_lost, state, .. } = &*self.0;
         let mut state = state.lock();
         is_lost.store(true, Ordering::Relaxed);
         let Some(left_out) = state.begin() else { return };
@@ -111,6 +129,11 @@ impl Outage {
             }
             ServerKind::Database => {
                 tracing::warn!(target: "firstcome_sql", server = %address, %error, left_out, "the database is lost");
+            }
+            ServerKind::Collector => {
+                tracing::warn!(
+                    target: "firstcome_server::trace", server = %address, %error, left_out, "the collector of traces is lost"
+                );
             }
         }
     }
@@ -124,9 +147,11 @@ impl Outage {
 
     /// Notes that a server answers in its place: the new primary, after a fail-over.
     pub fn over_at(&self, address: &str) {
-        let Server { kind, is_lost, state, .. } = &*self.0;
+        let Server { kind, is_lost, returns, state, .. } = &*self.0;
         let mut state = state.lock();
-        is_lost.store(false, Ordering::Relaxed);
+        if is_lost.swap(false, Ordering::Relaxed) {
+            returns.fetch_add(1, Ordering::Relaxed);
+        }
         let Some(lasted) = state.end() else { return };
         drop(state);
         let lasted_ms = lasted.as_millis() as u64;
@@ -136,6 +161,11 @@ impl Outage {
             }
             ServerKind::Database => {
                 tracing::info!(target: "firstcome_sql", server = %address, lasted_ms, "the database answers again");
+            }
+            ServerKind::Collector => {
+                tracing::info!(
+                    target: "firstcome_server::trace", server = %address, lasted_ms, "the collector of traces answers again"
+                );
             }
         }
     }
@@ -164,8 +194,12 @@ mod tests {
         let [first, second] = [Outage::of(ServerKind::Redis, "host:1"), Outage::of(ServerKind::Redis, "host:1")];
         first.begin(&"gone");
         assert!(second.0.is_lost.load(Ordering::Relaxed));
+        let returns = first.returns();
         second.over();
+        first.begin_since(&"a call from before", returns);
         assert!(!first.0.is_lost.load(Ordering::Relaxed));
+        first.begin_since(&"a call from after", first.returns());
+        assert!(first.0.is_lost.load(Ordering::Relaxed));
         assert!(!Arc::ptr_eq(&first.0, &Outage::of(ServerKind::Database, "host:1").0));
         assert!(!Arc::ptr_eq(&first.0, &Outage::of(ServerKind::Redis, "host:2").0));
     }

@@ -203,7 +203,7 @@ pub use firstcome_store::{
     LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, PlaceEvent,
     PlaceStream, Purchase, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore,
     RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch,
-    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, stats, throttle, work,
+    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, outage, stats, throttle, trace, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

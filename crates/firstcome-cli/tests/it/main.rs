@@ -42,4 +42,5 @@ mod synced;
 mod tls;
 mod tls_stores;
 mod upgrade;
+mod traces;
 mod verify_sql;

@@ -7,6 +7,7 @@ use crate::node::Node;
 use firstcome_core::room::replica::{Applied, Entry};
 use firstcome_store::batcher::Service;
 use firstcome_store::edge::Stopwatch;
+use firstcome_store::trace::{self, StageKind};
 use firstcome_store::{Fault, FaultKind, StoreError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -111,7 +112,9 @@ impl Node {
         let mut append = Append { log, seen, now: given, expected, tick, durable, may_write, entries: &entries };
         loop {
             let asked_at = Stopwatch::start();
-            let Some(appended) = self.sequencer.append(room_node.keys, &append).await? else { return Ok(false) };
+            let appended = self.sequencer.append(room_node.keys, &append).await?;
+            trace::note(StageKind::Script, room_node.name.as_str(), asked_at.elapsed(), append.entries.len());
+            let Some(appended) = appended else { return Ok(false) };
             let Some(items) = appended.items else {
                 room_node.break_off(log.generation);
                 return Ok(false);
@@ -134,10 +137,7 @@ impl Node {
                 copy.bear_witness(&mut room_node.witness.lock());
                 room_node.progress.send_replace(copy.progress(room_node.stopped().is_some()));
             }
-            if room_node.is_drainer.swap(appended.drains, Ordering::Relaxed) != appended.drains {
-                let (room, node, has_lease) = (&room_node.name, &self.sequencer.node, appended.drains);
-                tracing::debug!(%room, node, generation = log.generation, has_lease, "the writer lease of the room has changed");
-            }
+            room_node.note_lease(appended.drains, &self.sequencer.node, log.generation);
             if appended.drains {
                 log_writer::call(self, room_node);
             }

@@ -15,6 +15,7 @@ use firstcome_core::room::replica::{Entry, Record, Replica};
 use firstcome_store::StoreError;
 use firstcome_store::edge::{Stopwatch, draw_pause};
 use firstcome_store::throttle::Throttle;
+use firstcome_store::trace::{self, StageKind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -143,6 +144,7 @@ impl Node {
                 let watch = Stopwatch::start();
                 let written = self.database.write_room(&row, &page).await;
                 note_write(room_node, watch.elapsed(), page.records.len());
+                trace::note(StageKind::Write, room_node.name.as_str(), watch.elapsed(), page.records.len());
                 room_node.note_write(written.is_ok());
                 if !written? {
                     self.read_row(room_node, &mut row).await?;

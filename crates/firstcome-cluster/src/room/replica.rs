@@ -401,6 +401,14 @@ impl RoomNode {
             })
     }
 
+    /// Notes whether this node has the writer lease, and tells the log of a change.
+    pub(super) fn note_lease(&self, has_lease: bool, node: &str, generation: i64) {
+        if self.is_drainer.swap(has_lease, Ordering::Relaxed) != has_lease {
+            let room = &self.name;
+            tracing::debug!(%room, node, generation, has_lease, "the writer lease of the room has changed");
+        }
+    }
+
     /// Notes whether SQL took what was to be written, or showed what has to be known for that.
     pub(super) fn note_write(&self, is_written: bool) {
         let mut since = self.refused_since.lock();

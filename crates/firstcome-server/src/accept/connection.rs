@@ -14,6 +14,7 @@ use crate::live::Streaming;
 use crate::request_id::{self, RequestScope};
 use crate::security_headers;
 use crate::state::App;
+use crate::trace::Through;
 use crate::{address, api, auth};
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
@@ -68,10 +69,11 @@ async fn answer_one(
         request.extensions_mut().insert(Tracked);
         watch.waits.store(true, Ordering::Relaxed);
     }
-    let mut scope = RequestScope::of(request_id::given(request.headers()));
+    let trace = context.app.tracer.as_ref().and_then(|tracer| tracer.begin(&request, Through::Service));
+    let mut scope = RequestScope::of(request_id::given(request.headers())).traced(trace);
     let is_secure = context.app.is_secure(context.entry.transport(), peer, request.headers());
     let outcome = caught(&mut scope, pin!(guarded(context, peer, request))).await;
-    let id = scope.into_id();
+    let (id, trace) = scope.into_parts();
     let mut response = match outcome {
         Ok(mut response) => {
             // A drawn id is an allocation more: hot calls go without unless the service has failed.
@@ -83,6 +85,7 @@ async fn answer_one(
         }
         Err(panic) => panicked(&context.app, &panic, id.as_ref()),
     };
+    context.app.end_trace(trace, response.status(), response.headers());
     if is_secure {
         security_headers::add_transport(response.headers_mut());
     }

@@ -9,6 +9,7 @@ use super::journal::{Change, Journal, JournalError, Outcome};
 use crate::edge::Stopwatch;
 use crate::error::{Fault, StoreError};
 use crate::throttle::Throttle;
+use crate::trace::{self, StageKind};
 use firstcome_core::time::{Now, Steady};
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +130,7 @@ impl Log {
         let lasted = watch.elapsed();
         stats.commit_us.record(lasted.as_micros() as u64);
         note_commit(lasted, self.changes.len());
+        trace::note(StageKind::Commit, "", lasted, self.changes.len());
         let result = result.map_err(|error| match error.outcome {
             Outcome::Passing => match self.take_back(primitives) {
                 Ok(()) => StoreError::Faulted(self.shared.pause(error.fault)),
