@@ -1,7 +1,7 @@
 //! Checks that take too long for every change. Each part also runs alone: `cargo xtask full mutants bench`.
 
 use crate::shell::{self, Outcome};
-use crate::{package, perf, setup, supply, upgrade, versions};
+use crate::{dashboard, package, perf, setup, supply, upgrade, versions};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -44,11 +44,12 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 28] = [
+const PARTS: [Part; 29] = [
     ("deny", "Dependencies: bans, licences, sources", supply::deny),
     ("package", "The Debian package in a fresh Debian, and the chart", package::run),
     ("versions", "The oldest and the newest servers", versions::run),
     ("upgrade", "The version before beside this one", upgrade::run),
+    ("dashboard", "The dashboard of Grafana beside a drill", dashboard::run),
     ("mutants", "Mutants of the rules", mutants),
     ("openapi", "The OpenAPI document against the service", openapi),
     ("sim", "Simulator, two hundred thousand seeds", sim),

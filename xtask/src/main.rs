@@ -1,5 +1,6 @@
 //! Chores of the project: `cargo xtask <command>`.
 
+mod dashboard;
 mod full;
 mod package;
 mod perf;

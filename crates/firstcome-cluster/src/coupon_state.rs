@@ -60,20 +60,55 @@ pub(super) struct CouponState {
     pub(super) asking: Batcher<Asking>,
     pub(super) looking: Batcher<ReadRequest>,
     /// Those whose tickets SQL does not have yet.
-    waiting: Mutex<HashMap<Tag, oneshot::Sender<Verdict>, RandomState>>,
+    waiting: Mutex<HashMap<Tag, Waiting, RandomState>>,
     /// How many times the sequencer has said that this node drains.
     called: AtomicU64,
     is_draining: AtomicBool,
     /// How its writes to SQL go.
     turn: Mutex<WriterLease>,
-    /// A generation, and the last ticket of it that a caller here was told of before SQL has it.
-    placed: Mutex<Option<(i64, u64)>>,
+    /// What callers here were told of before SQL has it.
+    placed: Mutex<Option<Placed>>,
     /// Held while the sequencer is looked at or rebuilt.
     pub(super) mending: tokio::sync::Mutex<()>,
     /// See [`CouponState::is_stopped`].
     stopped: AtomicBool,
     /// What the connection was when the sequencer was last seen to be whole.
     pub(super) trusted: AtomicU64,
+}
+
+/// A caller whose ticket SQL does not have yet.
+struct Waiting {
+    tell: oneshot::Sender<Verdict>,
+    since: Instant,
+}
+
+/// Tickets that callers were told of before SQL has them.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// A generation, and the last such ticket of it.
+    last: (i64, u64),
+    /// An earlier one, and since when it is told. While SQL does not have it, the oldest one is as old or older.
+    watched: ((i64, u64), Instant),
+}
+
+/// Claims that SQL does not have yet, as far as a node knows of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Unwritten {
+    pub(super) count: u64,
+    /// How long the oldest one waits at least.
+    pub(super) age: Duration,
+}
+
+impl Unwritten {
+    fn and(self, other: Self) -> Self {
+        Self { count: self.count + other.count, age: self.age.max(other.age) }
+    }
+}
+
+impl std::iter::Sum for Unwritten {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::and)
+    }
 }
 
 /// Whether a coupon stands still in this node.
@@ -195,7 +230,7 @@ impl CouponState {
     /// Registers a caller that will wait for a verdict.
     pub(super) fn wait(&self, tag: Tag) -> PendingClaim<'_> {
         let (tell, verdict) = oneshot::channel();
-        self.waiting.lock().insert(tag, tell);
+        self.waiting.lock().insert(tag, Waiting { tell, since: Instant::now() });
         PendingClaim { state: self, tag, verdict }
     }
 
@@ -203,9 +238,9 @@ impl CouponState {
     pub(super) fn tell(&self, verdicts: impl IntoIterator<Item = (Tag, Verdict)>) {
         let mut waiting = self.waiting.lock();
         for (tag, verdict) in verdicts {
-            if let Some(tell) = waiting.remove(&tag) {
+            if let Some(caller) = waiting.remove(&tag) {
                 // A caller that has gone does not hear it.
-                let _ = tell.send(verdict);
+                let _ = caller.tell.send(verdict);
             }
         }
     }
@@ -235,15 +270,44 @@ impl CouponState {
     pub(super) fn place(&self, generation: i64, ticket: u64) -> bool {
         let mut placed = self.placed.lock();
         let is_first = placed.is_none();
-        *placed = Some(placed.unwrap_or_default().max((generation, ticket)));
+        let told = (generation, ticket);
+        let known = placed.get_or_insert_with(|| Placed { last: told, watched: (told, Instant::now()) });
+        known.last = known.last.max(told);
+        if Self::has(self.position(), known.watched.0) {
+            known.watched = (told, Instant::now());
+        }
         is_first
+    }
+
+    /// Whether SQL has a ticket at this position, or no caller can write it any more.
+    fn has((generation, position): (i64, u64), (of, ticket): (i64, u64)) -> bool {
+        of < generation || ticket <= position
+    }
+
+    /// Claims of callers here that SQL does not have yet.
+    pub(super) fn unwritten(&self) -> Unwritten {
+        let waiting = self.waiting.lock();
+        let oldest = waiting.values().map(|caller| caller.since).min();
+        let asking =
+            Unwritten { count: waiting.len() as u64, age: oldest.map_or(Duration::ZERO, |since| since.elapsed()) };
+        drop(waiting);
+        let position = self.position();
+        let told = match *self.placed.lock() {
+            Some(Placed { last, watched: (watched, since) }) if !Self::has(position, last) => {
+                // Tickets are drawn one after the other, for callers at all nodes.
+                let first = if last.0 == position.0 { position.1 } else { 0 };
+                let age = if Self::has(position, watched) { Duration::ZERO } else { since.elapsed() };
+                Unwritten { count: last.1 - first, age }
+            }
+            _ => Unwritten::default(),
+        };
+        asking.and(told)
     }
 
     /// Whether SQL has all that was told, or no caller can write it any more: then no caller looks after it from now on.
     pub(super) fn is_all_written(&self) -> bool {
         let mut placed = self.placed.lock();
-        let (generation, position) = self.position();
-        let is_over = placed.is_none_or(|(of, ticket)| of < generation || ticket <= position);
+        let is_over = placed.is_none_or(|placed| Self::has(self.position(), placed.last));
         if is_over {
             *placed = None;
         }

@@ -63,12 +63,14 @@ pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 
 use database::Time;
+use firstcome_core::time::Timestamp;
 use firstcome_redis::Link;
 use firstcome_sql::Address;
 use firstcome_sql::boxed::boxed;
 use firstcome_store::Faults;
 #[cfg(feature = "conformance")]
 use firstcome_store::edge::Clock;
+use firstcome_store::stats::RoundTrips;
 use node::{EventListener, Node, open_node};
 use std::sync::Arc;
 
@@ -134,6 +136,16 @@ impl Cluster {
     /// The faults that stop a coupon, a room or a server, and are open now.
     pub fn faults(&self) -> Faults {
         self.node.faults.clone()
+    }
+
+    /// How long the database takes to answer this node.
+    pub fn database_round_trips(&self) -> &RoundTrips {
+        self.node.database.base.round_trips()
+    }
+
+    /// When the database took a transaction of this node for the last time, by the clock of this machine.
+    pub fn last_commit(&self) -> Option<Timestamp> {
+        self.node.database.base.last_commit()
     }
 
     /// The link to Redis, for figures.

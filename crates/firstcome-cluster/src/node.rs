@@ -1,7 +1,7 @@
 //! One node: its connections, and the coupons and rooms that it knows.
 
 use crate::api_key::KnownKeys;
-use crate::coupon_state::CouponState;
+use crate::coupon_state::{CouponState, Unwritten};
 use crate::database::{Database, Time};
 use crate::fitness::Fitness;
 use crate::outbox::Notice;
@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// Coupons kept in memory at once. Beyond it all are forgotten, and asked for again.
@@ -59,6 +60,10 @@ pub struct ClusterCounts {
     pub rebuilt: u64,
     /// Logs of rooms that went on after another server, or the same after a new start, may have forgotten their ends.
     pub resumed: u64,
+    /// Claims of callers at this node that SQL does not hold now: those under way, and those that were told when they had a place.
+    pub unwritten: u64,
+    /// How long the oldest of them waits at least.
+    pub unwritten_age: Duration,
 }
 
 /// One node over one kind of database. The modules beside this one add what it does with coupons and rooms.
@@ -151,7 +156,9 @@ impl Node {
         let Counters { written, transactions, dead_letters, rebuilt, resumed } = &self.counters;
         let [written, transactions, dead_letters, rebuilt, resumed] =
             [written, transactions, dead_letters, rebuilt, resumed].map(|count| count.load(Ordering::Relaxed));
-        ClusterCounts { written, transactions, dead_letters, rebuilt, resumed }
+        let states: Vec<_> = self.by_name.lock().values().cloned().collect();
+        let Unwritten { count: unwritten, age: unwritten_age } = states.iter().map(|state| state.unwritten()).sum();
+        ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, unwritten, unwritten_age }
     }
 
     /// How many times the server may have been another one: a sequencer that was seen to be whole before is looked at again.

@@ -60,7 +60,10 @@ impl CommandSocket {
         let answered_before = self.answered.load(Ordering::Relaxed);
         // Unconstrained: otherwise a task that has used up its budget would be deferred before it enters the queue of
         // the connection, and other tasks would overtake it.
-        match timeout(answer_timeout, unconstrained(self.send(command, put))).await {
+        let watch = Stopwatch::start();
+        let answer = timeout(answer_timeout, unconstrained(self.send(command, put))).await;
+        counters.round_trips.record(watch.elapsed());
+        match answer {
             Ok(Ok(value)) => {
                 self.answered.fetch_add(1, Ordering::Relaxed);
                 self.judged(value)

@@ -12,6 +12,7 @@ use super::route::Endpoint;
 use super::script::{Invocation, Script};
 use super::sentinel::Sentinels;
 use super::socket::{Connector, Times};
+use firstcome_store::stats::RoundTrips;
 use redis::{Cmd, Value};
 use std::fmt;
 use std::pin::pin;
@@ -76,6 +77,7 @@ pub(crate) struct Counters {
     pub(crate) pushes: AtomicU64,
     pub(crate) reconnects: AtomicU64,
     pub(crate) resubscriptions: AtomicU64,
+    pub(crate) round_trips: RoundTrips,
 }
 
 /// A link to one server, to a primary that sentinels name, or to a cluster. Clones share it. Dropping the last clone
@@ -422,13 +424,18 @@ impl Link {
 
     /// Returns how much work this link has done so far.
     pub fn counts(&self) -> Counts {
-        let Counters { requests, pushes, reconnects, resubscriptions } = &*self.shared.counters;
+        let Counters { requests, pushes, reconnects, resubscriptions, .. } = &*self.shared.counters;
         Counts {
             requests: requests.load(Ordering::Relaxed),
             pushes: pushes.load(Ordering::Relaxed),
             reconnects: reconnects.load(Ordering::Relaxed),
             resubscriptions: resubscriptions.load(Ordering::Relaxed),
         }
+    }
+
+    /// Returns how long commands took. Those that wait for [replicas](Self::invoke_acknowledged) do not count.
+    pub fn round_trips(&self) -> &RoundTrips {
+        &self.shared.counters.round_trips
     }
 
     /// Sends a command once. With a connection nothing waits before the sending, so commands go out in the order of

@@ -21,6 +21,7 @@ use crate::auction::Auctions;
 use crate::backend::Backend;
 use crate::error::Code;
 use cluster::ClusterCollector;
+use firstcome::core::time::Timestamp;
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
 use prometheus_client::collector::Collector;
@@ -277,6 +278,7 @@ pub(crate) struct Metrics {
     overdue: Counter,
     panics: Counter,
     /// Spans of traces that were not exported.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "without the feature no service has a tracer"))]
     pub(crate) spans_dropped: Counter,
     pub(crate) failures: FailureFigures,
     pub(crate) gate: GateFigures,
@@ -520,6 +522,8 @@ impl Collector for StoreCollector {
         histogram(&mut encoder, "store_batch_changes", "Changes per commit", &stats.batch_changes, 1)?;
         let commits = "Seconds from the begin of a transaction to the end of its sync";
         histogram(&mut encoder, "store_commit_seconds", commits, &stats.commit_us, 1_000_000)?;
+        let help = "When the store synced a transaction for the last time; 0 if never";
+        last_success(&mut encoder, "store_last_sync_timestamp", help, stats.last_sync.at())?;
         room::totals(&mut encoder, &self.0.room_totals())?;
         let (listings, members) = self.0.auction_counts();
         let gauges = [
@@ -549,6 +553,12 @@ impl Collector for StoreCollector {
         }
         Ok(())
     }
+}
+
+/// An instant by which a query sees how long something has not gone well.
+fn last_success(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, at: Option<Timestamp>) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    ConstGauge::new(at.map_or(0.0, |at| at.as_us() as f64 / 1e6)).encode(metric)
 }
 
 fn histogram(

@@ -5,8 +5,10 @@ use super::options::DatabaseOptions;
 use super::reader::{Reader, wrong};
 use super::watch::{Shown, Watch};
 use super::{Address, SqlError, schema};
-use firstcome_store::edge::draw_pause;
+use firstcome_core::time::Timestamp;
+use firstcome_store::edge::{Stopwatch, draw_pause};
 use firstcome_store::outage::{Outage, ServerKind};
+use firstcome_store::stats::{LastSuccess, RoundTrips};
 use firstcome_store::{FaultKind, Names};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -40,9 +42,19 @@ struct Usage {
     in_use: AtomicUsize,
     /// Whether the server answers.
     outage: Outage,
+    round_trips: RoundTrips,
+    last_commit: LastSuccess,
 }
 
 impl Usage {
+    /// Measures a round trip.
+    async fn timed<F: Future>(&self, call: F) -> F::Output {
+        let watch = Stopwatch::start();
+        let answer = call.await;
+        self.round_trips.record(watch.elapsed());
+        answer
+    }
+
     /// Notes what an answer, or its lack, says of the server: to something that began when so many outages were over.
     fn noted<T>(&self, returns: u64, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         match &answer {
@@ -127,7 +139,7 @@ impl Session {
     /// Runs statements before a commit, and gives their rows.
     pub async fn ask(&mut self, text: String) -> Result<Vec<Row>, SqlError> {
         self.clean = false;
-        let rows = match timeout_at(self.deadline(), self.connection.lent().ask(text)).await {
+        let rows = match self.usage.timed(timeout_at(self.deadline(), self.connection.lent().ask(text))).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         };
@@ -137,7 +149,7 @@ impl Session {
     /// Runs statements before a commit, and says how many rows they have written.
     pub async fn run(&mut self, text: String) -> Result<u64, SqlError> {
         self.clean = false;
-        let rows = match timeout_at(self.deadline(), self.connection.lent().run(text)).await {
+        let rows = match self.usage.timed(timeout_at(self.deadline(), self.connection.lent().run(text))).await {
             Ok(rows) => rows.map_err(|error| conflict_or(&error)),
             Err(_) => Err(SqlError::late_in_transaction()),
         };
@@ -147,8 +159,13 @@ impl Session {
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
     pub async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
         self.clean = false;
-        let committed = match timeout(patience, self.connection.lent().run("COMMIT".to_owned())).await {
-            Ok(Ok(_)) => Ok(self.clean = true),
+        let commit = self.connection.lent().run("COMMIT".to_owned());
+        let committed = match self.usage.timed(timeout(patience, commit)).await {
+            Ok(Ok(_)) => {
+                self.usage.last_commit.note();
+                self.clean = true;
+                Ok(())
+            }
             Ok(Err(error)) => Err(SqlError::at_commit(&error)),
             Err(_) => Err(SqlError::late_at_commit()),
         };
@@ -237,7 +254,12 @@ impl Base {
         let dialect = Dialect::of(&address);
         let outage = Outage::of(ServerKind::Database, &format!("{address:?}"));
         let pool = dialect::pool(address, &options, Arc::clone(&watch));
-        let usage = Arc::new(Usage { in_use: AtomicUsize::new(0), outage });
+        let usage = Arc::new(Usage {
+            in_use: AtomicUsize::new(0),
+            outage,
+            round_trips: RoundTrips::default(),
+            last_commit: LastSuccess::default(),
+        });
         Self { pool, dialect, options, flushes: Flushes::default(), watch, usage }
     }
 
@@ -258,6 +280,16 @@ impl Base {
             self.watch.is_whole();
         }
         Ok(())
+    }
+
+    /// How long statements took.
+    pub fn round_trips(&self) -> &RoundTrips {
+        &self.usage.round_trips
+    }
+
+    /// When a transaction was committed for the last time, by the clock of this machine.
+    pub fn last_commit(&self) -> Option<Timestamp> {
+        self.usage.last_commit.at()
     }
 
     async fn any_session(&self, until: Instant) -> Result<Session, SqlError> {

@@ -1,7 +1,10 @@
 //! Statistics of a store, cheap enough to collect always.
 
+use crate::edge::{Clock, SystemClock};
 use firstcome_core::room::{Change, Departure};
-use std::sync::atomic::{AtomicU64, Ordering};
+use firstcome_core::time::Timestamp;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counts values in fixed buckets. A read during writes may miss the newest values.
 pub struct Histogram {
@@ -43,12 +46,64 @@ impl Histogram {
     }
 }
 
+/// How long a server takes to answer, from the sending of a request on. Answers that do not come count with the time until they
+/// were given up.
+pub struct RoundTrips(Histogram);
+
+firstcome_core::debug_by_name!(RoundTrips);
+
+impl Default for RoundTrips {
+    fn default() -> Self {
+        Self(Histogram::new(&[
+            100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400, 204_800, 409_600, 819_200,
+            1_638_400,
+        ]))
+    }
+}
+
+impl RoundTrips {
+    /// Counts one.
+    pub fn record(&self, lasted: Duration) {
+        self.0.record(lasted.as_micros() as u64);
+    }
+
+    /// Returns the microseconds of each.
+    pub const fn lasted_us(&self) -> &Histogram {
+        &self.0
+    }
+}
+
+/// When something went well for the last time, by the wall clock.
+pub struct LastSuccess(AtomicI64);
+
+firstcome_core::debug_by_name!(LastSuccess);
+
+impl Default for LastSuccess {
+    fn default() -> Self {
+        Self(AtomicI64::new(i64::MIN))
+    }
+}
+
+impl LastSuccess {
+    /// Notes that it has just gone well.
+    pub fn note(&self) {
+        self.0.store(SystemClock::default().now().as_us(), Ordering::Relaxed);
+    }
+
+    /// Returns when that was; `None` if it never went well in this process.
+    pub fn at(&self) -> Option<Timestamp> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at != i64::MIN).and_then(Timestamp::from_us)
+    }
+}
+
 /// The counters of a store with a writer.
 pub struct WriterStats {
     /// Changes (claims, redemptions, settings) per commit.
     pub batch_changes: Histogram,
     /// Microseconds from the beginning of a transaction to the end of its sync.
     pub commit_us: Histogram,
+    /// When a transaction was synced for the last time.
+    pub last_sync: LastSuccess,
     /// Commands refused because too many waited.
     pub overloaded: AtomicU64,
     /// Commands that wait now.
@@ -92,6 +147,7 @@ impl Default for WriterStats {
         Self {
             batch_changes: Histogram::new(&[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048]),
             commit_us: Histogram::new(&[50, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 51_200, 102_400]),
+            last_sync: LastSuccess::default(),
             overloaded: AtomicU64::new(0),
             queue_depth: AtomicU64::new(0),
             queue_limit: AtomicU64::new(0),

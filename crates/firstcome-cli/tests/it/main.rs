@@ -41,6 +41,6 @@ mod sync_faults;
 mod synced;
 mod tls;
 mod tls_stores;
-mod upgrade;
 mod traces;
+mod upgrade;
 mod verify_sql;

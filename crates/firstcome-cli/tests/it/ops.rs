@@ -4,6 +4,7 @@
 mod files;
 mod kubernetes;
 mod metrics;
+mod panels;
 mod rolling;
 mod unit;
 

@@ -8,6 +8,7 @@ pub(crate) mod trace;
 pub(crate) mod world;
 
 pub(crate) use firstcome_test_servers::machine_has;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longer than anything here takes on a slow machine; a test that waits so long has found a fault.
@@ -41,6 +42,20 @@ pub(crate) fn kill_rounds(default: u32) -> u32 {
 /// The program of the version before; the one under test unless `FIRSTCOME_PREVIOUS` names another one.
 pub(crate) fn previous_program() -> String {
     setting("FIRSTCOME_PREVIOUS").unwrap_or_else(|| program::PROGRAM.to_owned())
+}
+
+/// Where the test of the dashboard writes what its panels show, if `FIRSTCOME_PANELS` says so.
+pub(crate) fn panels_file() -> Option<String> {
+    setting("FIRSTCOME_PANELS")
+}
+
+/// Ends the load of a test, also when a step of it fails.
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Numbers that look random and are the same in every run (xorshift).

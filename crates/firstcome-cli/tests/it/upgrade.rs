@@ -7,7 +7,7 @@ use crate::support::http::{Answer, Client, Lost};
 use crate::support::program::{PROGRAM, command, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
-use crate::support::{previous_program, wait_for};
+use crate::support::{Over, previous_program, wait_for};
 use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -230,15 +230,6 @@ fn two_versions_serve_side_by_side(kind: Kind) {
         server.stop();
     }
     verified(world.here(), &world);
-}
-
-/// Ends the load also when a step fails, so that the test ends too.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Metrics of one node of a cluster.
 
+use super::{histogram, last_success};
 use firstcome::cluster::{Cluster, ClusterCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -20,7 +21,8 @@ impl fmt::Debug for ClusterCollector {
 
 impl Collector for ClusterCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, .. } = self.0.counts();
+        let counts = self.0.counts();
+        let ClusterCounts { written, transactions, dead_letters, rebuilt, resumed, .. } = counts;
         let link = self.0.link().counts();
         for (name, help, count) in [
             ("fleet_claims_written", "Claims that this node has written to the database, for whichever node", written),
@@ -47,6 +49,26 @@ impl Collector for ClusterCollector {
             let metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             ConstCounter::new(count).encode(metric)?;
         }
+        let redis = self.0.link().round_trips().lasted_us();
+        histogram(
+            &mut encoder,
+            "redis_round_trip_seconds",
+            "Time to an answer of Redis to a command",
+            redis,
+            1_000_000,
+        )?;
+        let database = self.0.database_round_trips().lasted_us();
+        let help = "Time to an answer of the database to statements of rooms, coupons and keys that were sent at once";
+        histogram(&mut encoder, "database_round_trip_seconds", help, database, 1_000_000)?;
+        let help = "When the database took a transaction of this node for the last time; 0 if never";
+        last_success(&mut encoder, "database_last_commit_timestamp", help, self.0.last_commit())?;
+        let help = "Claims of callers at this node that the database does not hold yet";
+        let unwritten = encoder.encode_descriptor("fleet_claims_unwritten", help, None, MetricType::Gauge)?;
+        ConstGauge::new(counts.unwritten as f64).encode(unwritten)?;
+        let help = "How long the oldest of them waits at least";
+        let unit = Some(&Unit::Seconds);
+        let age = encoder.encode_descriptor("fleet_claims_unwritten_age", help, unit, MetricType::Gauge)?;
+        ConstGauge::new(counts.unwritten_age.as_secs_f64()).encode(age)?;
         let age = ConstGauge::new(self.0.api_keys_age().as_secs_f64());
         let help = "How old the copy of the API keys may be by which this node judges calls";
         let unit = Some(&Unit::Seconds);

@@ -129,6 +129,9 @@ impl Log {
         stats.batch_changes.record(self.changes.len() as u64);
         let lasted = watch.elapsed();
         stats.commit_us.record(lasted.as_micros() as u64);
+        if result.is_ok() {
+            stats.last_sync.note();
+        }
         note_commit(lasted, self.changes.len());
         trace::note(StageKind::Commit, "", lasted, self.changes.len());
         let result = result.map_err(|error| match error.outcome {
