@@ -18,7 +18,8 @@ mod target;
 
 pub(crate) use secrecy::bytes;
 
-use crate::cluster::{SecretArgs, Servers};
+use crate::cluster::Servers;
+use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;
 use crate::output::progress;

@@ -5,26 +5,19 @@ use crate::keys::{self, Fresh};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
 use crate::transport::TransportArgs;
-use anyhow::{Context, anyhow};
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command, FromArgMatches};
+use clap::Args;
 use comfy_table::Cell;
-use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, SECRET_BYTES_MIN, migrate};
+use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, migrate};
 use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
 use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
 use serde_json::json;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// How long an export or import may be idle before the database ends it.
 const TRANSFER_IDLE: Duration = Duration::from_secs(600);
-
-/// How an operator without a secret makes one.
-const MAKE_ONE: &str = "make one with `head -c 32 /dev/urandom | base64`, and give the same one to every node, in FIRSTCOME_SECRET \
-    or with --secret-file FILE";
 
 /// The servers of a deployment.
 pub(crate) struct Servers {
@@ -43,69 +36,6 @@ impl Servers {
         let cluster = runtime.block_on(Cluster::open(&self.redis, &self.sql, self.secret.clone(), options));
         cluster.map_err(Failure::of_cluster)
     }
-}
-
-/// The secret of a deployment: `--secret-file`, or the variables of `FIRSTCOME_SECRET`.
-pub(crate) struct SecretArgs(Option<(PathBuf, ValueSource)>);
-
-#[derive(Args)]
-struct SecretFlags {
-    /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
-    #[arg(long, env = "FIRSTCOME_SECRET_FILE", value_name = "FILE")]
-    secret_file: Option<PathBuf>,
-}
-
-impl FromArgMatches for SecretArgs {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let file = SecretFlags::from_arg_matches(matches)?.secret_file;
-        Ok(Self(file.zip(matches.value_source("secret_file"))))
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for SecretArgs {
-    fn augment_args(command: Command) -> Command {
-        SecretFlags::augment_args(command)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        SecretFlags::augment_args_for_update(command)
-    }
-}
-
-impl SecretArgs {
-    /// Reads the secret of the deployment: from the file that the flag names, else from the environment, else from the
-    /// file that the settings name. Fails if there is none.
-    pub(crate) fn read(&self) -> Result<DeploymentSecret, Failure> {
-        let missing = || anyhow!("--redis and --sql need the secret of the deployment: {MAKE_ONE}");
-        self.read_maybe()?.ok_or_else(|| Failure::Usage(missing()))
-    }
-
-    /// Reads the secret as [`Self::read`], if there is one.
-    pub(crate) fn read_maybe(&self) -> Result<Option<DeploymentSecret>, Failure> {
-        if let Some((path, ValueSource::CommandLine)) = &self.0 {
-            return checked(&read(path)?).map(Some);
-        }
-        let text = match keys::from_environment("FIRSTCOME_SECRET").map_err(Failure::Usage)? {
-            Some(text) => Some(text),
-            None => self.0.as_ref().map(|(path, _)| read(path)).transpose()?,
-        };
-        text.map(|text| checked(&text)).transpose()
-    }
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path);
-    text.with_context(|| format!("cannot read the secret in {}", path.display())).map_err(Failure::Usage)
-}
-
-fn checked(text: &str) -> Result<DeploymentSecret, Failure> {
-    let short = || anyhow!("the secret of a deployment has at least {SECRET_BYTES_MIN} bytes: {MAKE_ONE}");
-    DeploymentSecret::new(text).ok_or_else(|| Failure::Usage(short()))
 }
 
 /// An open node: the parts of an [`App`].

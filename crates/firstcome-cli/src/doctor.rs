@@ -3,7 +3,7 @@
 
 mod encryption;
 
-use crate::cluster::SecretArgs;
+use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::ConfigArgs;
@@ -316,6 +316,9 @@ fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
     }
     let Some(deployment) = found.deployment.as_ref().filter(|_| with_redis) else { return };
     let (is, verdict) = match deployment.is_secret_right {
+        Some(true) if deployment.is_rewrap_due == Some(true) => {
+            ("its fallback", Verdict::Note("run `firstcome rewrap` once every node has the new FIRSTCOME_SECRET"))
+        }
         Some(true) => ("that of the deployment", Verdict::Fine),
         Some(false) => ("another one", Verdict::Unsafe("give this node the secret that the others have")),
         None if deployment.number.is_none() => ("none yet", Verdict::Fine),

@@ -38,11 +38,15 @@ pub(crate) struct Fresh {
 }
 
 /// The variables of secrets, and what they contain. Each has a twin `…_FILE`, which names a file.
-pub(crate) const SECRETS: [(&str, &str); 4] = [
+pub(crate) const SECRETS: [(&str, &str); 5] = [
     ("FIRSTCOME_ADMIN_KEY", "the admin key of callers"),
     ("FIRSTCOME_SERVICE_KEYS", "service keys, separated by commas"),
     ("FIRSTCOME_VIEW_KEYS", "keys that may only view, on the dashboard and over HTTP, separated by commas"),
     ("FIRSTCOME_SECRET", "the secret of a cluster: at least 32 random bytes in base64, the same on every node"),
+    (
+        "FIRSTCOME_SECRET_FALLBACK",
+        "a second secret of a cluster, which opens and wraps nothing, while the secret is replaced",
+    ),
 ];
 
 /// Reads a variable of the environment.

@@ -7,6 +7,7 @@ mod archive;
 mod backup;
 mod cluster;
 mod config;
+mod deployment_secret;
 mod descriptors;
 mod doctor;
 mod failures;
@@ -16,8 +17,10 @@ mod joins;
 mod keys;
 mod lock;
 mod logs;
+mod pass_keys;
 mod reconcile;
 mod restore;
+mod rewrap;
 pub mod serve;
 mod settings;
 mod store_address;
@@ -56,6 +59,11 @@ enum Command {
     Migrate(cluster::MigrateArgs),
     /// Compare the Redis of a cluster with its database, and repair what is safe
     Reconcile(reconcile::ReconcileArgs),
+    /// Wrap the secrets in the database of a cluster by a new FIRSTCOME_SECRET, beside running nodes
+    ///
+    /// Takes the new secret as FIRSTCOME_SECRET and the former one as FIRSTCOME_SECRET_FALLBACK. Run it when every node has both
+    /// in this way. After it no node needs the former secret.
+    Rewrap(rewrap::RewrapArgs),
     /// Check that disk, Redis and database are safe for a service
     Doctor(doctor::DoctorArgs),
     /// Show the settings in force, or check them without a start
@@ -79,6 +87,9 @@ enum Command {
     /// Create, list, rotate and revoke the keys of a running service
     #[command(subcommand)]
     Keys(keys::command::KeysCommand),
+    /// List, rotate and revoke the keys that sign passes of a running service
+    #[command(subcommand)]
+    PassKeys(pass_keys::PassKeysCommand),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
     /// Run a command at most once per interval, on one of many machines
@@ -118,6 +129,7 @@ pub fn run() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Migrate(args) => cluster::run_migrate(&args),
         Command::Reconcile(args) => reconcile::run(&args),
+        Command::Rewrap(args) => rewrap::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Config(command) => config::run(&command),
         Command::Health(args) => health::run(&args),
@@ -127,6 +139,7 @@ pub fn run() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Keys(command) => keys::command::run(&command),
+        Command::PassKeys(command) => pass_keys::run(&command),
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
         Command::Man => man(),

@@ -2,7 +2,7 @@
 
 mod auction;
 
-use crate::cluster::SecretArgs;
+use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::store_address::{StoreAddressArgs, StoreAddresses, missing_sql};

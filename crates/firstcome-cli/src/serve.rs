@@ -9,7 +9,8 @@ mod runtime;
 mod traces;
 
 use crate::arguments::duration;
-use crate::cluster::{Node, SecretArgs, Servers};
+use crate::cluster::{Node, Servers};
+use crate::deployment_secret::SecretArgs;
 use crate::descriptors;
 use crate::failure::{Failure, Outcome};
 use crate::failures::FailureArgs;

@@ -4,7 +4,7 @@ mod audit;
 mod draw;
 mod receipt;
 
-use crate::cluster::SecretArgs;
+use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
 use crate::settings::no_store;

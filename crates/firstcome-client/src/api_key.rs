@@ -74,7 +74,7 @@ impl std::error::Error for ApiKeyRefusal {}
 /// Outer: did the service answer? Inner: what was the answer?
 pub type ApiKeyReply<T> = Result<Result<T, ApiKeyRefusal>, StoreError>;
 
-fn refusal(told: &CallReply) -> Result<ApiKeyRefusal, StoreError> {
+pub(crate) fn refusal(told: &CallReply) -> Result<ApiKeyRefusal, StoreError> {
     let problem = told.problem().ok_or_else(|| told.strange())?;
     if told.is_perhaps_second() {
         return Err(StoreError::Unknown);

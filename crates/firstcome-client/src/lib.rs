@@ -43,7 +43,7 @@ mod watch;
 pub use api_key::{ApiKeyRefusal, ApiKeyReply, ApiKeyText, ApiKeyView};
 pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
-pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys};
+pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys, RevokedPassKey};
 
 pub use firstcome_store::trace::{TraceContext, traced};
 pub use firstcome_tls::{TlsError, TlsFiles, Trust};

@@ -1,6 +1,7 @@
 //! What a program needs that verifies passes by their signature: the public keys, and the admissions that have not ended.
 
 use crate::HttpStore;
+use crate::api_key::{ApiKeyReply, refusal};
 use crate::call::{Call, CallReply};
 use crate::instant;
 use crate::room::{PassesShown, path, refused};
@@ -11,6 +12,7 @@ use firstcome_store::{LiveAdmissions, RoomAnswer, StoreError};
 use http::StatusCode;
 use http::header::{ETAG, HeaderName, HeaderValue, IF_NONE_MATCH};
 use serde::Deserialize;
+use serde_json::json;
 
 /// Says when the items of an answer were true, also where it has no body.
 const AS_OF: HeaderName = HeaderName::from_static("x-firstcome-as-of");
@@ -83,6 +85,22 @@ struct KeysShown {
     implicit_assertion: String,
 }
 
+/// What a revocation of a pass key left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RevokedPassKey {
+    /// Whether the key was gone before: revoked earlier, or forgotten after the end of its last pass. Also true if the answer to
+    /// the first of several attempts was lost.
+    pub was_gone: bool,
+    /// The keys whose passes are accepted from now on, the signing one first.
+    pub keys: Vec<PassPublicKey>,
+}
+
+#[derive(Deserialize)]
+struct RevocationShown {
+    was_gone: bool,
+    items: Vec<KeyShown>,
+}
+
 #[derive(Deserialize)]
 struct ClaimsShown {
     room: String,
@@ -114,6 +132,16 @@ fn as_of(told: &CallReply) -> Result<Timestamp, StoreError> {
     text.and_then(instant::parse).ok_or_else(|| told.strange())
 }
 
+fn public_keys(shown: Vec<KeyShown>) -> Option<Vec<PassPublicKey>> {
+    let key = |shown: KeyShown| Some(PassPublicKey { id: shown.kid.parse().ok()?, paserk: shown.public_key });
+    shown.into_iter().map(key).collect()
+}
+
+fn keys_of(told: &CallReply) -> Result<PassPublicKeys, StoreError> {
+    let KeysShown { items, implicit_assertion } = told.read()?;
+    Ok(PassPublicKeys { keys: public_keys(items).ok_or_else(|| told.strange())?, implicit_assertion })
+}
+
 impl HttpStore {
     /// Reads the public keys of passes. Any key of the service may ask. One request; repeats as every read does.
     ///
@@ -123,10 +151,25 @@ impl HttpStore {
         if !told.is_yes() {
             return Err(told.refused());
         }
-        let KeysShown { items, implicit_assertion } = told.read()?;
-        let key = |shown: KeyShown| Some(PassPublicKey { id: shown.kid.parse().ok()?, paserk: shown.public_key });
-        let keys = items.into_iter().map(key).collect::<Option<_>>().ok_or_else(|| told.strange())?;
-        Ok(PassPublicKeys { keys, implicit_assertion })
+        keys_of(&told)
+    }
+
+    /// Signs passes with a new key from now on. Passes of the other keys stay valid until they end. Needs an admin key. Returns
+    /// the keys after that. A repeat after a lost answer may make one key more, which does no harm.
+    pub async fn rotate_pass_key(&self) -> ApiKeyReply<PassPublicKeys> {
+        let told = self.service.call(&Call::post("/v1/pass-keys".to_owned(), &json!({}))).await?;
+        if told.is_yes() { Ok(Ok(keys_of(&told)?)) } else { Ok(Err(refusal(&told)?)) }
+    }
+
+    /// Revokes a pass key: the service refuses its passes from the answer on, and other nodes about a second later. If the key
+    /// was the signing one, a new one signs. A second time has no effect. Needs an admin key. Refused: `unknown_pass_key`.
+    pub async fn revoke_pass_key(&self, id: u32) -> ApiKeyReply<RevokedPassKey> {
+        let told = self.service.call(&Call::delete(format!("/v1/pass-keys/{id}"))).await?;
+        if !told.is_yes() {
+            return Ok(Err(refusal(&told)?));
+        }
+        let RevocationShown { was_gone, items } = told.read()?;
+        Ok(Ok(RevokedPassKey { was_gone, keys: public_keys(items).ok_or_else(|| told.strange())? }))
     }
 
     /// Reads the admissions of a room that have not ended, unless they are those of `known`. Needs a service key. One

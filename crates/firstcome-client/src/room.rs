@@ -14,7 +14,7 @@ use firstcome_store::core::room::{
     RoomOrder, RoomSettings, RoomState, RoomView, Slot, TicketNumber, TicketState,
 };
 use firstcome_store::core::time::Steady;
-use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     FaultKind, Handoff, Joining, LiveAdmissions, PassCheck, PlaceStream, Put, RoomAnswer, RoomStore, RoomSummary,
     StoreError, TicketAnswer,
@@ -548,5 +548,15 @@ impl RoomStore for HttpStore {
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         let says = "the service keeps the secrets of passes to itself: rotate them there, with POST /v1/pass-keys";
         Err(unavailable(FaultKind::Unfit, says))
+    }
+
+    /// Needs an admin key.
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        match self.revoke_pass_key(id).await? {
+            Ok(revoked) if revoked.was_gone => Ok(PassSecretRevocation::GoneBefore),
+            Ok(_) => Ok(PassSecretRevocation::Revoked),
+            Err(refusal) if refusal.code == "unknown_pass_key" => Ok(PassSecretRevocation::Unknown),
+            Err(refusal) => Err(unavailable(FaultKind::Unfit, refusal.to_string())),
+        }
     }
 }

@@ -15,6 +15,7 @@ mod draw;
 pub(super) mod inserts;
 pub(super) mod known;
 mod names;
+mod pass_secret;
 mod receipt;
 mod redemption;
 pub(super) mod renewal;
@@ -197,7 +198,12 @@ impl Database {
         Attempts { until: Instant::now() + self.base.options.patience, pause: Pause::new() }
     }
 
-    async fn commit(&self, session: Session) -> Result<(), SqlError> {
+    /// The secret that wraps the secrets in the tables.
+    pub(super) const fn secret(&self) -> &DeploymentSecret {
+        &self.secret
+    }
+
+    pub(super) async fn commit(&self, session: Session) -> Result<(), SqlError> {
         session.commit(self.base.options.connections.answer_timeout).await
     }
 }

@@ -48,6 +48,8 @@ pub struct Deployment {
     pub number: Option<i64>,
     /// Whether the secret is its own; unknown without one.
     pub is_secret_right: Option<bool>,
+    /// Whether the fallback of the secret has wrapped the deployment's own secret, so that a `rewrap` is due; unknown without one.
+    pub is_rewrap_due: Option<bool>,
     /// A coupon that tells claims before they are stored, if there is one.
     pub early_coupon: Option<CouponName>,
     /// Entries that no caller could read, of each coupon that has any.

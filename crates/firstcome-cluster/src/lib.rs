@@ -45,6 +45,7 @@ mod read_batch;
 mod rebuild;
 mod receipt;
 mod reconcile;
+mod rewrap;
 mod room;
 mod sequencer;
 mod session;
@@ -59,6 +60,7 @@ pub use inspect::State;
 pub use node::ClusterCounts;
 pub use options::{ClusterError, ClusterOptions};
 pub use reconcile::{Finding, Object, Reconciled, Repair, accept_loss, reconcile, repair};
+pub use rewrap::{Rewrapped, rewrap};
 pub use verify::{Verified, verify};
 pub use wrap::{DeploymentSecret, SECRET_BYTES_MIN};
 

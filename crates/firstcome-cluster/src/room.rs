@@ -53,7 +53,7 @@ use firstcome_sql::boxed::boxed;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
 use firstcome_store::edge::{draw_id, draw_pause};
-use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{Handoff, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, TicketAnswer};
 use log_batch::unavailable;
 use replica::{Ask, Found, RoomReplica, Want};
@@ -556,5 +556,12 @@ impl RoomStore for Cluster {
         let fresh = self.node.database.rotate_pass_secret(alive_us).await?;
         self.node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
         Ok(fresh)
+    }
+
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        let revocation = self.node.database.revoke_pass_secret(id).await?;
+        // Also after a revocation at another node, which this one may not have read yet.
+        self.node.refresh_secrets().await.map_err(|_| StoreError::Unknown)?;
+        Ok(revocation)
     }
 }

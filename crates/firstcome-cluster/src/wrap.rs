@@ -2,6 +2,10 @@
 //!
 //! A wrapped secret is `nonce ‖ ciphertext ‖ tag` of XChaCha20-Poly1305 under a key that is derived from the deployment's
 //! secret, and bound to its place: moved to another row it does not open.
+//!
+//! A node may have a second secret, the *fallback*: it opens what either has wrapped, and wraps by the first alone. So nodes that
+//! restart one after another read each other's rows while an operator replaces the secret, and [`crate::rewrap()`] wraps all rows
+//! by the first one before the other goes.
 
 use firstcome_store::Fault;
 use firstcome_store::edge::draw_secret;
@@ -16,9 +20,19 @@ pub const SECRET_BYTES_MIN: usize = 32;
 const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
-/// The secret of a deployment. Every node has the same.
+/// The secret of a deployment. Every node has the same, except while it is replaced.
 #[derive(Clone)]
-pub struct DeploymentSecret([u8; 32]);
+pub struct DeploymentSecret {
+    key: [u8; 32],
+    fallback: Option<[u8; 32]>,
+}
+
+/// Which secret opened something.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OpenedBy {
+    Secret,
+    Fallback,
+}
 
 impl fmt::Debug for DeploymentSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,7 +51,18 @@ impl DeploymentSecret {
         #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
         let mut mac = Hmac::<Sha256>::new_from_slice(text.as_bytes()).expect("HMAC takes keys of any length");
         mac.update(b"firstcome secrets in sql 1");
-        Some(Self(mac.finalize().into_bytes().into()))
+        Some(Self { key: mac.finalize().into_bytes().into(), fallback: None })
+    }
+
+    /// Also opens what the other secret has wrapped, and wraps nothing by it: the former secret, or the next one. `None` if both
+    /// are the same secret.
+    pub fn with_fallback(self, other: &Self) -> Option<Self> {
+        (self.key != other.key).then_some(Self { key: self.key, fallback: Some(other.key) })
+    }
+
+    /// Whether there is a second secret.
+    pub const fn has_fallback(&self) -> bool {
+        self.fallback.is_some()
     }
 
     /// Wraps a secret for a place.
@@ -45,7 +70,7 @@ impl DeploymentSecret {
         let mut wrapped = vec![0; NONCE_BYTES + secret.len() + TAG_BYTES];
         wrapped[..NONCE_BYTES].copy_from_slice(&draw_secret()?[..NONCE_BYTES]);
         let (nonce, out) = wrapped.split_at_mut(NONCE_BYTES);
-        let (key, nonce) = (self.key(), Nonce::try_from(&*nonce));
+        let (key, nonce) = (secret_key(&self.key), Nonce::try_from(&*nonce));
         #[expect(clippy::expect_used, reason = "all lengths are fixed, and right")]
         let nonce = nonce.expect("a nonce has 24 bytes");
         #[expect(clippy::expect_used, reason = "all lengths are fixed, and right")]
@@ -53,16 +78,18 @@ impl DeploymentSecret {
         Ok(wrapped)
     }
 
-    /// Unwraps it; `None` if it was wrapped by another secret, or for another place.
+    /// Unwraps it; `None` if it was wrapped by neither secret, or for another place.
     pub(super) fn unwrap(&self, wrapped: &[u8], place: &str) -> Option<[u8; 32]> {
-        let (nonce, wrapped) = wrapped.split_at_checked(NONCE_BYTES)?;
-        let mut secret = [0; 32];
-        if wrapped.len() != secret.len() + TAG_BYTES {
-            return None;
+        self.unwrap_by(wrapped, place).map(|(secret, _)| secret)
+    }
+
+    /// The same, with the secret that opened it.
+    pub(super) fn unwrap_by(&self, wrapped: &[u8], place: &str) -> Option<([u8; 32], OpenedBy)> {
+        if let Some(secret) = open(&self.key, wrapped, place) {
+            return Some((secret, OpenedBy::Secret));
         }
-        let nonce = Nonce::try_from(nonce).ok()?;
-        XChaCha20Poly1305::open(&self.key(), &nonce, wrapped, Some(place.as_bytes()), &mut secret).ok()?;
-        Some(secret)
+        let secret = open(self.fallback.as_ref()?, wrapped, place)?;
+        Some((secret, OpenedBy::Fallback))
     }
 
     /// Wraps a secret for a file that leaves the deployment, bound to what it is and whose, as hexadecimal digits.
@@ -82,11 +109,22 @@ impl DeploymentSecret {
         let wrapped: Vec<u8> = (0..text.len() / 2).map(byte).collect::<Option<_>>()?;
         self.unwrap(&wrapped, &exported(kind, name))
     }
+}
 
-    fn key(&self) -> SecretKey {
-        #[expect(clippy::expect_used, reason = "all lengths are fixed, and right")]
-        SecretKey::try_from(self.0.as_slice()).expect("a key has 32 bytes")
+fn secret_key(key: &[u8; 32]) -> SecretKey {
+    #[expect(clippy::expect_used, reason = "all lengths are fixed, and right")]
+    SecretKey::try_from(key.as_slice()).expect("a key has 32 bytes")
+}
+
+fn open(key: &[u8; 32], wrapped: &[u8], place: &str) -> Option<[u8; 32]> {
+    let (nonce, wrapped) = wrapped.split_at_checked(NONCE_BYTES)?;
+    let mut secret = [0; 32];
+    if wrapped.len() != secret.len() + TAG_BYTES {
+        return None;
     }
+    let nonce = Nonce::try_from(nonce).ok()?;
+    XChaCha20Poly1305::open(&secret_key(key), &nonce, wrapped, Some(place.as_bytes()), &mut secret).ok()?;
+    Some(secret)
 }
 
 /// The place of a secret in a file. None in SQL is called so.
@@ -140,6 +178,22 @@ mod tests {
         let inside = deployment(ONE).wrap(&[7; 32], "coupon:summer:code_key").unwrap();
         let inside: String = inside.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(open("coupon", "summer", &inside), None, "one out of SQL is no line of a file");
+    }
+
+    #[test]
+    fn a_fallback_opens_and_wraps_nothing() {
+        let (old, new) = (deployment(ONE), deployment(&ONE.replace('0', "1")));
+        let rolling = new.clone().with_fallback(&old).unwrap();
+        let before = old.wrap(&[7; 32], "here").unwrap();
+        assert_eq!(rolling.unwrap_by(&before, "here"), Some(([7; 32], OpenedBy::Fallback)));
+        assert_eq!(rolling.unwrap(&before, "there"), None);
+        let after = rolling.wrap(&[7; 32], "here").unwrap();
+        assert_eq!(rolling.unwrap_by(&after, "here"), Some(([7; 32], OpenedBy::Secret)));
+        assert_eq!((new.unwrap(&after, "here"), old.unwrap(&after, "here")), (Some([7; 32]), None));
+        assert!(old.clone().with_fallback(&deployment(&format!("{ONE}\n"))).is_none(), "both are one secret");
+        assert!(rolling.has_fallback() && !old.has_fallback());
+        let text = old.wrap_for_export("coupon", "summer", &[7; 32]).unwrap();
+        assert_eq!(rolling.unwrap_of_export("coupon", "summer", &text), Some([7; 32]));
     }
 
     #[test]

@@ -130,6 +130,7 @@ endpoints! {
     "/v1/rooms/{room}/passes/release": post room::post_release;
     "/v1/rooms/{room}/gate": get room_gate::get_gate;
     "/v1/pass-keys": get pass_key::get_pass_keys, post pass_key::post_pass_key;
+    "/v1/pass-keys/{kid}": delete pass_key::delete_pass_key;
     "/v1/keys": get api_key::get_api_keys, post api_key::post_api_key;
     "/v1/keys/{key}": delete api_key::delete_api_key;
     "/v1/keys/{key}/rotate": post api_key::post_api_key_rotation;

@@ -81,6 +81,7 @@ codes! {
     UnknownClaim 404 "unknown_claim" "This user has no claim of this coupon" "Claim one first.";
     UnknownCode 404 "unknown_code" "No claim of this coupon has this code" "Check for a typing mistake.";
     UnknownApiKey 404 "unknown_api_key" "There is no such API key" "Check the name: `firstcome keys list` shows all of the store. Keys of the environment have none.";
+    UnknownPassKey 404 "unknown_pass_key" "There never was such a pass key" "Give the number in the footer of a pass (`kid`). `firstcome pass-keys list` shows the keys that are accepted.";
     UnknownListing 404 "unknown_listing" "There is no such listing" "Check the name; a service key creates it with PUT.";
     NotServed 404 "not_served" "This service serves members and listings only" "It runs over a database alone. Ask a service that has coupons, rooms and locks.";
     MethodNotAllowed 405 "method_not_allowed" "This path does not take this method" "The `Allow` header lists those that it takes.";

@@ -76,6 +76,7 @@ pub(crate) enum Route {
     GetGate,
     GetPassKeys,
     PostPassKey,
+    DeletePassKey,
     GetApiKeys,
     PostApiKey,
     DeleteApiKey,
@@ -113,7 +114,7 @@ pub(crate) enum Route {
 
 impl Route {
     // Figures are kept by the place of a route in the list. A route in another place would have the name of another one.
-    const ALL: [(Self, &'static str); 69] = [
+    const ALL: [(Self, &'static str); 70] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -150,6 +151,7 @@ impl Route {
         (Self::GetGate, "get_gate"),
         (Self::GetPassKeys, "get_pass_keys"),
         (Self::PostPassKey, "post_pass_key"),
+        (Self::DeletePassKey, "delete_pass_key"),
         (Self::GetApiKeys, "get_api_keys"),
         (Self::PostApiKey, "post_api_key"),
         (Self::DeleteApiKey, "delete_api_key"),

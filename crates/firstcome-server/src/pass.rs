@@ -28,6 +28,7 @@ use cache::Cache;
 use ed25519_compact::{KeyPair, Seed};
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::core::time::Timestamp;
+use firstcome::embedded::journal::PassSecretSet;
 use parking_lot::{Mutex, RwLock};
 use pasetors::keys::{AsymmetricPublicKey, AsymmetricSecretKey};
 use pasetors::paserk::FormatAsPaserk;
@@ -192,6 +193,11 @@ impl PassKeys {
     /// Returns the number of the signing key.
     pub fn signing_id(&self) -> u32 {
         self.keys[0].id
+    }
+
+    /// Names the secrets that these keys were made from.
+    pub(crate) fn secret_set(&self) -> PassSecretSet {
+        PassSecretSet { newest: self.signing_id(), count: self.keys.len() }
     }
 
     /// Makes the pass of a grant. The same grant gives the same pass until the signing key changes.

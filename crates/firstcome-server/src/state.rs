@@ -273,11 +273,11 @@ impl App {
 
     /// Returns the keys that mint and verify passes. `None` before the first room exists.
     ///
-    /// Checks each time whether the store has a newer secret: the call that made it may have been dropped before it
-    /// ended, and nothing else would announce the secret.
+    /// Checks each time whether the store has other secrets: the call that made or revoked one may have been dropped
+    /// before it ended, and nothing else would announce that.
     pub(crate) fn passes(&self) -> Option<&Passes> {
-        let known = self.passes.get().map(|passes| passes.keys().signing_id());
-        if known != self.rooms.newest_pass_secret() {
+        let known = self.passes.get().map(|passes| passes.keys().secret_set());
+        if known != self.rooms.pass_secret_set() {
             self.refresh_passes();
         }
         self.passes.get()

@@ -71,6 +71,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::ApiKeys(change) => api_key::write(connection, change)?,
             Change::Clock(now) => room::put_clock(connection, *now)?,
             Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,
+            Change::PassSecretRevoked { id, fresh } => room::revoke_secret(connection, *id, *fresh)?,
         }
     }
     Ok(())

@@ -178,6 +178,16 @@ pub(super) fn put_clock(connection: &Connection, now: Now) -> rusqlite::Result<(
 
 pub(super) fn put_secret(connection: &Connection, fresh: PassSecret, oldest_kept: u32) -> rusqlite::Result<()> {
     connection.prepare_cached("DELETE FROM pass_secret WHERE id < ?1")?.execute([oldest_kept])?;
+    add_secret(connection, fresh)
+}
+
+/// Deletes a secret, and puts the one that signs instead, if there is one. A copy of the file from before still has it.
+pub(super) fn revoke_secret(connection: &Connection, id: u32, fresh: Option<PassSecret>) -> rusqlite::Result<()> {
+    connection.prepare_cached("DELETE FROM pass_secret WHERE id = ?1")?.execute([id])?;
+    fresh.map_or(Ok(()), |fresh| add_secret(connection, fresh))
+}
+
+fn add_secret(connection: &Connection, fresh: PassSecret) -> rusqlite::Result<()> {
     let mut put = connection.prepare_cached("INSERT INTO pass_secret (id, secret, created_at) VALUES (?1, ?2, ?3)")?;
     put.execute(params![fresh.id, fresh.bytes, fresh.created_at.as_us()]).map(drop)
 }

@@ -43,7 +43,7 @@ use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as room_rules, Room, RoomSettings};
 use firstcome_core::time::{Now, Steady};
-use journal::{CouponId, Journal, Memory, PassSecret, RoomId, Rows};
+use journal::{CouponId, Journal, Memory, PassSecret, PassSecretRevocation, RoomId, Rows};
 pub use lock::MemoryLocks;
 use parking_lot::{Mutex, RwLock};
 use reply::{Awaited, Reply};
@@ -276,6 +276,7 @@ enum Command {
     PutAppearance { cell: Arc<RoomCell>, appearance: Arc<Appearance>, reply: Reply<(), room_rules::Rejection> },
     CloseRoom { cell: Arc<RoomCell>, reply: Reply<(), room_rules::Rejection> },
     RotatePassSecret { bytes: [u8; 32], reply: Reply<PassSecret> },
+    RevokePassSecret { id: u32, bytes: [u8; 32], reply: Reply<PassSecretRevocation> },
     PublishHeads { reply: Reply<()> },
     ApiKeys { command: Box<KeyCommand>, reply: Reply<Effect<ApiKey>, KeyRejection> },
     Auctions(Job),

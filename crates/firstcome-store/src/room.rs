@@ -1,6 +1,6 @@
 //! The port for waiting rooms.
 
-use crate::embedded::journal::PassSecret;
+use crate::embedded::journal::{PassSecret, PassSecretRevocation};
 use crate::error::StoreError;
 use crate::handoff::Handoff;
 use crate::port::Put;
@@ -267,4 +267,11 @@ pub trait RoomStore: Send + Sync {
 
     /// Signs passes with a new secret from now on; live passes stay valid. Forgets secrets whose last pass has ended.
     fn rotate_pass_secret(&self) -> impl Future<Output = Result<PassSecret, StoreError>> + Send;
+
+    /// Revokes the secret of this number: its passes are void once this has returned, before their ends. If it is the one that
+    /// signs, a new one signs from then on, in the same step. Slots stay as they are, and the next poll brings a pass of
+    /// another secret. The revocation is durable. A second time has no effect.
+    ///
+    /// Over a cluster other nodes accept its passes until they have read the secrets again, about a second later.
+    fn revoke_pass_secret(&self, id: u32) -> impl Future<Output = Result<PassSecretRevocation, StoreError>> + Send;
 }

@@ -33,7 +33,7 @@ pub(crate) enum KeysCommand {
 
 /// The service, and the key to it.
 #[derive(Args)]
-struct Where {
+pub(crate) struct Where {
     /// Address of the service
     #[arg(long, env = "FIRSTCOME_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
@@ -96,7 +96,7 @@ pub(crate) struct RotateArgs {
 }
 
 impl Where {
-    fn open(&self) -> Result<HttpStore, Failure> {
+    pub(crate) fn open(&self) -> Result<HttpStore, Failure> {
         let name = "FIRSTCOME_ADMIN_KEY";
         let text = match &self.key_file {
             Some(path) => {
@@ -165,12 +165,17 @@ pub(crate) fn run(command: &KeysCommand) -> Outcome {
 
 /// Tells a refusal, a service that cannot be reached, and an unknown outcome apart.
 fn replied<T>(reply: ApiKeyReply<T>) -> Result<T, Failure> {
+    replied_or(reply, "look with `firstcome keys list`")
+}
+
+/// The same. `look` says how an operator finds out whether the service has done it.
+pub(crate) fn replied_or<T>(reply: ApiKeyReply<T>, look: &str) -> Result<T, Failure> {
     match reply {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(refusal)) => Err(Failure::Refused(refusal.into())),
-        Err(StoreError::Unknown) => Err(Failure::Unreachable(anyhow!(
-            "the service gave no answer in time, and may have done it: look with `firstcome keys list`"
-        ))),
+        Err(StoreError::Unknown) => {
+            Err(Failure::Unreachable(anyhow!("the service gave no answer in time, and may have done it: {look}")))
+        }
         Err(error) => Err(Failure::Unreachable(error.into())),
     }
 }

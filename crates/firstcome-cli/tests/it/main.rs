@@ -33,6 +33,7 @@ mod log_lines;
 mod logs;
 mod manners;
 mod ops;
+mod pass_keys;
 mod places;
 mod plan;
 mod stories;

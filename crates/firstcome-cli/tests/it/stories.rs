@@ -16,6 +16,7 @@ mod receipts;
 mod redis_unfit;
 mod renewals_killed;
 mod room_went_back;
+mod secret_replaced;
 mod site_gate;
 mod stopping;
 mod transient_fault;

@@ -11,7 +11,7 @@ use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber};
 use firstcome_store::edge::ManualClock;
-use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
     Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase,
@@ -236,6 +236,10 @@ impl RoomStore for Remote {
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         assert!(self.http.rotate_pass_secret().await.is_err(), "as it is documented");
         self.behind.rotate_pass_secret().await
+    }
+
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        self.http.revoke_pass_secret(id).await
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Database;
 use super::dead_letters::{dead_letter_counts, early_coupon};
+use crate::wrap::OpenedBy;
 use crate::{Deployment, DeploymentSecret};
 use firstcome_sql::SqlError;
 use firstcome_sql::base::Base;
@@ -56,15 +57,17 @@ impl Database {
 /// What there is of a deployment. Writes nothing.
 pub(crate) async fn deployed(base: &Base, secret: Option<&DeploymentSecret>) -> Result<Deployment, SqlError> {
     let rows = base.read("SELECT number,probe FROM firstcome_deployment WHERE id=1;".to_owned()).await?;
-    let (mut number, mut is_secret_right) = (None, None);
+    let (mut number, mut is_secret_right, mut is_rewrap_due) = (None, None, None);
     if let Some(row) = rows.first() {
         let mut columns = Reader::at(row, 0);
         number = Some(columns.integer()?);
         let probe = columns.maybe_blob()?.unwrap_or_default();
-        is_secret_right = secret.map(|secret| secret.unwrap(&probe, PLACE) == Some(PROBE));
+        let opened = secret.map(|secret| secret.unwrap_by(&probe, PLACE).filter(|(opened, _)| *opened == PROBE));
+        is_secret_right = opened.map(|opened| opened.is_some());
+        is_rewrap_due = opened.map(|opened| opened.is_some_and(|(_, by)| by == OpenedBy::Fallback));
     }
     let (early_coupon, dead_letters) = (early_coupon(base).await?, dead_letter_counts(base).await?);
-    Ok(Deployment { number, is_secret_right, early_coupon, dead_letters })
+    Ok(Deployment { number, is_secret_right, is_rewrap_due, early_coupon, dead_letters })
 }
 
 /// What is said where something was wrapped by another secret.

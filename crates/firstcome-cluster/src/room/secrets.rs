@@ -3,7 +3,7 @@
 use crate::Cluster;
 use crate::node::Node;
 use firstcome_store::StoreError;
-use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::embedded::journal::{PassSecret, PassSecretSet};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,9 +74,9 @@ impl Node {
 }
 
 impl Cluster {
-    /// The number of the newest secret of passes that this node knows.
-    pub fn newest_pass_secret(&self) -> Option<u32> {
-        self.node.secrets.known.read().last().map(|secret| secret.id)
+    /// Names the secrets of passes that this node knows. `None` before the first room.
+    pub fn pass_secret_set(&self) -> Option<PassSecretSet> {
+        PassSecretSet::of(&self.node.secrets.known.read())
     }
 
     /// Looks whether there are other secrets of passes than this node knows: for a pass whose secret is not known. An error

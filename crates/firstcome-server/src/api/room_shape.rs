@@ -467,3 +467,14 @@ pub(crate) struct PassKeyList {
     /// The implicit assertion of PASETO v4 that every pass is signed with
     pub(crate) implicit_assertion: &'static str,
 }
+
+/// A revoked key, and the keys that verify passes after that
+#[derive(Serialize, ToSchema)]
+pub(crate) struct PassKeyRevocation {
+    /// The key id of the revoked key
+    pub(crate) kid: String,
+    /// Whether the key was gone before this request: revoked earlier, or forgotten after the end of its last pass
+    pub(crate) was_gone: bool,
+    /// The keys that verify passes, the signing one first
+    pub(crate) items: Vec<PassKey>,
+}

@@ -10,7 +10,7 @@ use firstcome::core::room::{
     TicketNumber,
 };
 use firstcome::core::time::Now;
-use firstcome::embedded::journal::PassSecret;
+use firstcome::embedded::journal::{PassSecret, PassSecretRevocation, PassSecretSet};
 use firstcome::{
     Embedded, Glance, Handoff, HeadPage, Joining, LiveAdmissions, Names, PassCheck, Put, ReceiptReply, ReceiptStore,
     RoomAnswer, RoomStore, RoomSummary, Shared, StoreError, TicketAnswer,
@@ -61,9 +61,9 @@ impl Rooms {
         forward!(self.glance(room, glances, sights))
     }
 
-    /// The number of the secret that signs passes now. None before the first room.
-    pub(crate) fn newest_pass_secret(&self) -> Option<u32> {
-        forward!(self.newest_pass_secret())
+    /// Names the secrets of passes that this node knows. None before the first room.
+    pub(crate) fn pass_secret_set(&self) -> Option<PassSecretSet> {
+        forward!(self.pass_secret_set())
     }
 
     /// Reads the secrets of passes that other nodes have made. The embedded store is alone and knows all of them.
@@ -201,5 +201,9 @@ impl RoomStore for Rooms {
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         forward!(self.rotate_pass_secret().await)
+    }
+
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        forward!(self.revoke_pass_secret(id).await)
     }
 }

@@ -75,6 +75,7 @@ fn action(method: &Method, path: &str) -> Option<(&'static str, String)> {
         ("keys", Some(name), None, _) if word == "delete" => Some(("revoke", format!("API key {name}"))),
         ("keys", Some(name), Some("rotate"), None) if word == "post" => Some(("rotate", format!("API key {name}"))),
         ("pass-keys", None, ..) if word == "post" => Some(("rotate", "pass keys".to_owned())),
+        ("pass-keys", Some(kid), None, _) if word == "delete" => Some(("revoke", format!("pass key {kid}"))),
         _ => None,
     }
 }
@@ -142,6 +143,7 @@ mod tests {
             (Method::POST, "/v1/rooms/sale/pause", Some(("pause", "room sale"))),
             (Method::PUT, "/v1/rooms/sale/appearance", Some(("put", "appearance of room sale"))),
             (Method::POST, "/v1/pass-keys", Some(("rotate", "pass keys"))),
+            (Method::DELETE, "/v1/pass-keys/7", Some(("revoke", "pass key 7"))),
             (Method::POST, "/v1/keys", Some(("create", "API key"))),
             (Method::DELETE, "/v1/keys/shop", Some(("revoke", "API key shop"))),
             (Method::POST, "/v1/keys/shop/rotate", Some(("rotate", "API key shop"))),

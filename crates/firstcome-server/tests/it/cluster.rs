@@ -249,6 +249,24 @@ async fn a_room_at_two_nodes() {
     let four = world.node().await;
     let keys = four.send(Ask::get("/v1/pass-keys")).await.is(200).json();
     assert_eq!(keys["items"].as_array().map(Vec::len), Some(2), "{keys}");
+    // A key that one node revokes is void at the others within about a second, also for a pass that they have accepted.
+    let check = || Ask::post("/v1/rooms/hall/passes/verify").by(SERVICE).json(&json!({"pass": pass}));
+    for node in [&two, &three, &four] {
+        assert_eq!(node.send(check()).await.is(200).json()["valid"], true);
+    }
+    one.send(Ask::delete("/v1/pass-keys/2").by(ADMIN)).await.is(200);
+    assert_eq!(one.send(check()).await.is(200).json()["reason"], "unknown_key");
+    let revoked_at = Instant::now();
+    for node in [&two, &three, &four] {
+        while node.send(check()).await.is(200).json()["reason"] != "unknown_key" {
+            assert!(revoked_at.elapsed() < Duration::from_secs(5), "a revoked key counts for five seconds");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let fresh = admitted(&four, &cid).await;
+    assert!(fresh != pass, "signed by another key");
+    let check = Ask::post("/v1/rooms/hall/passes/verify").by(SERVICE).json(&json!({"pass": fresh}));
+    assert_eq!(two.send(check).await.is(200).json()["valid"], true, "the slot goes on");
     assert_eq!(two.send(Ask::get("/v1/rooms/hall")).await.is(200).json()["waiting"], 0);
 }
 

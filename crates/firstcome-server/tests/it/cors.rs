@@ -146,6 +146,7 @@ async fn pages_of_a_named_origin_may_make_no_other_call() {
         ("/v1/rooms/lobby/passes/verify", "POST"),
         ("/v1/rooms/lobby/passes/release", "POST"),
         ("/v1/pass-keys", "POST"),
+        ("/v1/pass-keys/1", "DELETE"),
         ("/v1/listings/lamp", "PUT"),
         ("/v1/listings/lamp/bids", "GET"),
         ("/v1/listings/lamp/bids", "POST"),

@@ -62,6 +62,7 @@ fn routes() -> Vec<Route> {
         Route { status: 401, ..open("/v1/rooms/{room}/gate") },
         route(Method::GET, "/v1/pass-keys", Scope::Public, None, 200),
         route(Method::POST, "/v1/pass-keys", Scope::Admin, None, 201),
+        route(Method::DELETE, "/v1/pass-keys/{kid}", Scope::Admin, None, 200),
         route(Method::GET, "/v1/keys", Scope::Admin, None, 200),
         route(Method::POST, "/v1/keys", Scope::Admin, Some(json!({"name": "new", "scope": "view"})), 201),
         route(Method::DELETE, "/v1/keys/{key}", Scope::Admin, None, 204),
@@ -170,6 +171,7 @@ async fn every_route_answers_every_kind_of_caller_as_its_scope_says() {
                 .replace("{lock}", "door")
                 .replace("{member}", "ann")
                 .replace("{listing}", "lamp")
+                .replace("{kid}", "1")
                 .replace("{key}", "shop");
             if path.ends_with("/events") {
                 let paused = json!({"max_active": 1, "paused": true});

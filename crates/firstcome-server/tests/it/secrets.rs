@@ -42,6 +42,7 @@ async fn keys_come_back_in_no_answer() {
             room::claim_by("launch", key).by(key),
             Ask::get("/v1/pass-keys").by(key),
             Ask::post("/v1/pass-keys").by(key),
+            Ask::delete("/v1/pass-keys/9").by(key),
             Ask::get("/v1/keys").by(key),
             Ask::delete("/v1/keys/none").by(key),
             Ask::get("/v1/nothing").by(key),

@@ -169,6 +169,7 @@ scenarios! {
         a_coupon_takes_no_pass_of_another_room;
     keys: anybody_verifies_a_pass_with_the_keys_that_are_shown
         passes_stay_valid_when_the_key_changes_and_new_ones_name_the_new_key a_pass_of_a_forgotten_key_is_refused
+        passes_of_a_revoked_key_are_void_and_visitors_get_new_ones
         a_pass_is_bound_to_the_key_that_it_names;
     clocks: a_wall_clock_set_forward_ends_nothing a_wall_clock_set_back_prolongs_nothing
         a_step_of_the_wall_clock_gives_no_admissions_away an_opening_is_judged_by_the_wall_clock;

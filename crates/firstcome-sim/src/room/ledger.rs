@@ -187,6 +187,8 @@ pub struct Ledger {
     pub clocks: Vec<(i64, Now)>,
     /// The secrets of passes, and since when.
     pub secrets: Vec<(i64, PassSecret)>,
+    /// The numbers of the secrets that were revoked, and since when.
+    pub revoked_secrets: Vec<(i64, u32)>,
     /// What in the log does not fit.
     pub breaches: Vec<String>,
 }
@@ -225,6 +227,10 @@ impl Ledger {
                     }
                     Change::Clock(now) => ledger.clocks.push((at, *now)),
                     Change::PassSecret { fresh, .. } => ledger.secrets.push((at, *fresh)),
+                    Change::PassSecretRevoked { id, fresh } => {
+                        ledger.revoked_secrets.push((at, *id));
+                        ledger.secrets.extend(fresh.map(|fresh| (at, fresh)));
+                    }
                     _ => {}
                 }
             }

@@ -102,6 +102,10 @@ impl Tables for Stored {
                 self.secrets.retain(|secret| *oldest_kept <= secret.id);
                 self.secrets.push(*fresh);
             }
+            Change::PassSecretRevoked { id, fresh } => {
+                self.secrets.retain(|secret| secret.id != *id);
+                self.secrets.extend(*fresh);
+            }
             // The world of rooms has no coupons.
             _ => {}
         }

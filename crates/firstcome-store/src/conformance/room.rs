@@ -61,6 +61,7 @@ where
         rows::an_appearance_is_shown_as_it_was_put,
         rows::a_revision_replaces_only_what_it_names,
         rows::secrets_are_kept_as_long_as_a_pass_may_live,
+        rows::a_revoked_secret_is_gone_and_another_one_signs,
         time::an_offer_is_taken_by_a_poll_or_lapses,
         time::a_slot_ends_at_its_instant_and_its_pass_with_it,
         time::an_idle_slot_ends_unless_it_is_heard_of,

@@ -174,6 +174,9 @@ impl Engine {
             Command::PublishHeads { reply } => reply.send(receipt::publish(log, now).map(Ok)),
             Command::ApiKeys { command, reply } => reply.send(api_key::change(&command, log, now)),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
+            Command::RevokePassSecret { id, bytes, reply } => {
+                reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok))
+            }
             // `run` takes these into its batch.
             Command::Claim(_)
             | Command::Room(_)
@@ -227,6 +230,7 @@ fn is_given_up(command: &Command) -> bool {
         Command::PutRoom(put) => put.reply.is_closed(),
         Command::CloseRoom { reply, .. } | Command::PutAppearance { reply, .. } => reply.is_closed(),
         Command::RotatePassSecret { reply, .. } => reply.is_closed(),
+        Command::RevokePassSecret { reply, .. } => reply.is_closed(),
         Command::PublishHeads { reply } => reply.is_closed(),
         Command::ApiKeys { reply, .. } => reply.is_closed(),
         _ => false,

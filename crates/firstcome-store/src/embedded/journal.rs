@@ -89,6 +89,48 @@ impl std::fmt::Debug for PassSecret {
     }
 }
 
+/// Names a set of secrets that sign passes. Numbers are never reused and secrets only leave a set, so two sets with the same
+/// name are equal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PassSecretSet {
+    /// The number of the newest secret, which signs.
+    pub newest: u32,
+    /// How many secrets there are.
+    pub count: usize,
+}
+
+impl PassSecretSet {
+    /// Returns the name of these secrets, the newest last. `None` if there are none.
+    pub fn of(secrets: &[PassSecret]) -> Option<Self> {
+        secrets.last().map(|newest| Self { newest: newest.id, count: secrets.len() })
+    }
+}
+
+/// What a revocation of a secret that signs passes has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PassSecretRevocation {
+    /// The secret is gone. If it was the one that signs, a new one signs.
+    Revoked,
+    /// There was such a secret, and it is gone already: revoked before, or forgotten after its last pass had ended.
+    GoneBefore,
+    /// There never was such a secret.
+    Unknown,
+}
+
+impl PassSecretRevocation {
+    /// Judges a revocation by the number of the secret that is asked for, and those that there are, the newest last.
+    pub fn of(id: u32, secrets: &[PassSecret]) -> Self {
+        if secrets.iter().any(|secret| secret.id == id) {
+            return Self::Revoked;
+        }
+        // Numbers begin at 1, and the newest secret is always there.
+        match secrets.last() {
+            Some(newest) if (1..newest.id).contains(&id) => Self::GoneBefore,
+            _ => Self::Unknown,
+        }
+    }
+}
+
 /// The store's own number for a member, from 1. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(pub u32);
@@ -241,6 +283,13 @@ pub enum Change {
         fresh: PassSecret,
         /// The oldest secret whose passes may still be alive.
         oldest_kept: u32,
+    },
+    /// The passes of this secret are void.
+    PassSecretRevoked {
+        /// The number of the secret.
+        id: u32,
+        /// The secret that signs from now on, if the revoked one did.
+        fresh: Option<PassSecret>,
     },
 }
 

@@ -1,7 +1,7 @@
 //! The port for waiting rooms over the embedded store, and the clockwork that lets its rooms admit.
 
 use super::auction::Rest;
-use super::journal::PassSecret;
+use super::journal::{PassSecret, PassSecretRevocation, PassSecretSet};
 use super::room::{Order, RoomCell};
 use super::{Command, Embedded, FreshSecrets, Inner, PutRoomCommand, Reply, RoomJob};
 use crate::error::StoreError;
@@ -138,9 +138,9 @@ impl Embedded {
         self.inner.shared.rooms.read().len()
     }
 
-    /// Returns the number of the secret that signs passes now. `None` before the first room.
-    pub fn newest_pass_secret(&self) -> Option<u32> {
-        self.inner.shared.pass_secrets.read().last().map(|secret| secret.id)
+    /// Names the secrets of passes that there are now. `None` before the first room.
+    pub fn pass_secret_set(&self) -> Option<PassSecretSet> {
+        PassSecretSet::of(&self.inner.shared.pass_secrets.read())
     }
 
     /// Returns sums over all rooms, for metrics.
@@ -306,6 +306,16 @@ impl RoomStore for Embedded {
         match self.ask(Command::RotatePassSecret { bytes, reply }, answer).await? {
             Ok(secret) => Ok(secret),
             // No rule refuses a rotation.
+            Err(_) => Err(StoreError::Unknown),
+        }
+    }
+
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        let bytes = self.inner.shared.draw_secret()?;
+        let (reply, answer) = Reply::pair();
+        match self.ask(Command::RevokePassSecret { id, bytes, reply }, answer).await? {
+            Ok(revocation) => Ok(revocation),
+            // No rule refuses a revocation.
             Err(_) => Err(StoreError::Unknown),
         }
     }

@@ -18,7 +18,7 @@ use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
 use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, RoomSettings, TicketNumber};
-use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
     Durability, Embedded, Faults, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
@@ -236,6 +236,10 @@ impl RoomStore for AnyStore {
 
     async fn rotate_pass_secret(&self) -> Result<PassSecret, StoreError> {
         forward!(self, 0, rotate_pass_secret().await)
+    }
+
+    async fn revoke_pass_secret(&self, id: u32) -> Result<PassSecretRevocation, StoreError> {
+        forward!(self, 0, revoke_pass_secret(id).await)
     }
 }
 

@@ -121,6 +121,48 @@ pub(crate) async fn a_pass_of_a_forgotten_key_is_refused() {
     .await;
 }
 
+pub(crate) async fn passes_of_a_revoked_key_are_void_and_visitors_get_new_ones() {
+    on_each(async |service| {
+        let revoke = |kid: &str| Ask::delete(&format!("/v1/pass-keys/{kid}"));
+        service.send(revoke("1").by(ADMIN)).await.refused(404, "unknown_pass_key");
+        service.make("launch", json!({"limit": 9, "room": "sale"})).await;
+        service.make_room("sale", json!({"max_active": 2})).await;
+        let ticket = service.ticket_of("sale", "ann").await;
+        let before = service.admitted("sale", &ticket).await;
+        rotate(service).await;
+        let again = service.standing("sale", &ticket).await["pass"].as_str().expect("a pass").to_owned();
+        service.send(revoke("1")).await.is(401);
+        service.send(revoke("1").by(SERVICE)).await.is(403);
+        for wrong in ["0", "3", "01", "+1", "x", "4294967296", "1%20"] {
+            service.send(revoke(wrong).by(ADMIN)).await.refused(404, "unknown_pass_key");
+        }
+        assert_eq!(service.wrong_with("sale", &before).await, None, "nothing has changed");
+        // An older key.
+        let told = service.send(revoke("1").by(ADMIN)).await.is(200).json();
+        assert_eq!((kids(&told), &told["was_gone"], &told["kid"]), (vec!["2"], &json!(false), &json!("1")));
+        assert_eq!(service.wrong_with("sale", &before).await.as_deref(), Some("unknown_key"));
+        service.send(super::claim_by("launch", &before)).await.refused(403, "invalid_pass");
+        assert_eq!(service.wrong_with("sale", &again).await, None, "the other key counts");
+        // The key that signs: a poll brings a pass of the next one, and the place is the same.
+        let place = service.standing("sale", &ticket).await;
+        let told = service.send(revoke("2").by(ADMIN)).await.is(200).json();
+        assert_eq!((kids(&told), &told["was_gone"]), (vec!["3"], &json!(false)));
+        assert_eq!(kids(&shown(service).await), ["3"]);
+        assert_eq!(service.wrong_with("sale", &again).await.as_deref(), Some("unknown_key"));
+        let after = service.standing("sale", &ticket).await;
+        let fields = |place: &Value| ["number", "state", "slot_ends_at"].map(|field| place[field].clone());
+        assert_eq!(fields(&after), fields(&place), "no place is lost");
+        let fresh = after["pass"].as_str().expect("a pass");
+        assert_eq!(footer(fresh)["kid"], "3");
+        service.send(super::claim_by("launch", fresh)).await.is(201);
+        // A second time has no effect.
+        let told = service.send(revoke("2").by(ADMIN)).await.is(200).json();
+        assert_eq!((kids(&told), &told["was_gone"]), (vec!["3"], &json!(true)));
+        assert_eq!(service.wrong_with("sale", fresh).await, None);
+    })
+    .await;
+}
+
 pub(crate) async fn a_pass_is_bound_to_the_key_that_it_names() {
     let service = Service::memory();
     service.make_room("sale", json!({"max_active": 9})).await;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::conformance::{COMMANDS_AT_ONCE, all};
+use crate::embedded::journal::PassSecretRevocation;
 
 const HOUR: i64 = 3_600_000;
 
@@ -153,7 +154,18 @@ where
     assert!(fresh.id < newer.id, "no number is given twice");
 
     let bench = bench.reopen(open, first + 2).await;
-    assert_eq!(bench.store.pass_secrets(), [secrets, vec![newer]].concat());
+    assert_eq!(bench.store.pass_secrets(), [secrets.clone(), vec![newer]].concat());
+    for id in [secrets[0].id, newer.id] {
+        let revoked = bench.store.revoke_pass_secret(id).await.expect("the store answers");
+        assert_eq!(revoked, PassSecretRevocation::Revoked);
+    }
+    let left = bench.store.pass_secrets();
+    assert!(left.iter().all(|secret| secret.id != newer.id && secret.id != secrets[0].id), "{left:?}");
+
+    let bench = bench.reopen(open, first + 2).await;
+    assert_eq!(bench.store.pass_secrets(), left, "a revoked secret does not come back");
+    let newest = bench.store.rotate_pass_secret().await.expect("the store answers");
+    assert!(left.iter().all(|secret| secret.id < newest.id) && newer.id < newest.id, "no number is given twice");
     bench.check("closed", &[(first + 2, Step::Poll(3), "3 waiting 0"), (first + 2, Step::Poll(2), "2 expired")]).await;
 }
 

@@ -1,6 +1,7 @@
 //! Commands one after the other, and the replies that the port requires.
 
 use super::*;
+use crate::embedded::journal::PassSecretRevocation;
 
 pub(super) async fn an_unknown_room_is_refused_everywhere<S: RoomStore + 'static>(bench: Bench<S>) {
     for step in [
@@ -260,4 +261,32 @@ pub(super) async fn secrets_are_kept_as_long_as_a_pass_may_live<S: RoomStore + '
     bench.set(11 + DAY_MS).await;
     let fourth = bench.store.rotate_pass_secret().await.expect("the store answers");
     assert_eq!(bench.store.pass_secrets(), [second, third, fourth]);
+}
+
+pub(super) async fn a_revoked_secret_is_gone_and_another_one_signs<S: RoomStore + 'static>(bench: Bench<S>) {
+    let revoke = async |id: u32| bench.store.revoke_pass_secret(id).await.expect("the store answers");
+    assert_eq!(revoke(1).await, PassSecretRevocation::Unknown, "there is none before the first room");
+    bench.put(&name("first"), slots(1)).await;
+    let [first] = bench.store.pass_secrets()[..] else { panic!("the first room brings one") };
+    let second = bench.store.rotate_pass_secret().await.expect("the store answers");
+    let third = bench.store.rotate_pass_secret().await.expect("the store answers");
+    // An older one: which one signs does not change.
+    assert_eq!(revoke(second.id).await, PassSecretRevocation::Revoked);
+    assert_eq!(bench.store.pass_secrets(), [first, third]);
+    assert_eq!(revoke(second.id).await, PassSecretRevocation::GoneBefore);
+    for never in [0, third.id + 1, u32::MAX] {
+        assert_eq!(revoke(never).await, PassSecretRevocation::Unknown, "{never}");
+    }
+    assert_eq!(bench.store.pass_secrets(), [first, third]);
+    // The one that signs: a new one comes in the same step, also if it is the only one.
+    bench.set(10).await;
+    assert_eq!(revoke(third.id).await, PassSecretRevocation::Revoked);
+    let [kept, fourth] = bench.store.pass_secrets()[..] else { panic!("another one signs") };
+    assert_eq!((kept, fourth.created_at), (first, at(10)));
+    assert!(third.id < fourth.id && fourth.bytes != third.bytes, "no number and no secret is given twice");
+    assert_eq!(revoke(first.id).await, PassSecretRevocation::Revoked);
+    assert_eq!(revoke(fourth.id).await, PassSecretRevocation::Revoked);
+    let [fifth] = bench.store.pass_secrets()[..] else { panic!("another one signs") };
+    assert!(fourth.id < fifth.id && fifth.bytes != fourth.bytes);
+    assert_eq!(revoke(fourth.id).await, PassSecretRevocation::GoneBefore);
 }

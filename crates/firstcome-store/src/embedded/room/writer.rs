@@ -4,7 +4,7 @@
 //! Polls of these tickets wait for the commit.
 
 use super::{Kept, RoomCell, check};
-use crate::embedded::journal::{Change, Journal, PassSecret, RoomId, RoomPut};
+use crate::embedded::journal::{Change, Journal, PassSecret, PassSecretRevocation, RoomId, RoomPut};
 use crate::embedded::writer::{Log, Primitive};
 use crate::embedded::{FreshSecrets, Reply, Shared};
 use crate::error::{Fault, StoreError};
@@ -250,6 +250,31 @@ impl RoomWriter {
         self.next_pass_secret += 1;
         *log.shared.pass_secrets.write() = secrets;
         Ok(fresh)
+    }
+
+    /// Revokes a secret of passes. `bytes` become the next one if it is the one that signs.
+    pub(in crate::embedded) fn revoke_secret(
+        &mut self,
+        id: u32,
+        bytes: [u8; 32],
+        log: &mut Log,
+        now: Now,
+    ) -> Result<PassSecretRevocation, StoreError> {
+        log.check()?;
+        let mut secrets = log.shared.pass_secrets.read().clone();
+        let revocation = PassSecretRevocation::of(id, &secrets);
+        if revocation != PassSecretRevocation::Revoked {
+            return Ok(revocation);
+        }
+        // Some secret always signs, and the newest one always stays, so that no number comes back.
+        let is_signing = secrets.last().is_some_and(|newest| newest.id == id);
+        let fresh = is_signing.then_some(PassSecret { id: self.next_pass_secret, bytes, created_at: now.wall });
+        secrets.retain(|secret| secret.id != id);
+        secrets.extend(fresh);
+        log.commit(Change::PassSecretRevoked { id, fresh })?;
+        self.next_pass_secret += u32::from(is_signing);
+        *log.shared.pass_secrets.write() = secrets;
+        Ok(revocation)
     }
 }
 
