@@ -10,6 +10,7 @@ mod ending;
 mod entry;
 mod guests;
 mod leftover;
+mod multiplexed;
 mod slots;
 mod stream;
 mod threads;
@@ -22,8 +23,9 @@ use crate::lock::Offer;
 use crate::security_headers::OF_REFUSED_CONNECTION;
 use crate::state::App;
 use axum::Router;
-pub(crate) use entry::{Entry, secured};
+pub(crate) use entry::{Entry, Speaks, secured};
 use firstcome::edge::draw_hasher;
+use firstcome_tls::Alpn;
 pub(crate) use guests::{Guests, TooMany};
 pub(crate) use leftover::{LentBody, Rest, Slot};
 use serde_json::{Map, json};
@@ -265,9 +267,17 @@ impl PortContext {
             match &context.entry.tls {
                 None => connection::serve(stream, peer, &place, &context).await,
                 Some(tls) => {
-                    if let Some(stream) = secured(tls, stream, context.app.config.limits.head).await {
-                        // In a box, so that a connection in plain text is not larger.
-                        Box::pin(connection::serve(stream, peer, &place, &context)).await;
+                    let within = context.app.config.limits.head;
+                    match secured(tls, Alpn::Http2AndHttp1, stream, within).await {
+                        // In boxes, so that a connection in plain text is not larger.
+                        Some((stream, Speaks::Http1)) => {
+                            Box::pin(connection::serve(stream, peer, &place, &context)).await;
+                        }
+                        Some((stream, Speaks::Http2)) => {
+                            let context = Arc::clone(&context);
+                            Box::pin(multiplexed::serve(stream, peer, &place, context)).await;
+                        }
+                        None => {}
                     }
                 }
             }

@@ -52,6 +52,7 @@ use axum::response::IntoResponse;
 use firstcome::RoomStore;
 use firstcome::core::id::{RoomName, UserId};
 use firstcome::edge::{Stopwatch, draw_hasher};
+use firstcome_tls::Alpn;
 use http_body_util::Either;
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
@@ -236,7 +237,9 @@ impl Gate {
             match &gate.entry.tls {
                 None => gate.serve(stream, peer, &place, stopping).await,
                 Some(tls) => {
-                    if let Some(stream) = secured(tls, stream, gate.app.config.limits.head).await {
+                    let within = gate.app.config.limits.head;
+                    // WebSockets need HTTP/1.1.
+                    if let Some((stream, _)) = secured(tls, Alpn::Http1, stream, within).await {
                         gate.serve(stream, peer, &place, stopping).await;
                     }
                 }

@@ -159,8 +159,8 @@ impl Session {
     /// Commits. After an error that is [`SqlError::Unknown`] it may stand.
     pub async fn commit(mut self, patience: Duration) -> Result<(), SqlError> {
         self.clean = false;
-        let commit = self.connection.lent().run("COMMIT".to_owned());
-        let committed = match self.usage.timed(timeout(patience, commit)).await {
+        let committed = match self.usage.timed(timeout(patience, self.connection.lent().run("COMMIT".to_owned()))).await
+        {
             Ok(Ok(_)) => {
                 self.usage.last_commit.note();
                 self.clean = true;

@@ -27,7 +27,7 @@ pub use error::{TlsError, TlsFileKind};
 pub use explain::explain;
 #[cfg(feature = "inspect")]
 pub use inspect::{PeerCertificate, inspect};
-pub use server::{Renewal, ServerFiles, ServerTls};
+pub use server::{Alpn, HTTP2_NAME, Renewal, ServerFiles, ServerTls};
 
 use rustls::client::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};

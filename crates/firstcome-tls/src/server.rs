@@ -36,8 +36,21 @@ struct Shared {
 struct Current {
     cert: Vec<u8>,
     key: Vec<u8>,
-    config: Arc<ServerConfig>,
+    http1: Arc<ServerConfig>,
+    http2: Arc<ServerConfig>,
 }
+
+/// The protocols that a port offers in the handshake (RFC 7301).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alpn {
+    /// HTTP/1.1 alone.
+    Http1,
+    /// HTTP/2, and HTTP/1.1 for clients that do not offer it.
+    Http2AndHttp1,
+}
+
+/// How a handshake names HTTP/2.
+pub const HTTP2_NAME: &[u8] = b"h2";
 
 impl fmt::Debug for ServerTls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,9 +76,13 @@ impl ServerTls {
         Ok(Renewal::Changed)
     }
 
-    /// The configuration for the next connection.
-    pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.now.read().unwrap_or_else(PoisonError::into_inner).config)
+    /// The configuration for the next connection, which offers these protocols.
+    pub fn config(&self, offer: Alpn) -> Arc<ServerConfig> {
+        let now = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(match offer {
+            Alpn::Http1 => &now.http1,
+            Alpn::Http2AndHttp1 => &now.http2,
+        })
     }
 }
 
@@ -86,5 +103,7 @@ fn read(files: &ServerFiles) -> Result<Current, TlsError> {
         }
     })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Current { cert, key, config: Arc::new(config) })
+    let mut http2 = config.clone();
+    http2.alpn_protocols.insert(0, HTTP2_NAME.to_vec());
+    Ok(Current { cert, key, http1: Arc::new(config), http2: Arc::new(http2) })
 }

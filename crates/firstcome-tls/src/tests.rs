@@ -88,7 +88,7 @@ fn a_renewed_certificate_replaces_the_old_one_and_a_bad_one_does_not() {
     let files = Files::new();
     let server = ServerFiles { cert: files.path("cert.pem"), key: files.path("key.pem") };
     let tls = ServerTls::read(server).expect("all is right");
-    let first = tls.config();
+    let first = tls.config(Alpn::Http2AndHttp1);
     assert_eq!(tls.renew(), Ok(Renewal::Unchanged));
     let wrong = ServerFiles { cert: files.path("cert.pem"), key: files.path("other-key.pem") };
     assert_eq!(ServerTls::read(wrong).expect_err("another key").code(), "tls_key_mismatch");
@@ -97,8 +97,8 @@ fn a_renewed_certificate_replaces_the_old_one_and_a_bad_one_does_not() {
     let cert = CertificateParams::new(["db.example".to_owned()]).expect("a name").self_signed(&key).expect("signed");
     files.write("key.pem", &key.serialize_pem());
     assert_eq!(tls.renew().expect_err("the certificate is the old one").code(), "tls_key_mismatch");
-    assert!(Arc::ptr_eq(&first, &tls.config()), "the old one stays");
+    assert!(Arc::ptr_eq(&first, &tls.config(Alpn::Http2AndHttp1)), "the old one stays");
     files.write("cert.pem", &cert.pem());
     assert_eq!(tls.renew(), Ok(Renewal::Changed));
-    assert!(!Arc::ptr_eq(&first, &tls.config()));
+    assert!(!Arc::ptr_eq(&first, &tls.config(Alpn::Http2AndHttp1)));
 }

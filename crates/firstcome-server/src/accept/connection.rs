@@ -4,7 +4,7 @@ use super::guests::TooMany;
 use super::leftover::{LentBody, Rest, Slot};
 use super::slots::ConnectionSlot;
 use super::stream::PeerStream;
-use super::watch::{Phase, Watch, Watched};
+use super::watch::{Phase, Protocol, Watch, Watched};
 use super::{HEAD_BYTES_MAX, Panic, Peer, Port, PortContext, Tracked, caught};
 use crate::api::hot::HotCall;
 use crate::api::room_gate;
@@ -17,7 +17,7 @@ use crate::state::App;
 use crate::trace::Through;
 use crate::{address, api, auth};
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderValue, Method, Response, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Response, Version, header};
 use bytes::Bytes;
 use http_body_util::{Either, Full};
 use hyper::body::Incoming;
@@ -30,14 +30,14 @@ use std::sync::atomic::Ordering;
 use tower::ServiceExt;
 
 /// A response: of a hot call, or of the router.
-type Outgoing = Response<Either<Full<Bytes>, Body>>;
+pub(super) type Outgoing = Response<Either<Full<Bytes>, Body>>;
 
 const METRICS: &str = "/metrics";
 
 /// Serves one connection until it ends.
 pub(super) async fn serve(stream: impl PeerStream, peer: IpAddr, place: &ConnectionSlot, context: &PortContext) {
     let watch = &place.watch;
-    let io = TokioIo::new(Watched::new(stream, Arc::clone(watch)));
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(watch), Protocol::Sequential));
     let slot = Slot::default();
     let service = service_fn(|request: hyper::Request<Incoming>| {
         let slot = slot.clone();
@@ -69,6 +69,22 @@ async fn answer_one(
         request.extensions_mut().insert(Tracked);
         watch.waits.store(true, Ordering::Relaxed);
     }
+    let mut response = named_answer(context, peer, request).await;
+    if may_wait {
+        watch.waits.store(false, Ordering::Relaxed);
+        watch.carry(response.extensions_mut().remove());
+    }
+    if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    // A stream goes on, and its connection ends with it.
+    let is_stream = matches!(response.body(), Either::Right(_)) && response.extensions().get::<Streaming>().is_some();
+    watch.enter(if is_stream { Phase::Busy } else { Phase::Idle });
+    response
+}
+
+/// Answers one request, also one whose handler panics, with the id of the request and what TLS asks for.
+pub(super) async fn named_answer(context: &PortContext, peer: IpAddr, request: hyper::Request<LentBody>) -> Outgoing {
     let trace = context.app.tracer.as_ref().and_then(|tracer| tracer.begin(&request, Through::Service));
     let mut scope = RequestScope::of(request_id::given(request.headers())).traced(trace);
     let is_secure = context.app.is_secure(context.entry.transport(), peer, request.headers());
@@ -89,16 +105,6 @@ async fn answer_one(
     if is_secure {
         security_headers::add_transport(response.headers_mut());
     }
-    if may_wait {
-        watch.waits.store(false, Ordering::Relaxed);
-        watch.carry(response.extensions_mut().remove());
-    }
-    if slot.read_rest(client_waits).await == Rest::Left || watch.is_leaving() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
-    // A stream goes on, and its connection ends with it.
-    let is_stream = matches!(response.body(), Either::Right(_)) && response.extensions().get::<Streaming>().is_some();
-    watch.enter(if is_stream { Phase::Busy } else { Phase::Idle });
     response
 }
 
@@ -135,7 +141,9 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
     if !is_proxied && app.forwarders.note(peer, request.headers()) {
         app.metrics.forwarded_untrusted();
     }
-    let guest = if is_proxied { context.guests.enter(client) } else { Ok(None) };
+    // A connection of HTTP/2 carries many requests, as one of a proxy does.
+    let is_one_of_many = is_proxied || request.version() == Version::HTTP_2;
+    let guest = if is_one_of_many { context.guests.enter(client) } else { Ok(None) };
     let has_key = request.headers().contains_key(header::AUTHORIZATION);
     let is_judged = has_key && Authorization::at(request.uri().path()) == Authorization::Key;
     let refused = match guest {

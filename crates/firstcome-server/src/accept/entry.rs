@@ -5,7 +5,7 @@ use super::{Limits, refusal};
 use crate::cookie::Transport;
 use crate::state::App;
 use firstcome::throttle::Throttle;
-use firstcome_tls::ServerTls;
+use firstcome_tls::{Alpn, HTTP2_NAME, ServerTls};
 use std::io::Write;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
@@ -114,11 +114,27 @@ impl Entry {
     }
 }
 
-/// Does the handshake of a connection. `None` if the peer fails it, or takes longer than this.
-pub(crate) async fn secured(tls: &ServerTls, stream: TcpStream, within: Duration) -> Option<Box<TlsStream<TcpStream>>> {
-    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+/// What the two sides of a connection have agreed on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// Also if the client offered nothing.
+    Http1,
+    Http2,
+}
+
+/// Does the handshake of a connection, and says what the peer speaks. `None` if the peer fails it, or takes longer than this.
+pub(crate) async fn secured(
+    tls: &ServerTls,
+    offer: Alpn,
+    stream: TcpStream,
+    within: Duration,
+) -> Option<(Box<TlsStream<TcpStream>>, Speaks)> {
+    let handshake = TlsAcceptor::from(tls.config(offer)).accept(stream);
     match tokio::time::timeout(within, handshake).await {
-        Ok(Ok(stream)) => Some(Box::new(stream)),
+        Ok(Ok(stream)) => {
+            let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2_NAME);
+            Some((Box::new(stream), if is_http2 { Speaks::Http2 } else { Speaks::Http1 }))
+        }
         Ok(Err(error)) => {
             // Scanners and clients of another authority cause it at will.
             tracing::debug!(%error, "a TLS handshake failed");

@@ -5,7 +5,7 @@
 //! has no timer of its own, so it wakes no thread.
 
 use super::stream::PeerStream;
-use super::watch::{Leaving, Phase, Tick, Watch, Watched};
+use super::watch::{Leaving, Phase, Protocol, Tick, Watch, Watched};
 use super::{Limits, TICK};
 use crate::address::network;
 use parking_lot::Mutex;
@@ -169,7 +169,7 @@ impl ConnectionSlot {
         &self,
         stream: S,
     ) -> impl AsyncRead + AsyncWrite + Unpin + Send + use<S> {
-        Watched::new(stream, Arc::clone(&self.watch))
+        Watched::new(stream, Arc::clone(&self.watch), Protocol::Sequential)
     }
 
     /// Says that a request is under way, or that its connection has become something else: it is not idle.

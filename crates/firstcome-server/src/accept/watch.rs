@@ -18,6 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const IDLE_TICKS_MIN: u32 = 2;
 /// How many ticks a connection waits after its last answer for its peer to close.
 const LINGER_TICKS: u32 = 2;
+/// How many ticks a connection of HTTP/2 without requests waits, from GOAWAY on, for what its peer has sent before it knew.
+const GOAWAY_TICKS: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -32,6 +34,15 @@ pub(super) enum Phase {
     /// kernel resets a connection that is closed with unread bytes, and a reset may destroy the last answer before the
     /// peer reads it.
     Lingering,
+}
+
+/// What a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// HTTP/1.1: one request at a time. Bytes that arrive between two requests begin the next one.
+    Sequential,
+    /// HTTP/2: many requests at once, between frames that are no request.
+    Multiplexed,
 }
 
 /// Whether and when a connection ends.
@@ -83,12 +94,36 @@ pub(super) struct Watch {
     /// Whether `parcel` is set.
     carries: AtomicBool,
     parcel: Mutex<Option<Parcel>>,
+    /// Whether the connection speaks HTTP/2.
+    is_multiplexed: AtomicBool,
 }
 
 impl Watch {
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
         self.ticks.store(0, Ordering::Relaxed);
+    }
+
+    /// Says that the connection speaks HTTP/2: it ends by GOAWAY, which its task sends when it is told to leave.
+    pub(super) fn multiplex(&self) {
+        self.is_multiplexed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_multiplexed(&self) -> bool {
+        self.is_multiplexed.load(Ordering::Relaxed)
+    }
+
+    /// Says that the first request of several begins.
+    pub(super) fn begin_requests(&self) {
+        self.has_sent.store(true, Ordering::Relaxed);
+        self.waits.store(true, Ordering::Relaxed);
+        self.enter(Phase::Busy);
+    }
+
+    /// Says that the last request of several has ended.
+    pub(super) fn end_requests(&self) {
+        self.waits.store(false, Ordering::Relaxed);
+        self.enter(Phase::Idle);
     }
 
     fn read_some(&self) {
@@ -235,7 +270,11 @@ impl Watch {
     pub(super) fn check(&self, limits: &Limits) -> Tick {
         self.tick();
         let tick = self.judge(limits);
-        if tick != Tick::InTime {
+        if tick == Tick::Overdue && self.is_multiplexed() && self.is_at(Phase::Idle) && !self.is_leaving() {
+            // The peer hears of it before the end: a request that it is just sending is then known not to be done.
+            self.ticks.store(0, Ordering::Relaxed);
+            self.leave(Leaving::AfterAnswer);
+        } else if tick != Tick::InTime {
             self.leave(Leaving::Now);
         } else if self.is_leaving() {
             let is_idle = self.idle_ticks().is_some();
@@ -255,6 +294,9 @@ impl Watch {
         let write = limits.write.saturating_mul(self.write_times.load(Ordering::Relaxed).max(1));
         if over(&self.write_ticks, write) == Tick::Overdue || over(&self.send_ticks, limits.send) == Tick::Overdue {
             return Tick::Overdue;
+        }
+        if self.is_multiplexed() && self.is_leaving() && self.is_at(Phase::Idle) {
+            return if GOAWAY_TICKS <= self.ticks.load(Ordering::Relaxed) { Tick::Over } else { Tick::InTime };
         }
         match self.phase.load(Ordering::Relaxed) {
             // A new connection is expected to send a request at once; between two requests a peer may take longer.
@@ -276,6 +318,7 @@ impl Watch {
 pub(super) struct Watched<S> {
     stream: S,
     watch: Arc<Watch>,
+    protocol: Protocol,
     end: End,
 }
 
@@ -293,6 +336,9 @@ impl<S: PeerStream> AsyncRead for Watched<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if self.protocol == Protocol::Multiplexed {
+            return polled;
+        }
         if before < buffer.filled().len() {
             self.watch.read_some();
         } else if polled.is_pending() && self.watch.may_go() && self.watch.is_idle() && self.stream.has_nothing_unread()
@@ -307,8 +353,8 @@ impl<S: PeerStream> AsyncRead for Watched<S> {
 }
 
 impl<S: PeerStream> Watched<S> {
-    pub(super) const fn new(stream: S, watch: Arc<Watch>) -> Self {
-        Self { stream, watch, end: End::Open }
+    pub(super) const fn new(stream: S, watch: Arc<Watch>, protocol: Protocol) -> Self {
+        Self { stream, watch, protocol, end: End::Open }
     }
 
     /// Fails if the answer carries a parcel and the peer is gone.
@@ -401,7 +447,7 @@ mod tests {
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
         let watch = Arc::new(Watch::default());
-        let mut watched = Watched::new(TcpStream::from_std(stream).unwrap(), Arc::clone(&watch));
+        let mut watched = Watched::new(TcpStream::from_std(stream).unwrap(), Arc::clone(&watch), Protocol::Sequential);
         assert!(read(&mut watched).is_pending());
         watch.leave(Leaving::AfterAnswer);
         assert!(read(&mut watched).is_pending(), "only its next answer is the last one");

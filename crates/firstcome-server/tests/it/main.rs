@@ -21,6 +21,7 @@ mod idempotency;
 mod in_process;
 mod lock;
 mod model;
+mod multiplexed;
 mod operations;
 mod pages;
 mod panics;

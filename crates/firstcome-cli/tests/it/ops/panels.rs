@@ -126,7 +126,9 @@ fn play(embedded: SocketAddr, node: SocketAddr, seconds: &str, people: &str) {
         // Also when a drill fails, or the scope would wait for ever.
         let _over = Over(&over);
         let at_node = scope.spawn(|| ["concert", "coupon"].map(|event| drill(node, event)));
-        ["concert", "auction"].map(|event| drill(embedded, event));
+        for event in ["concert", "auction"] {
+            drill(embedded, event);
+        }
         at_node.join().expect("the drills at the node end well");
     });
 }
