@@ -10,6 +10,7 @@ mod config;
 mod deployment_secret;
 mod descriptors;
 mod doctor;
+mod erase;
 mod failures;
 pub mod gate;
 mod health;
@@ -90,6 +91,8 @@ enum Command {
     /// List, rotate and revoke the keys that sign passes of a running service
     #[command(subcommand)]
     PassKeys(pass_keys::PassKeysCommand),
+    /// Erase a person: a pseudonym takes the place of the name
+    Erase(erase::EraseArgs),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
     /// Run a command at most once per interval, on one of many machines
@@ -138,6 +141,7 @@ pub fn run() -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Erase(args) => erase::run(&args),
         Command::Keys(command) => keys::command::run(&command),
         Command::PassKeys(command) => pass_keys::run(&command),
         Command::Drill(command) => drill::run(&command),

@@ -28,6 +28,7 @@ mod appearance;
 mod auction;
 mod call;
 mod coupon;
+mod erase;
 mod handoff;
 mod instant;
 mod link;

@@ -12,6 +12,7 @@ pub(super) mod coupon;
 mod dead_letters;
 pub(super) mod deployment;
 mod draw;
+mod erase;
 pub(super) mod inserts;
 pub(super) mod known;
 mod names;

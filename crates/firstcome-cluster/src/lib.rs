@@ -32,6 +32,7 @@ mod coupon;
 mod coupon_state;
 mod database;
 mod deployment;
+mod erase;
 mod examine;
 mod fitness;
 mod inspect;

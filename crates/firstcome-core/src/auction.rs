@@ -232,6 +232,20 @@ impl Listing {
         &self.standing
     }
 
+    /// Gives a member another name, wherever the listing has it: owner, highest bidder, buyer. The version stays, because
+    /// nothing else changes. Returns false if the listing does not name the member.
+    pub fn rename(&mut self, member: &MemberName, other: &MemberName) -> bool {
+        let ListingStanding { owner, highest, phase, .. } = &mut self.standing;
+        let buyer = if let Phase::Sold(sale) = phase { Some(&mut sale.buyer) } else { None };
+        let names = [Some(owner), highest.as_mut().map(|bid| &mut bid.bidder), buyer];
+        let mut is_named = false;
+        for name in names.into_iter().flatten().filter(|name| *name == member) {
+            *name = other.clone();
+            is_named = true;
+        }
+        is_named
+    }
+
     /// Replaces the settings. Before the start everything may change. While an auction runs, only its end may change, to a
     /// later one. Settings without a start keep the present one. Returns false if nothing changes.
     ///

@@ -18,6 +18,7 @@ pub mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::erase::Pseudonym;
 use crate::id::{RequestId, RoomName, UserId};
 use crate::limits::{ATTRIBUTES_BYTES_MAX, COUPON_LIMIT_MAX, TITLE_BYTES_MAX};
 use crate::revision::Revision;
@@ -433,6 +434,18 @@ impl Coupon {
             return None;
         }
         Some(self.issued_as(serial))
+    }
+
+    /// Erases the user of a claim: a pseudonym takes its place, and the idempotency keys of the claim and of its redemption are
+    /// forgotten. Serial, instant and redemption stay. A code that covers the user is no code any more. The user counts as
+    /// one who never claimed.
+    pub fn erase(&mut self, serial: Serial, pseudonym: &Pseudonym) {
+        assert!(serial.get() <= self.book.issued(), "only a claim that exists is erased");
+        let user = pseudonym.user();
+        assert!(self.book.find(user.as_str()).is_none(), "a pseudonym is drawn once");
+        self.book.rename(serial, &user);
+        self.claim_keys.remove_of(serial);
+        self.redemption_keys.remove_of(serial);
     }
 
     /// Returns the user and the claim of a serial of this coupon.

@@ -1,5 +1,6 @@
 //! Names and request ids. A value of these types is valid: its constructor checked it.
 
+use crate::erase::{Pseudonym, is_pseudonym};
 use crate::limits::{NAME_BYTES_MAX, ROOM_NUMBER_MAX};
 use std::fmt;
 use std::sync::Arc;
@@ -145,13 +146,33 @@ impl UserId {
         Self(format!("{RESERVED}{}", number.get()).into())
     }
 
-    /// Reads a stored user name: an ordinary name, or one that [`Self::of_pass`] made.
+    /// Makes the user name of an erased user. [`Self::parse`] refuses such names.
+    pub fn of_pseudonym(pseudonym: &Pseudonym) -> Self {
+        Self(pseudonym.as_str().into())
+    }
+
+    /// Reads a stored user name: an ordinary name, or one that [`Self::of_pass`] or [`Self::of_pseudonym`] made.
     pub fn restore(text: &str) -> Result<Self, NameError> {
+        if is_pseudonym(text) {
+            return Ok(Self(text.into()));
+        }
         let number = text.strip_prefix(RESERVED).and_then(|digits| digits.parse().ok()).and_then(TicketNumber::new);
         match number.map(Self::of_pass) {
             Some(user) if user.as_str() == text => Ok(user),
             _ => Self::parse(text),
         }
+    }
+}
+
+impl MemberName {
+    /// Makes the name of an erased member. [`Self::parse`] refuses such names.
+    pub fn of_pseudonym(pseudonym: &Pseudonym) -> Self {
+        Self(pseudonym.as_str().into())
+    }
+
+    /// Reads a stored name: an ordinary one, or one that [`Self::of_pseudonym`] made.
+    pub fn restore(text: &str) -> Result<Self, NameError> {
+        if is_pseudonym(text) { Ok(Self(text.into())) } else { Self::parse(text) }
     }
 }
 

@@ -35,6 +35,11 @@ impl<T> Sharded<T> {
         self.shards[Self::shard(hash)].insert_unique(hash, value, hasher);
     }
 
+    /// Removes all entries that `is` recognises. Looks at every entry.
+    pub(crate) fn remove_all(&mut self, is: impl Fn(&T) -> bool) {
+        self.shards.iter_mut().for_each(|shard| shard.retain(|entry| !is(entry)));
+    }
+
     /// Removes the entry that `equals` recognises.
     pub(crate) fn remove(&mut self, hash: u64, equals: impl FnMut(&T) -> bool) {
         if let Some(shard) = self.shards.get_mut(Self::shard(hash))

@@ -8,7 +8,7 @@
 //! IO, `async`, a clock, randomness, HTTP, JSON, SQL. No rule can fail for a reason of the machine.
 //!
 //! One file per primitive ([`coupon`], [`room`], [`lock`], [`auction`] over [`points`]). What they share: names and request
-//! ids ([`id`]), instants ([`time`]), every limit with what it protects ([`limits`]), and settings that replace others
+//! ids ([`id`]), the erasure of a person ([`erase`]), instants ([`time`]), every limit with what it protects ([`limits`]), and settings that replace others
 //! ([`revision`]).
 
 #![warn(missing_debug_implementations)]
@@ -29,6 +29,7 @@ macro_rules! debug_by_name {
 pub mod api_key;
 pub mod auction;
 pub mod coupon;
+pub mod erase;
 pub mod id;
 mod index;
 pub mod limits;

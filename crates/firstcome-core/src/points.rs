@@ -284,6 +284,15 @@ impl Wallet {
 }
 
 impl Record {
+    /// Returns this record under another name of its member. `before` is the chain of the renamed record before it. Renaming all
+    /// records of a member in order gives a chain as sound as the first one; the values of the first one no longer hold.
+    #[must_use]
+    pub fn renamed(self, member: MemberName, before: Chain) -> Self {
+        let mut record = Self { member, chain: before, ..self };
+        record.chain = record.chained();
+        record
+    }
+
     /// Returns the chain with this record at its end. `chain` still holds that of the previous record.
     ///
     /// SHA-256 over the previous chain, then number, kind, amount, instant and bid as big-endian integers (0 for no bid), then

@@ -26,6 +26,7 @@ mod answers;
 pub mod appearance;
 mod bytes;
 pub mod draw;
+mod erase;
 mod image;
 mod line;
 mod loss;

@@ -8,6 +8,7 @@ pub(crate) mod body;
 pub(crate) mod coupon;
 mod dead_letter;
 mod document;
+mod erase;
 pub(crate) mod handoff;
 mod health;
 pub(crate) mod hot;
@@ -134,6 +135,7 @@ endpoints! {
     "/v1/keys": get api_key::get_api_keys, post api_key::post_api_key;
     "/v1/keys/{key}": delete api_key::delete_api_key;
     "/v1/keys/{key}/rotate": post api_key::post_api_key_rotation;
+    "/v1/erasures": post erase::post_erasure;
     "/v1/locks/{lock}": get lock::get_lock;
     "/v1/locks/{lock}/acquire": post lock::post_acquire;
     "/v1/locks/{lock}/renew": post lock::post_renew;

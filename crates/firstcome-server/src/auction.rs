@@ -3,12 +3,12 @@
 use crate::backend::{SHOWN_COUNT_MAX, SHOWN_MAX};
 use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Rejection, Sale};
 use firstcome::core::coupon::Effect;
-use firstcome::core::id::{ListingName, MemberName};
+use firstcome::core::id::{ListingName, MemberName, UserId};
 use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
 use firstcome::{
-    AuctionAnswer, AuctionStore, Closings, Faults, ListingView, MovePoints, Names, Numbered, PlaceBid, Purchase, Put,
-    Shared, StoreError,
+    AuctionAnswer, AuctionStore, Closings, EraseAnswer, EraseStore, Faults, ListingView, MovePoints, Names, Numbered,
+    PlaceBid, Purchase, Put, Shared, StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -57,11 +57,12 @@ pub(crate) trait AnyAuctionStore: Send + Sync {
         after: Option<&'a MemberName>,
         count: usize,
     ) -> Coming<'a, Result<Option<Names<MemberName>>, StoreError>>;
+    fn erase<'a>(&'a self, user: &'a UserId) -> Coming<'a, EraseAnswer>;
     fn closings(&self) -> Closings;
     fn faults(&self) -> Faults;
 }
 
-impl<S: AuctionStore> AnyAuctionStore for S {
+impl<S: AuctionStore + EraseStore> AnyAuctionStore for S {
     fn put_listing<'a>(
         &'a self,
         listing: &'a ListingName,
@@ -132,6 +133,10 @@ impl<S: AuctionStore> AnyAuctionStore for S {
         Box::pin(AuctionStore::member_names(self, after, count))
     }
 
+    fn erase<'a>(&'a self, user: &'a UserId) -> Coming<'a, EraseAnswer> {
+        Box::pin(EraseStore::erase(self, user))
+    }
+
     fn closings(&self) -> Closings {
         AuctionStore::closings(self)
     }
@@ -151,13 +156,13 @@ pub(crate) struct Auctions {
 
 impl Auctions {
     /// Wraps a store in this process.
-    pub(crate) fn over(store: impl AuctionStore + 'static) -> Self {
+    pub(crate) fn over(store: impl AuctionStore + EraseStore + 'static) -> Self {
         Self { store: Arc::new(store), is_there: None }
     }
 
     /// Wraps a store behind a network. Caches for at most [`SHOWN_MAX`] that a listing does not exist. An existing
     /// listing is read each time, since a reader must see every acknowledged bid.
-    pub(crate) fn beyond(store: impl AuctionStore + 'static) -> Self {
+    pub(crate) fn beyond(store: impl AuctionStore + EraseStore + 'static) -> Self {
         let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
         Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
     }

@@ -24,10 +24,12 @@ macro_rules! forward {
 
 mod api_key;
 mod coupon;
+mod erase;
 mod room;
 
 pub(crate) use api_key::ApiKeys;
 pub(crate) use coupon::Coupons;
+pub(crate) use erase::Erasures;
 pub(crate) use room::Rooms;
 
 use firstcome::cluster::Cluster;

@@ -113,6 +113,8 @@ codes! {
     ApiKeyRevoked 409 "api_key_revoked" "The key was revoked" "Create a key: its name is free again.";
     LastAdminKey 409 "last_admin_key" "No other admin key is accepted" "Create another admin key first, or rotate this one.";
     TooManyApiKeys 409 "too_many_api_keys" "There are as many names of keys as fit" "Use the name of a key that is expired or revoked.";
+    PointsHeld 409 "points_held" "Points of this person are held for bids" "Settle the auctions in which the member is the highest bidder, or wait until they end, and erase again; `points` says how many are held.";
+    OwnsAuction 409 "owns_auction" "This person owns an auction that is not over" "Wait until the auction `listing` is sold or unsold, and erase again. Before its start, another owner can be put.";
     AlreadySold 409 "already_sold" "It is sold" "`purchase` says to whom and for how much.";
     SettlementExpired 409 "settlement_expired" "The winner did not settle in time" "The time was over after `settles_until`; the points are free again, and the listing is unsold.";
     Contended 409 "contended" "Another holder has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";

@@ -4,7 +4,7 @@ use crate::accept::{Limits, Peer};
 use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{self, Caller, FirstKeys, KeyDigest, Keys, Scope};
-use crate::backend::{ApiKeys, Backend, Coupons, Rooms};
+use crate::backend::{ApiKeys, Backend, Coupons, Erasures, Rooms};
 use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
 use crate::error::{Code, Problem};
@@ -32,7 +32,9 @@ use firstcome::core::time::Timestamp;
 use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::throttle::Throttle;
 use firstcome::work::WorkBits;
-use firstcome::{AuctionStore, CouponStore, Durability, Embedded, HandleKey, Locks, OpenFault, RoomStore, StoreError};
+use firstcome::{
+    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, RoomStore, StoreError,
+};
 use firstcome_tls::ServerTls;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -126,6 +128,7 @@ pub struct App {
     pub(crate) coupons: Coupons,
     pub(crate) rooms: Rooms,
     pub(crate) auctions: Auctions,
+    pub(crate) erasures: Erasures,
     /// Whether the service has members and listings only. Then `backend` is an empty store that no client reaches.
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
@@ -188,7 +191,7 @@ impl App {
     /// locks on the same Redis. All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_cluster(
         cluster: Cluster,
-        auctions: impl AuctionStore + 'static,
+        auctions: impl AuctionStore + EraseStore + 'static,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
@@ -200,7 +203,7 @@ impl App {
     /// endpoints of coupons, rooms and locks. Call within a Tokio runtime.
     ///
     /// Panics if the operating system gives no random bytes.
-    pub fn of_auctions(auctions: impl AuctionStore + 'static, config: Config) -> Self {
+    pub fn of_auctions(auctions: impl AuctionStore + EraseStore + 'static, config: Config) -> Self {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
         let (auctions, locks) = (Auctions::beyond(auctions), Locks::memory());
@@ -237,6 +240,7 @@ impl App {
             api_keys: ApiKeys::new(&backend, is_auctions_alone),
             coupons: Coupons::new(&backend),
             rooms: Rooms::new(&backend),
+            erasures: Erasures::new(&backend, &auctions, is_auctions_alone),
             backend,
             auctions,
             is_auctions_alone,

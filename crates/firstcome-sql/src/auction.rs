@@ -26,6 +26,7 @@ mod changes;
 mod closer;
 mod database;
 mod dialect;
+mod erase;
 mod judge;
 mod load;
 mod mysql;
@@ -44,14 +45,17 @@ use crate::boxed::boxed;
 use database::AuctionDatabase;
 use firstcome_core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_core::coupon::Effect;
-use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::erase::Pseudonym;
+use firstcome_core::id::{ListingName, MemberName, UserId};
 use firstcome_core::points::{Balance, Record};
 use firstcome_core::revision::Revision;
 use firstcome_store::Faults;
 use firstcome_store::Put;
 use firstcome_store::StoreError;
+use firstcome_store::edge::draw_secret;
 use firstcome_store::{
-    AuctionAnswer, AuctionStore, Closings, ListingView, MovePoints, Names, Numbered, PlaceBid, Purchase,
+    AuctionAnswer, AuctionStore, Closings, EraseAnswer, EraseStore, ListingView, MovePoints, Names, Numbered, PlaceBid,
+    Purchase,
 };
 use judge::{Answer, Command};
 use queues::Scope;
@@ -194,6 +198,19 @@ impl AuctionStore for SqlAuctions {
 
     fn faults(&self) -> Faults {
         self.database.watch.faults.clone()
+    }
+}
+
+/// Claims and tickets are in other stores.
+impl EraseStore for SqlAuctions {
+    async fn erase(&self, user: &UserId) -> EraseAnswer {
+        // Every user is a name that a member may have, but for a pass without a user, which no member is.
+        let Ok(member) = MemberName::parse(user.as_str()) else { return Ok(Ok(Default::default())) };
+        let secret = draw_secret().map_err(|fault| StoreError::Faulted(Arc::new(fault)))?;
+        let mut random = [0; 16];
+        random.copy_from_slice(&secret[..16]);
+        let pseudonym = Pseudonym::new(u128::from_le_bytes(random));
+        Ok(boxed(self.database.erase(&written(&member), &pseudonym.member())).await?)
     }
 }
 

@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
 
     /// The next column, as the name of a member or `NULL`.
     pub fn maybe_member(&mut self) -> Result<Option<MemberName>, SqlError> {
-        let member = |text: String| MemberName::parse(&text).map_err(|_| wrong("an invalid name"));
+        let member = |text: String| MemberName::restore(&text).map_err(|_| wrong("an invalid name"));
         self.maybe_text()?.map(member).transpose()
     }
 

@@ -160,7 +160,7 @@ fn balance(total: i64, held: i64) -> Result<Balance, Fault> {
 }
 
 fn member_name(text: &str) -> Result<MemberName, Fault> {
-    MemberName::parse(text).map_err(|error| damaged(format!("member {text:?}: {error}")))
+    MemberName::restore(text).map_err(|error| damaged(format!("member {text:?}: {error}")))
 }
 
 /// Visits rows. An error of the file, or a value that no rule could have written, ends the walk.
@@ -447,14 +447,15 @@ fn load_keys(connection: &Connection, now: Now, stored: &mut StoredAuctions) -> 
         }))
     })?;
     let since = keys_kept_since(now).as_us();
-    let query = "SELECT total, held, at, request_key, request_body FROM record
+    let query = "SELECT total, held, at, request_key, request_body, id FROM record
         WHERE request_key IS NOT NULL AND at BETWEEN ?1 AND ?2 ORDER BY at";
     for_each(connection, query, [since, i64::MAX], "records", |row| {
         let (total, held, at): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let request = request_of(row, 3)?;
+        let (request, key) = (request_of(row, 3)?, row.get(5)?);
         let mut read = || {
             let (balance, at) = (balance(total, held)?, instant(at)?);
-            stored.keyed_movements.extend(request.map(|request| KeyedMovement { request, balance, at }));
+            let member = MemberId::of_row(key).ok_or_else(|| damaged(format!("{key} is not the key of a record")))?.0;
+            stored.keyed_movements.extend(request.map(|request| KeyedMovement { member, request, balance, at }));
             Ok(())
         };
         Ok(read())

@@ -1,7 +1,7 @@
 //! Rows of coupons: written in the order of the decisions, restored through the rules.
 
 use super::faults::fault;
-use super::{api_key, auction, receipt, room};
+use super::{api_key, auction, erase, receipt, room};
 use firstcome_core::coupon::{
     Attributes, Coupon, CouponLimit, CouponSettings, Damage, Issued, Redeemed, Serial, Title,
 };
@@ -66,6 +66,9 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::AppearancePut { id, appearance } => room::put_appearance(connection, *id, appearance)?,
             Change::Bid { .. } | Change::Moved { .. } | Change::Member { .. } | Change::Listing { .. } => {
                 auction::write(connection, change)?;
+            }
+            Change::Erasure | Change::ClaimErased { .. } | Change::TicketsErased(_) | Change::MemberErased(_) => {
+                erase::write(connection, change)?;
             }
             Change::Headed(signed) => receipt::put_head(connection, signed)?,
             Change::ApiKeys(change) => api_key::write(connection, change)?,

@@ -26,6 +26,7 @@ mod backup;
 mod checkpoint;
 mod coupon;
 mod create;
+mod erase;
 mod faults;
 mod lock;
 mod receipt;
@@ -51,8 +52,10 @@ use checkpoint::{Checkpointer, Patience, Progress, move_pages};
 use faults::{fault, io_fault};
 use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
+use firstcome_core::id::UserId;
 use firstcome_core::points::Record;
 use firstcome_core::receipt::Object;
+use firstcome_core::room::TicketNumber;
 use firstcome_core::time::Now;
 use firstcome_store::Durability;
 use firstcome_store::edge::{Clock, Stopwatch, SystemSecrets, draw_hasher};
@@ -246,6 +249,7 @@ fn configure(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     // A thread moves pages: see `Sqlite::checkpoint`.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    erase::overwrite_freed(connection, false)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
@@ -309,6 +313,15 @@ impl Sqlite {
         Ok(())
     }
 
+    /// Empties the log, which has the pages as they were before an erasure. If a reader needs them still, the log keeps them until
+    /// it is written again from its start, at the latest when the store closes.
+    fn forget_log(&mut self) {
+        let _ = erase::overwrite_freed(&self.connection, false);
+        if self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).is_ok() {
+            (self.pages, self.checkpoint_at) = (0, CHECKPOINT_PAGES);
+        }
+    }
+
     /// Rolls back the transaction that failed with this error.
     fn rolled_back(&self, error: &rusqlite::Error, doing: &str, is_before_commit: bool) -> JournalError {
         if !self.connection.is_autocommit() {
@@ -333,6 +346,11 @@ const fn may_pass(fault: &Fault) -> bool {
 impl Journal for Sqlite {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
+        let is_erasure = erase::is_erasure(changes);
+        if is_erasure {
+            let set = erase::overwrite_freed(&self.connection, true);
+            set.map_err(|error| self.rolled_back(&error, "cannot have freed pages overwritten", true))?;
+        }
         self.write(changes).map_err(|error| self.rolled_back(&error, "write failed", true))?;
         self.connection.execute_batch("COMMIT").map_err(|error| {
             // A full disk fails before the frame that seals the transaction; a failed sync comes after it.
@@ -341,6 +359,9 @@ impl Journal for Sqlite {
         })?;
         // Rows are dense, 40 to 100 per page, and each commit rewrites the last page of each tree.
         self.pages += 3 + changes.len() as i64 / 40;
+        if is_erasure {
+            self.forget_log();
+        }
         Ok(())
     }
 
@@ -384,6 +405,11 @@ impl Rows for Reader {
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
         let bids = auction::bids(&self.connection.lock(), listing, after, count);
         bids.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
+    }
+
+    fn tickets_of(&self, user: &UserId) -> Result<Option<Vec<(RoomId, TicketNumber)>>, StoreError> {
+        let tickets = erase::tickets_of(&self.connection.lock(), user);
+        tickets.map(Some).map_err(|fault| StoreError::Faulted(Arc::new(fault)))
     }
 
     fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {

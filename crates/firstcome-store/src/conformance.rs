@@ -19,12 +19,16 @@
 
 mod auction;
 mod coupon;
+mod erase;
 mod lock;
 mod receipt;
 mod room;
 
 pub use auction::{AuctionSizes, auction_by_the_clock, auction_reopens, auctions};
 pub use coupon::{coupon, coupon_reopens};
+pub use erase::{
+    ErasesMembers, ErasesPlaces, erasures, erasures_reopen, member_erasures, member_erasures_by_the_clock,
+};
 pub use lock::{LetPass, lock};
 pub use receipt::{Published, receipts, receipts_reopen};
 pub use room::{room, room_reopens};

@@ -11,6 +11,7 @@ mod auction_port;
 mod command_path;
 mod coupon;
 pub mod engine;
+mod erase;
 pub mod journal;
 mod listed;
 mod lock;
@@ -36,12 +37,14 @@ use command_path::CommandPath;
 pub use command_path::Stepper;
 use coupon::{ClaimCommand, CouponCell};
 use engine::{Engine, Next};
+use erase::EraseCommand;
 use firstcome_core::api_key::{ApiKey, KeyBook, KeyCommand, KeyRejection};
 use firstcome_core::coupon::{Claim, Coupon, CouponSettings, Effect, Redeem, Redeemed, Rejection, Serial};
+use firstcome_core::erase::Rejection as EraseRejection;
 use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self as room_rules, Room, RoomSettings};
+use firstcome_core::room::{self as room_rules, Room, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Steady};
 use journal::{CouponId, Journal, Memory, PassSecret, PassSecretRevocation, RoomId, Rows};
 pub use lock::MemoryLocks;
@@ -279,6 +282,8 @@ enum Command {
     RevokePassSecret { id: u32, bytes: [u8; 32], reply: Reply<PassSecretRevocation> },
     PublishHeads { reply: Reply<()> },
     ApiKeys { command: Box<KeyCommand>, reply: Reply<Effect<ApiKey>, KeyRejection> },
+    Erase(Box<EraseCommand>),
+    EraseTickets { tickets: Vec<(RoomId, TicketNumber)>, reply: Reply<(), EraseRejection> },
     Auctions(Job),
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }

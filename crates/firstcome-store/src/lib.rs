@@ -19,6 +19,7 @@ pub mod check;
 pub mod conformance;
 pub mod edge;
 pub mod embedded;
+mod erase;
 mod error;
 mod faults;
 mod guarantees;
@@ -48,6 +49,7 @@ pub use auction::{
 };
 pub use check::Check;
 pub use embedded::{Embedded, MemoryLocks};
+pub use erase::{EraseAnswer, EraseStore};
 pub use error::{Fault, FaultKind, StoreError};
 pub use faults::{Faults, OpenFault};
 pub use firstcome_core as core;

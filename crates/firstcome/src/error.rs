@@ -3,7 +3,7 @@
 use firstcome_store::StoreError;
 use firstcome_store::core::id::NameError;
 use firstcome_store::core::room::appearance::AppearanceError;
-use firstcome_store::core::{auction, coupon, room};
+use firstcome_store::core::{auction, coupon, erase, room};
 use std::time::Duration;
 
 /// A name or a value that a caller chose is outside its limits. Nothing was sent.
@@ -108,6 +108,8 @@ pub enum Error<R> {
 pub type CouponError = Error<coupon::Rejection>;
 /// Why a request about a room did not succeed.
 pub type RoomError = Error<room::Rejection>;
+/// Why a person was not erased.
+pub type EraseError = Error<erase::Rejection>;
 /// Why a request about a listing or a member did not succeed.
 pub type AuctionError = Error<auction::Rejection>;
 

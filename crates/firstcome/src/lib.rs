@@ -177,7 +177,7 @@ pub use firstcome_macros::distributed_lock;
 
 pub use auction::{BidRequest, ListingHandle, PurchaseRequest};
 pub use coupon::{ClaimRequest, CouponHandle, Outcome};
-pub use error::{AuctionError, CouponError, Error, InputError, RoomError};
+pub use error::{AuctionError, CouponError, EraseError, Error, InputError, RoomError};
 pub use fence::FenceToken;
 #[cfg(feature = "http")]
 pub use firstcome_client as http;
@@ -198,12 +198,13 @@ pub use firstcome_store::archive;
 pub use firstcome_store::embedded;
 pub use firstcome_store::{
     Answer, ApiKeyStore, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore,
-    CouponView, Demand, Durability, Embedded, Fault, FaultKind, Faults, Fencing, Glance, GrantOrder, Guarantees,
-    HandleKey, Handoff, HeadPage, HeldLockView, HoldKeeper, Joining, KeyAnswer, ListingView, LiveAdmissions, LockEvent,
-    LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page, PassCheck, PlaceBid, PlaceEvent,
-    PlaceStream, Purchase, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, RoomAnswer, RoomStore,
-    RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch,
-    TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, outage, stats, throttle, trace, work,
+    CouponView, Demand, Durability, Embedded, EraseAnswer, EraseStore, Fault, FaultKind, Faults, Fencing, Glance,
+    GrantOrder, Guarantees, HandleKey, Handoff, HeadPage, HeldLockView, HoldKeeper, Joining, KeyAnswer, ListingView,
+    LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page,
+    PassCheck, PlaceBid, PlaceEvent, PlaceStream, Purchase, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest,
+    Refused, RoomAnswer, RoomStore, RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer,
+    TicketKey, TicketWatch, TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, outage, stats, throttle,
+    trace, work,
 };
 pub use lock::{
     Election, Fence, Guard, Leader, Lease, LockError, LockRequest, Locks, MultiGuard, MultiLock, Once, Run,

@@ -5,11 +5,13 @@ mod any;
 pub use any::AnyStore;
 
 use crate::auction::member;
-use crate::{CouponHandle, InputError, ListingHandle, MemberHandle, WaitingRoom};
+use crate::error::flat;
+use crate::{CouponHandle, EraseError, InputError, ListingHandle, MemberHandle, WaitingRoom};
 #[cfg(feature = "sqlite")]
 use firstcome_store::Fault;
-use firstcome_store::core::id::{CouponName, ListingName, RoomName};
-use firstcome_store::{AuctionStore, Closings, CouponStore, Durability, Embedded, RoomStore, StoreError};
+use firstcome_store::core::erase::Erased;
+use firstcome_store::core::id::{CouponName, ListingName, RoomName, UserId};
+use firstcome_store::{AuctionStore, Closings, CouponStore, Durability, Embedded, EraseStore, RoomStore, StoreError};
 use std::fmt;
 use std::sync::Arc;
 
@@ -174,6 +176,29 @@ impl<S: CouponStore, A> Store<S, A> {
     /// What an acknowledged claim survives.
     pub fn durability(&self) -> Durability {
         self.store.durability()
+    }
+}
+
+impl<S: EraseStore> Store<S> {
+    /// Erases a person: a pseudonym takes the place of the user, and of the member of the same name. Durable once it
+    /// replies. The same user may come again, as a new person. See [`EraseStore::erase`] for what it costs and refuses.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = firstcome::Store::memory();
+    /// let launch = store.coupon("launch")?;
+    /// launch.put_limit(2).await?;
+    /// launch.claim("ann")?.send().await?;
+    /// assert_eq!(store.erase("ann").await?.claims, 1);
+    /// assert!(store.erase("ann").await?.is_nothing());
+    /// assert_eq!(launch.view().await?.issued, 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// After [`Error::Unknown`](crate::Error::Unknown) a part may be erased: send it again, which erases the rest.
+    pub async fn erase(&self, user: &str) -> Result<Erased, EraseError> {
+        let user = UserId::parse(user).map_err(|error| InputError::Name { field: "user", error })?;
+        flat(self.store.erase(&user).await)
     }
 }
 

@@ -102,7 +102,7 @@ fn listing_name(text: &str) -> anyhow::Result<ListingName> {
 }
 
 fn member_name(field: &str, text: &str) -> anyhow::Result<MemberName> {
-    MemberName::parse(text).map_err(|error| anyhow!("{field} {error}"))
+    MemberName::restore(text).map_err(|error| anyhow!("{field} {error}"))
 }
 
 fn request(line: Option<RequestLine>) -> anyhow::Result<Option<RequestId>> {

@@ -18,6 +18,7 @@ mod disk;
 mod doctor;
 mod documents;
 mod drill;
+mod erase;
 mod graceful_stop;
 mod keys;
 mod keys_command;

@@ -26,7 +26,7 @@ pub(super) struct BidShown {
 
 impl BidShown {
     pub(super) fn bid(&self) -> Option<Bid> {
-        let bidder = MemberName::parse(&self.bidder).ok()?;
+        let bidder = MemberName::restore(&self.bidder).ok()?;
         Some(Bid { number: self.bid, bidder, price: Amount::new(self.price)?, at: instant::parse(&self.at)? })
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct SaleShown {
 
 impl SaleShown {
     pub(super) fn sale(&self) -> Option<Sale> {
-        let buyer = MemberName::parse(&self.buyer).ok()?;
+        let buyer = MemberName::restore(&self.buyer).ok()?;
         Some(Sale { buyer, price: Amount::new(self.price)?, at: instant::parse(&self.at)? })
     }
 }
@@ -102,7 +102,7 @@ impl ListingShown {
         };
         let standing = ListingStanding {
             name: name.clone(),
-            owner: MemberName::parse(&self.owner).ok()?,
+            owner: MemberName::restore(&self.owner).ok()?,
             price: Amount::new(self.price)?,
             starts_at: instant::parse(&self.starts_at)?,
             terms: if is_auction { Terms::Auction(self.terms()?) } else { Terms::FixedPrice },

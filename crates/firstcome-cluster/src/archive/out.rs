@@ -298,7 +298,7 @@ impl Export {
             for row in &rows {
                 let (id, name) = auctions::number_and_name(row)?;
                 after = id;
-                self.members.insert(id, MemberName::parse(&name).map_err(|_| wrong("an invalid name"))?);
+                self.members.insert(id, MemberName::restore(&name).map_err(|_| wrong("an invalid name"))?);
             }
             if rows.len() < PAGE {
                 return Ok(());

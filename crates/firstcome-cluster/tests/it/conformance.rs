@@ -70,3 +70,19 @@ async fn rooms_on_redis_and_postgres_keep_every_promise_of_the_port() {
 async fn rooms_on_redis_and_mariadb_keep_every_promise_of_the_port() {
     rooms_hold(Kind::MariaDb).await;
 }
+
+async fn erasures_hold(sql: Kind) {
+    let Some(world) = World::start(sql).await else { return };
+    let new_store = async |clock| world.place().await.node_by(clock).await;
+    in_time(conformance::erasures(new_store)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasures_on_redis_and_postgres_keep_every_promise_of_the_port() {
+    erasures_hold(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasures_on_redis_and_mariadb_keep_every_promise_of_the_port() {
+    erasures_hold(Kind::MariaDb).await;
+}

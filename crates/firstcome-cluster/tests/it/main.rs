@@ -11,6 +11,7 @@ mod crowds;
 mod deployment;
 mod drainers;
 mod early;
+mod erase;
 mod late;
 mod losses;
 mod names;

@@ -13,6 +13,7 @@
 
 mod ahead;
 mod drawn;
+mod erase;
 mod image;
 mod lost;
 mod memory;

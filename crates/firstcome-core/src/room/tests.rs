@@ -8,6 +8,7 @@ mod asking;
 mod closing;
 mod cost;
 mod draw;
+mod erasing;
 mod estimates;
 mod image;
 mod joining;

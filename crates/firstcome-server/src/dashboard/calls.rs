@@ -74,6 +74,8 @@ fn action(method: &Method, path: &str) -> Option<(&'static str, String)> {
         ("keys", None, ..) if word == "post" => Some(("create", "API key".to_owned())),
         ("keys", Some(name), None, _) if word == "delete" => Some(("revoke", format!("API key {name}"))),
         ("keys", Some(name), Some("rotate"), None) if word == "post" => Some(("rotate", format!("API key {name}"))),
+        // The person is no part of the path, and the record names a digest.
+        ("erasures", None, ..) if word == "post" => Some(("erase", "person".to_owned())),
         ("pass-keys", None, ..) if word == "post" => Some(("rotate", "pass keys".to_owned())),
         ("pass-keys", Some(kid), None, _) if word == "delete" => Some(("revoke", format!("pass key {kid}"))),
         _ => None,
@@ -147,6 +149,7 @@ mod tests {
             (Method::POST, "/v1/keys", Some(("create", "API key"))),
             (Method::DELETE, "/v1/keys/shop", Some(("revoke", "API key shop"))),
             (Method::POST, "/v1/keys/shop/rotate", Some(("rotate", "API key shop"))),
+            (Method::POST, "/v1/erasures", Some(("erase", "person"))),
             (Method::GET, "/v1/keys", None),
             (Method::GET, "/v1/rooms/sale", None),
             (Method::DELETE, "/v1/rooms/sale/tickets/x", None),

@@ -13,6 +13,7 @@ mod cors;
 mod dashboard;
 mod deadlines;
 mod dev_gate;
+mod erasures;
 mod failures;
 mod framing;
 mod gate;

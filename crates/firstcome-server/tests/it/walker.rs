@@ -15,8 +15,8 @@ use crate::room::{
     work,
 };
 use crate::{
-    api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, gate as site_gate, idempotency, in_time,
-    panics, redemptions, revisions, scopes, settings, trouble,
+    api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, erasures, gate as site_gate, idempotency,
+    in_time, panics, redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
 
@@ -68,6 +68,8 @@ scenarios! {
         a_revoked_key_is_refused_at_once the_last_admin_key_is_not_revoked keys_survive_a_restart
         calls_about_keys_are_checked a_repeated_creation_is_answered_without_the_key there_are_only_so_many_names
         keys_of_the_first_start_count_unless_others_are_given a_service_without_a_store_of_keys_says_so;
+    erasures: an_erased_person_leaves_a_pseudonym_and_may_come_again a_member_with_something_to_settle_is_not_erased
+        erasures_are_checked a_service_of_listings_alone_erases_members;
     scopes: a_caller_without_the_scope_is_told_which_kind_of_no_it_is;
     dev_gate: a_call_from_elsewhere_is_refused_and_has_no_effect;
     deadlines: a_connection_over_the_limit_is_told_so;

@@ -27,9 +27,9 @@ pub fn recover(stored: &Stored, now: Timestamp) -> Result<StoredAuctions, String
         let keyed_bids = bids().filter_map(|bid| Some((bid.request?, bid.placed.clone()))).collect();
         auctions.listings.push(StoredListing { id, listing, keyed_bids, sale_request: row.sale_request });
     }
-    let keyed = stored.records.values().filter_map(|row| {
+    let keyed = stored.records.iter().filter_map(|(&(member, _), row)| {
         let (balance, at) = (row.record.balance, row.record.at);
-        Some(KeyedMovement { request: row.request?, balance, at })
+        Some(KeyedMovement { member, request: row.request?, balance, at })
     });
     auctions.keyed_movements = keyed.filter(|keyed| now <= keyed.at.plus_ms(POINTS_KEY_MS)).collect();
     auctions.keyed_movements.sort_by_key(|keyed| keyed.at);

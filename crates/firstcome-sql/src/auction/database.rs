@@ -211,7 +211,7 @@ impl AuctionDatabase {
         after: Option<&MemberName>,
         count: usize,
     ) -> Result<Names<MemberName>, StoreError> {
-        let parse = |name: &str| MemberName::parse(name).ok();
+        let parse = |name: &str| MemberName::restore(name).ok();
         Ok(self.names("firstcome_member", after.map(MemberName::as_str), count, parse).await?)
     }
 

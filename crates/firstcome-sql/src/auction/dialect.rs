@@ -183,11 +183,16 @@ pub(super) fn find_listing(name: &ListingName) -> String {
     text
 }
 
-/// Reads numbers and names of members. Neither ever changes, so no lock is needed.
-pub(super) fn owners(text: &mut String, ids: &[i64]) {
+/// Reads numbers and names of members, and keeps an erasure from changing a name before the transaction ends.
+pub(super) fn owners(dialect: Dialect, text: &mut String, ids: &[i64]) {
     if !ids.is_empty() {
         let ids = list(ids, |text, id| number(text, *id));
-        let _ = write!(text, "SELECT {},id,name FROM firstcome_member WHERE id IN ({ids});", tag::OWNER);
+        let lock = match dialect {
+            Dialect::Postgres => "FOR KEY SHARE",
+            Dialect::MySql => "LOCK IN SHARE MODE",
+        };
+        let _ =
+            write!(text, "SELECT {},id,name FROM firstcome_member WHERE id IN ({ids}) ORDER BY id {lock};", tag::OWNER);
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn open(opening: &Opening<'_>) -> String {
              WHERE m.id IN ({members}) ORDER BY m.id {lock};"
         );
     }
-    owners(&mut text, opening.owners);
+    owners(DIALECT, &mut text, opening.owners);
     if !opening.keys.is_empty() {
         let (request, (kind, scope)) = (tag::REQUEST, opening.scope.parts());
         let keys = list(opening.keys, |text, key| DIALECT.bytes(text, &key.to_be_bytes()));

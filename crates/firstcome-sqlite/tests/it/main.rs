@@ -2,6 +2,7 @@
 
 mod auction;
 mod backup;
+mod erase;
 mod lock;
 #[cfg(unix)]
 mod lock_files;

@@ -3,6 +3,7 @@
 //! Only the writer has the wallets and listings, so a bid takes no lock. Readers use copies ([`published`]). After a
 //! commit the writer replaces the copy of each listing and member that the batch has touched, once per batch.
 
+mod erase;
 mod job;
 mod published;
 mod wallets;
@@ -13,6 +14,7 @@ use super::writer::{Log, Primitive};
 use crate::auction::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Put;
+pub(super) use erase::AuctionErasure;
 use firstcome_core::auction::{Advance, Listing, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
@@ -62,6 +64,8 @@ firstcome_core::debug_by_name!(StoredListing);
 /// A charge or a refund whose request carried a key.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyedMovement {
+    /// The member.
+    pub member: MemberId,
     /// The request.
     pub request: RequestId,
     /// The balance that it led to.
@@ -305,7 +309,8 @@ impl AuctionWriter {
         self.records.push(record);
         self.write_records(None, ask.request, changes);
         if let Some(request) = ask.request {
-            self.remember(KeyedMovement { request, balance, at });
+            let member = self.wallets.id(member);
+            self.remember(KeyedMovement { member, request, balance, at });
         }
         Ok(Effect::New(balance))
     }

@@ -11,6 +11,7 @@
 use super::api_key;
 use super::auction::{AuctionWriter, Rest};
 use super::coupon::CouponWriter;
+use super::erase::{self, EraseCommand};
 use super::journal::{Change, CouponId, Journal, RoomId};
 use super::receipt;
 use super::reply::{self, Reply};
@@ -36,10 +37,10 @@ pub struct Engine {
 firstcome_core::debug_by_name!(Engine);
 
 /// Every primitive of the store. A new one is a field here, and a line in each step.
-struct Primitives {
+pub(super) struct Primitives {
     coupons: CouponWriter,
     rooms: RoomWriter,
-    auctions: AuctionWriter,
+    pub(super) auctions: AuctionWriter,
 }
 
 impl Primitive for Primitives {
@@ -156,6 +157,10 @@ impl Engine {
 
     /// Runs a command whose change is committed on its own.
     fn run_alone(&mut self, command: Command, now: Now) {
+        if let Command::Erase(erase) = command {
+            let EraseCommand { user, pseudonym, reply } = *erase;
+            return reply.send(erase::first_turn(&mut self.primitives, (&user, &pseudonym), &mut self.log, now));
+        }
         let (log, Primitives { coupons, rooms, .. }) = (&mut self.log, &mut self.primitives);
         match command {
             Command::PutCoupon(put) => {
@@ -177,8 +182,10 @@ impl Engine {
             Command::RevokePassSecret { id, bytes, reply } => {
                 reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok))
             }
-            // `run` takes these into its batch.
-            Command::Claim(_)
+            Command::EraseTickets { tickets, reply } => reply.send(erase::second_turn(tickets, log)),
+            // `run` takes these into its batch; the first one is done above.
+            Command::Erase(_)
+            | Command::Claim(_)
             | Command::Room(_)
             | Command::Redeem { .. }
             | Command::Auctions(_)
@@ -233,6 +240,8 @@ fn is_given_up(command: &Command) -> bool {
         Command::RevokePassSecret { reply, .. } => reply.is_closed(),
         Command::PublishHeads { reply } => reply.is_closed(),
         Command::ApiKeys { reply, .. } => reply.is_closed(),
+        Command::Erase(erase) => erase.reply.is_closed(),
+        Command::EraseTickets { reply, .. } => reply.is_closed(),
         _ => false,
     }
 }

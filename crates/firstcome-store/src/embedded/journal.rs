@@ -8,8 +8,8 @@ use crate::voucher::VoucherKey;
 use firstcome_core::api_key::KeyChange;
 use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
-use firstcome_core::id::{CouponName, RequestId, RoomName};
-use firstcome_core::points::{Record, Wallet};
+use firstcome_core::id::{CouponName, MemberName, RequestId, RoomName, UserId};
+use firstcome_core::points::{Chain, Record, Wallet};
 use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, RoomSettings, TicketNumber};
@@ -163,6 +163,21 @@ impl ListingId {
     }
 }
 
+/// A member whose name was erased. Nothing of the records changes but their chain, and that they have no idempotency keys.
+#[derive(Clone, Debug)]
+pub struct MemberErased {
+    /// The member.
+    pub id: MemberId,
+    /// The name until now.
+    pub before: MemberName,
+    /// The wallet from now on: the pseudonym, and the chain of the last record.
+    pub wallet: Wallet,
+    /// The chain of each record from now on, from the first one.
+    pub chains: Vec<Chain>,
+    /// Bids of the member whose idempotency key goes.
+    pub bids: Vec<(ListingId, u32)>,
+}
+
 /// One change that the rules decided.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -219,6 +234,21 @@ pub enum Change {
         /// How it looks from now on.
         appearance: Arc<Appearance>,
     },
+    /// The first change of a commit that erases a person: no copy of what it overwrites may stay.
+    Erasure,
+    /// The user of a claim was erased: a pseudonym takes its place, and its attributes and idempotency keys go.
+    ClaimErased {
+        /// The coupon.
+        id: CouponId,
+        /// The claim.
+        serial: Serial,
+        /// The user from now on.
+        pseudonym: UserId,
+    },
+    /// The user of tickets was erased, and their idempotency keys.
+    TicketsErased(Vec<(RoomId, TicketNumber)>),
+    /// A member was erased.
+    MemberErased(Box<MemberErased>),
     /// Something happened in a room.
     Room {
         /// The room.
@@ -355,6 +385,12 @@ pub trait Rows: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Returns the tickets of rooms that name a user, the departed ones included. `None` if the store keeps no rows of tickets.
+    /// Reads all tickets.
+    fn tickets_of(&self, _user: &UserId) -> Result<Option<Vec<(RoomId, TicketNumber)>>, StoreError> {
+        Ok(None)
+    }
+
     /// Returns the records of a member after number `after`, at most `count`, in order. Empty if the store has no
     /// auctions.
     fn records(&self, _member: MemberId, _after: u64, _count: usize) -> Result<Vec<Record>, StoreError> {
@@ -377,6 +413,18 @@ struct MemoryRows {
     heads: BTreeMap<Object, Vec<SignedHead>>,
 }
 
+impl MemoryRows {
+    fn erase_member(&mut self, erased: &MemberErased) {
+        let name = &erased.wallet.member;
+        self.bids.values_mut().filter(|bid| bid.bidder == erased.before).for_each(|bid| bid.bidder = name.clone());
+        for (number, chain) in (1..).zip(&erased.chains) {
+            if let Some(record) = self.records.get_mut(&(erased.id, number)) {
+                (record.member, record.chain) = (name.clone(), *chain);
+            }
+        }
+    }
+}
+
 impl Journal for Memory {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         for change in changes {
@@ -392,6 +440,10 @@ impl Journal for Memory {
                 Change::Moved { id, record, .. } => {
                     self.kept.write().records.insert((*id, record.number), record.clone());
                 }
+                Change::ClaimErased { id, serial, .. } => {
+                    self.kept.write().attributes.remove(&(*id, *serial));
+                }
+                Change::MemberErased(erased) => self.kept.write().erase_member(erased),
                 Change::Headed(signed) => {
                     self.kept.write().heads.entry(signed.head.object.clone()).or_default().push((**signed).clone());
                 }

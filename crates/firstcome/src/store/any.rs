@@ -13,7 +13,7 @@ use firstcome_cluster::Cluster;
 use firstcome_sql::SqlAuctions;
 use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_store::core::coupon::{Claim, CouponSettings, Effect, Serial};
-use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
+use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName, UserId};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
@@ -21,9 +21,9 @@ use firstcome_store::core::room::{Join, OriginReport, RatePace, RenewalKey, Room
 use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore, CouponView,
-    Durability, Embedded, Faults, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
-    PassCheck, PlaceBid, PlaceStream, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore,
-    RoomSummary, StoreError, TicketAnswer,
+    Durability, Embedded, EraseAnswer, EraseStore, Faults, Handoff, HeadPage, Joining, ListingView, LiveAdmissions,
+    MovePoints, Numbered, Page, PassCheck, PlaceBid, PlaceStream, Purchase, Put, ReceiptReply, ReceiptStore,
+    RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 
 /// A store of any kind: in this process, on a cluster, or of a service over HTTP. [`Store`](crate::Store) and its handles
@@ -317,5 +317,27 @@ impl AuctionStore for AnyStore {
 
     fn faults(&self) -> Faults {
         forward!(self, 1, faults())
+    }
+}
+
+impl EraseStore for AnyStore {
+    async fn erase(&self, user: &UserId) -> EraseAnswer {
+        match &self.0 {
+            Kind::Embedded(store) => store.erase(user).await,
+            #[cfg(feature = "cluster")]
+            Kind::Cluster(stores) => {
+                // First what may refuse it.
+                let mut erased = match Box::pin(stores.1.erase(user)).await? {
+                    Ok(erased) => erased,
+                    Err(rejection) => return Ok(Err(rejection)),
+                };
+                Ok(Box::pin(stores.0.erase(user)).await?.map(|others| {
+                    erased.add(others);
+                    erased
+                }))
+            }
+            #[cfg(feature = "http")]
+            Kind::Http(store) => Box::pin(store.erase(user)).await,
+        }
     }
 }

@@ -8,13 +8,13 @@ use crate::stores::{Verdict, scripted};
 use axum::Router;
 use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome::core::coupon::Effect;
-use firstcome::core::id::{ListingName, MemberName};
+use firstcome::core::id::{ListingName, MemberName, UserId};
 use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
 use firstcome::embedded::journal::Outcome;
 use firstcome::{
-    AuctionAnswer, AuctionStore, Closings, Embedded, ListingView, MovePoints, Numbered, PlaceBid, Purchase, Put,
-    StoreError,
+    AuctionAnswer, AuctionStore, Closings, Embedded, EraseAnswer, EraseStore, ListingView, MovePoints, Numbered,
+    PlaceBid, Purchase, Put, StoreError,
 };
 use firstcome_server::{App, api};
 use serde_json::json;
@@ -137,7 +137,13 @@ impl AuctionStore for Deaf {
     }
 }
 
-fn alone(auctions: impl AuctionStore + 'static, answer: Duration) -> Router {
+impl EraseStore for Deaf {
+    async fn erase(&self, _: &UserId) -> EraseAnswer {
+        pending().await
+    }
+}
+
+fn alone(auctions: impl AuctionStore + EraseStore + 'static, answer: Duration) -> Router {
     let mut config = config();
     config.limits.answer = answer;
     api::router(Arc::new(App::of_auctions(auctions, config)))

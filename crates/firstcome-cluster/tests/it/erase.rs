@@ -1,0 +1,82 @@
+//! What Redis and the tables keep of an erased person.
+
+use crate::world::World;
+use crate::{claim_replies, in_time};
+use firstcome_store::core::coupon::Claim;
+use firstcome_store::core::id::{CouponName, RoomName, UserId};
+use firstcome_store::core::room::{Join, RoomSettings};
+use firstcome_store::{CouponStore, EraseStore, RoomStore};
+use firstcome_test_servers::Kind;
+use redis::Value;
+
+/// A name that no other bytes are.
+const NAME: &str = "canary-of-an-erased-person";
+
+fn user(name: &str) -> UserId {
+    UserId::parse(name).expect("a name")
+}
+
+/// Whether a text occurs anywhere in an answer of Redis.
+fn holds(value: &Value, text: &str) -> bool {
+    match value {
+        Value::BulkString(bytes) => bytes.windows(text.len()).any(|window| window == text.as_bytes()),
+        Value::SimpleString(said) => said.contains(text),
+        Value::Array(values) => values.iter().any(|value| holds(value, text)),
+        Value::Map(pairs) => pairs.iter().any(|(key, value)| holds(key, text) || holds(value, text)),
+        _ => false,
+    }
+}
+
+async fn erased_everywhere(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let place = world.place().await;
+    let node = place.node().await;
+    let (launch, sale) = (CouponName::parse("launch").expect("a name"), RoomName::parse("sale").expect("a name"));
+    node.put_coupon(&launch, claim_replies::limit(9)).await.expect("it answers").expect("it is put");
+    node.put_room(&sale, RoomSettings::with_slots(1)).await.expect("it answers").expect("it is put");
+    for name in ["bob", NAME] {
+        let claim = Claim { user: user(name), attributes: None, request: None };
+        node.claim(&launch, claim).await.expect("it answers").expect("there is one left");
+    }
+    let join = Join { user: Some(user(NAME)), request: None };
+    node.join(&sale, join).await.expect("it answers").expect("it takes tickets");
+    let mut keeper = place.keeper().await;
+    let found = async |keeper: &mut crate::world::Keeper, text: &str| {
+        let mut found = Vec::new();
+        for key in keeper.ask::<Vec<String>>(&["KEYS", "fc:{c*"]).await {
+            let value: Value = match keeper.ask::<String>(&["TYPE", &key]).await.as_str() {
+                "hash" => keeper.ask(&["HGETALL", &key]).await,
+                "stream" => keeper.ask(&["XRANGE", &key, "-", "+"]).await,
+                _ => Value::Nil,
+            };
+            if holds(&value, text) {
+                found.push(key);
+            }
+        }
+        found
+    };
+    assert_eq!(found(&mut keeper, NAME).await.len(), 2, "the users, and the last entry of the outbox");
+    let erased = node.erase(&user(NAME)).await.expect("it answers").expect("no rule refuses it");
+    assert_eq!((erased.claims, erased.tickets), (1, 1));
+    assert_eq!(found(&mut keeper, NAME).await, Vec::<String>::new(), "Redis names the user no more");
+    assert!(!found(&mut keeper, "bob").await.is_empty(), "others stay");
+    let mut foreign = place.foreign().await;
+    for table in ["firstcome_claim", "firstcome_ticket"] {
+        let rows = foreign.number(&format!("SELECT COUNT(*) FROM {table} WHERE name='{NAME}'")).await;
+        assert_eq!(rows, 0, "{table}");
+    }
+    let claim = Claim { user: user(NAME), attributes: None, request: None };
+    let claimed = node.claim(&launch, claim).await.expect("it answers").expect("there is one left").into_inner();
+    assert_eq!(claimed.issued.serial.get(), 3, "a new person");
+    assert!(node.erase(&user("nobody")).await.expect("it answers").expect("no rule refuses it").is_nothing());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_of_a_coupon_names_an_erased_user_beside_postgres() {
+    in_time(erased_everywhere(Kind::Postgres)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_of_a_coupon_names_an_erased_user_beside_mariadb() {
+    in_time(erased_everywhere(Kind::MariaDb)).await;
+}

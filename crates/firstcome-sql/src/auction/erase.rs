@@ -1,0 +1,199 @@
+//! Erases a member: another name in its row and in the listings that name it, a chain of records under that name, and no
+//! idempotency key.
+//!
+//! One transaction. It locks the listings that name the member, in the order of their numbers, and then the row of the member,
+//! as batches do. What it has not found before it locked is a reason to begin again.
+
+use super::database::AuctionDatabase;
+use super::dialect::{listing_columns, tag};
+use super::load;
+use crate::SqlError;
+use crate::base::{Pause, ROLL_BACK, Session, is_passing};
+use crate::dialect::{list, number, quoted};
+use crate::reader::Reader;
+use firstcome_core::auction::ListingStanding;
+use firstcome_core::erase::{Erased, Rejection, judge};
+use firstcome_core::id::MemberName;
+use firstcome_core::points::{Chain, Wallet};
+use firstcome_core::time::Timestamp;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use tokio::time::Instant;
+
+/// Records whose chain one statement writes.
+const RECORDS_PER_STATEMENT: usize = 500;
+
+/// What the transaction has locked.
+struct Locked {
+    member: i64,
+    wallet: Wallet,
+    listings: Vec<(i64, ListingStanding)>,
+    now: Timestamp,
+}
+
+fn name_of(member: &MemberName) -> String {
+    let mut text = String::new();
+    quoted(&mut text, member.as_str());
+    text
+}
+
+/// Finds the listings that name a member. Reads all listings.
+fn naming(name: &str) -> String {
+    format!("SELECT id FROM firstcome_listing WHERE owner={name} OR highest={name} OR buyer={name} ORDER BY id;")
+}
+
+impl AuctionDatabase {
+    /// Erases a member. Refused as [`judge`] says. [`SqlError::Unknown`]: it may be erased; the same again tells.
+    pub(super) async fn erase(
+        &self,
+        member: &MemberName,
+        pseudonym: &MemberName,
+    ) -> Result<Result<Erased, Rejection>, SqlError> {
+        let (until, mut pause) = (Instant::now() + self.options.patience, Pause::new());
+        loop {
+            match self.try_erase(member, pseudonym, until).await {
+                Err(error) if is_passing(&error) && pause.again(until).await => {}
+                done => return done,
+            }
+        }
+    }
+
+    async fn try_erase(
+        &self,
+        member: &MemberName,
+        pseudonym: &MemberName,
+        until: Instant,
+    ) -> Result<Result<Erased, Rejection>, SqlError> {
+        let mut session = self.session(until).await?;
+        let Some(Locked { member: id, wallet, listings, now }) = self.lock_named(&mut session, member).await? else {
+            return Ok(Ok(Erased::default()));
+        };
+        let standings = listings.iter().map(|(_, standing)| standing);
+        if let Err(rejection) = judge(member, wallet.balance, standings, now) {
+            self.end(session, ROLL_BACK).await?;
+            return Ok(Err(rejection));
+        }
+        let (chain, records, bids) = self.rename_records(&mut session, id, member, pseudonym).await?;
+        if records != wallet.records {
+            return Err(SqlError::broken(format!(
+                "member {id} has {records} records, and {} are known",
+                wallet.records
+            )));
+        }
+        let (before, after) = (name_of(member), name_of(pseudonym));
+        let mut text = format!("UPDATE firstcome_member SET name={after},chain=");
+        self.dialect.bytes(&mut text, &chain.0);
+        let _ = write!(text, " WHERE id={id};");
+        if !listings.is_empty() {
+            let ids = list(&listings, |text, (id, _)| number(text, *id));
+            let column = |column| format!("{column}=CASE WHEN {column}={before} THEN {after} ELSE {column} END");
+            let columns = ["owner", "highest", "buyer"].map(column).join(",");
+            let _ = write!(text, "UPDATE firstcome_listing SET {columns} WHERE id IN ({ids});");
+            // Number 0: the request that bought it.
+            let sold = listings.iter().filter(|(_, standing)| {
+                matches!(&standing.phase, firstcome_core::auction::Phase::Sold(sale) if sale.buyer == *member)
+            });
+            for (listing, _) in sold {
+                let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=1 AND scope={listing} AND number=0;");
+            }
+        }
+        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=2 AND scope={id};");
+        for (listing, bid) in bids {
+            let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=1 AND scope={listing} AND number={bid};");
+        }
+        session.run(text).await?;
+        // Another connection may have shown meanwhile that the database went back.
+        self.watch.allow()?;
+        session.commit(self.options.connections.answer_timeout).await?;
+        self.forget_names();
+        Ok(Ok(Erased { members: 1, records, listings: listings.len() as u64, ..Erased::default() }))
+    }
+
+    /// Locks the listings that name a member, and its row. `None` if there is no such member.
+    async fn lock_named(&self, session: &mut Session, member: &MemberName) -> Result<Option<Locked>, SqlError> {
+        let name = name_of(member);
+        let rows = session.ask(format!("SELECT id FROM firstcome_member WHERE name={name};")).await?;
+        session.done();
+        let Some(row) = rows.first() else { return Ok(None) };
+        let id = Reader::at(row, 0).integer()?;
+        let ids = |rows: &[crate::dialect::Row]| {
+            rows.iter().map(|row| Reader::at(row, 0).integer()).collect::<Result<BTreeSet<i64>, _>>()
+        };
+        let found = ids(&session.ask(naming(&name)).await?)?;
+        session.done();
+        let mut text = self.dialect.words().begin.to_owned();
+        for listing in &found {
+            let (tag, columns) = (tag::LISTING, listing_columns());
+            let _ = write!(text, "SELECT {tag},{columns},id FROM firstcome_listing WHERE id={listing} FOR UPDATE;");
+        }
+        let _ = write!(
+            text,
+            "SELECT {},id,name,total,held,records,last_at,chain FROM firstcome_member WHERE id={id} FOR UPDATE;\
+             SELECT {},{};",
+            tag::WALLET,
+            tag::CLOCK,
+            self.dialect.words().clock
+        );
+        let (mut listings, mut wallet, mut now) = (Vec::new(), None, Timestamp::MIN);
+        for row in &session.ask(text).await? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
+                tag::LISTING => {
+                    let standing = load::columns(row)?.standing;
+                    let listing = Reader::at(row, 1 + super::dialect::LISTING_COLUMNS.len()).integer()?;
+                    listings.push((listing, standing));
+                }
+                tag::WALLET => wallet = Some(load::wallet(row)?.1),
+                _ => now = columns.instant()?,
+            }
+        }
+        // Whatever names the member from now on waits for its row.
+        let again = ids(&session.ask(naming(&name)).await?)?;
+        match wallet {
+            Some(wallet) if wallet.member == *member && again == found => {
+                Ok(Some(Locked { member: id, wallet, listings, now }))
+            }
+            _ => Err(SqlError::Serialization { says: "a member was named meanwhile".to_owned() }),
+        }
+    }
+
+    /// Makes the chain of a member's records again. Returns its end, the number of records, and the bids that they are about.
+    async fn rename_records(
+        &self,
+        session: &mut Session,
+        id: i64,
+        member: &MemberName,
+        pseudonym: &MemberName,
+    ) -> Result<(Chain, u64, BTreeSet<(i64, u32)>), SqlError> {
+        let (mut chain, mut last, mut bids) = (Chain::default(), 0, BTreeSet::new());
+        loop {
+            let text = format!(
+                "SELECT {},r.number,r.kind,r.amount,l.name,r.bid,r.at,r.total,r.held,r.chain,r.listing \
+                 FROM firstcome_record r LEFT JOIN firstcome_listing l ON l.id=r.listing \
+                 WHERE r.member={id} AND r.number>{last} ORDER BY r.number LIMIT {RECORDS_PER_STATEMENT};",
+                tag::RECORD
+            );
+            let rows = session.ask(text).await?;
+            if rows.is_empty() {
+                return Ok((chain, last, bids));
+            }
+            let first = last + 1;
+            let mut cases = String::new();
+            for row in &rows {
+                let mut columns = Reader::at(row, 1);
+                let record = load::record_of(&mut columns, member, Reader::maybe_listing)?;
+                let about = record.about.as_ref().and_then(|about| about.bid);
+                bids.extend(columns.maybe_integer()?.zip(about));
+                let renamed = record.renamed(pseudonym.clone(), chain);
+                (chain, last) = (renamed.chain, renamed.number);
+                let _ = write!(cases, " WHEN {last} THEN ");
+                self.dialect.bytes(&mut cases, &chain.0);
+            }
+            let text = format!(
+                "UPDATE firstcome_record SET chain=CASE number{cases} ELSE chain END \
+                 WHERE member={id} AND number BETWEEN {first} AND {last};"
+            );
+            session.run(text).await?;
+        }
+    }
+}
