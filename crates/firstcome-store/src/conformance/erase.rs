@@ -337,7 +337,8 @@ async fn a_sale_names_no_erased_member<S: ErasesMembers>(bench: &Bench<S>) {
         ListingSettings { owner: member("eve"), price: amount(5), starts_at: None, terms: Terms::FixedPrice };
     bench.store.put_listing(&lamp(), settings).await.expect("the store answers").expect("no rule refuses it");
     let purchase = Purchase { buyer: member("ann"), request: request(30) };
-    let buy = || bench.store.purchase(&lamp(), purchase.clone());
+    let listing = lamp();
+    let buy = || bench.store.purchase(&listing, purchase.clone());
     buy().await.expect("the store answers").expect("ann has the points");
     for name in ["ann", "eve"] {
         let erased = bench.erase(name).await.expect("it is sold");
