@@ -31,6 +31,7 @@ pub mod lock_queue;
 mod names;
 pub mod outage;
 mod port;
+pub mod purge;
 pub mod receipt;
 mod room;
 mod seal;
@@ -61,6 +62,7 @@ pub use names::Names;
 pub use port::{
     Answer, ClaimRecord, ClaimReply, Claimed, CouponStore, CouponView, Durability, Page, Put, RedeemRequest, Refused,
 };
+pub use purge::{PurgeAnswer, PurgeRejection, PurgeRequest, PurgeStore, Purged, Retention};
 pub use receipt::{HeadPage, Receipt, ReceiptReply, ReceiptStore};
 pub use room::{
     Glance, Joining, LiveAdmissions, PassCheck, RoomAnswer, RoomStore, RoomSummary, RoomTotals, TicketAnswer,
