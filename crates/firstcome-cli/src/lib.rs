@@ -19,6 +19,7 @@ mod keys;
 mod lock;
 mod logs;
 mod pass_keys;
+mod purge;
 mod reconcile;
 mod restore;
 mod rewrap;
@@ -93,6 +94,8 @@ enum Command {
     PassKeys(pass_keys::PassKeysCommand),
     /// Erase a person: a pseudonym takes the place of the name
     Erase(erase::EraseArgs),
+    /// Remove what is over and not kept any longer, such as old idempotency keys
+    Purge(purge::PurgeArgs),
     /// Run a command under a lock
     Lock(Box<lock::LockArgs>),
     /// Run a command at most once per interval, on one of many machines
@@ -142,6 +145,7 @@ pub fn run() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Erase(args) => erase::run(&args),
+        Command::Purge(args) => purge::run(&args),
         Command::Keys(command) => keys::command::run(&command),
         Command::PassKeys(command) => pass_keys::run(&command),
         Command::Drill(command) => drill::run(&command),

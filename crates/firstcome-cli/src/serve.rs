@@ -19,6 +19,7 @@ use crate::joins::JoinArgs;
 use crate::keys;
 use crate::logs::LogArgs;
 use crate::output::write_out;
+use crate::purge::RetentionArgs;
 use crate::settings::{
     self, AfterGrace, ChangedSettings, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute,
 };
@@ -31,7 +32,7 @@ use firstcome::edge::SystemClock;
 use firstcome::sql::{Address, SqlAuctions};
 use firstcome::sqlite::DATABASE_FILE;
 use firstcome::work::WorkBits;
-use firstcome::{CouponStore, Embedded, Locks};
+use firstcome::{CouponStore, Embedded, Locks, Retention};
 use firstcome_server::address::{Block, Proxies};
 use firstcome_server::api::FiguresFor;
 use firstcome_server::auth::{KeyDigest, Keys};
@@ -145,6 +146,8 @@ pub(crate) struct ServiceArgs {
     #[arg(long, env = "FIRSTCOME_SECOND_PERSON_WITHIN", value_name = "DURATION", value_parser = duration)]
     second_person_within: Option<Duration>,
     #[command(flatten)]
+    retention: RetentionArgs,
+    #[command(flatten)]
     _settings: ConfigArgs,
     /// For the log: the settings that are no defaults.
     #[arg(skip)]
@@ -187,6 +190,7 @@ pub(crate) struct Plan {
     limits: Limits,
     stop_grace: Duration,
     locks: LockLimits,
+    retention: Retention,
     gate: Option<GatePlan>,
     #[cfg(feature = "otlp")]
     traces: Option<firstcome_server::TraceConfig>,
@@ -295,6 +299,7 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
         limits: args.limits(),
         stop_grace: args.stop_grace,
         locks: args.lock_limits(),
+        retention: args.retention.retention(),
         data: args.data,
         #[cfg(feature = "otlp")]
         traces,
@@ -403,6 +408,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         streams_max: plan.streams_max,
         grace: plan.grace,
         locks: plan.locks,
+        retention: plan.retention,
         tls: plan.tls.clone(),
         #[cfg(feature = "otlp")]
         traces: plan.traces.clone(),

@@ -37,6 +37,7 @@ mod lock;
 mod options;
 mod pass;
 mod problem;
+mod purge;
 mod receipt;
 mod room;
 mod watch;

@@ -13,6 +13,7 @@
 
 mod answers;
 mod book;
+mod purge;
 mod standing;
 pub mod stream;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::time::Timestamp;
 pub use answers::{CouponState, Rejection};
 use book::{Book, Keys};
 use hashbrown::HashMap;
+pub use purge::{KeyPage, KeyWalk, KeyedEffect, KeyedRequest};
 pub use standing::CouponStanding;
 use std::hash::RandomState;
 

@@ -7,6 +7,8 @@
 use hashbrown::HashTable;
 
 const SHARDS: usize = 256;
+/// A part of a table gives memory back once it could hold so many times its entries.
+const SHRUNK_AT: usize = 4;
 
 /// A hash table in [`SHARDS`] parts. Allocates nothing before the first entry.
 pub(crate) struct Sharded<T> {
@@ -25,6 +27,21 @@ impl<T> Sharded<T> {
 
     pub(crate) fn find(&self, hash: u64, equals: impl FnMut(&T) -> bool) -> Option<&T> {
         self.shards.get(Self::shard(hash))?.find(hash, equals)
+    }
+
+    /// Returns the entries of one part of the table; `None` behind the last part. A walk that goes part by part meets every entry
+    /// that is there all the time.
+    pub(crate) fn part(&self, part: usize) -> Option<impl Iterator<Item = &T>> {
+        self.shards.get(part).map(HashTable::iter)
+    }
+
+    /// Gives memory back that entries took which were removed.
+    pub(crate) fn shrink(&mut self, hasher: impl Fn(&T) -> u64) {
+        for shard in &mut self.shards {
+            if SHRUNK_AT * shard.len() < shard.capacity() {
+                shard.shrink_to(2 * shard.len(), &hasher);
+            }
+        }
     }
 
     /// Adds an entry. The caller knows that it is absent.

@@ -253,7 +253,7 @@ impl PortContext {
     /// Ends each connection that has used up its time. Never returns.
     async fn watch_over(&self) {
         let places = self.entry.watch_over(&self.app, &self.app.config.limits);
-        tokio::join!(places, self.app.keep_history(), self.app.keep_publishing());
+        tokio::join!(places, self.app.keep_history(), self.app.keep_publishing(), self.app.keep_purging());
     }
 
     /// Serves a connection in a new task, or refuses it if no slot is free. The task holds the slot until the

@@ -19,6 +19,7 @@ mod lock_shape;
 mod member;
 mod pass;
 mod pass_key;
+mod purge;
 pub(crate) mod receipt;
 pub(crate) mod renewal;
 pub(crate) mod revision;
@@ -136,6 +137,7 @@ endpoints! {
     "/v1/keys/{key}": delete api_key::delete_api_key;
     "/v1/keys/{key}/rotate": post api_key::post_api_key_rotation;
     "/v1/erasures": post erase::post_erasure;
+    "/v1/purge": post purge::post_purge;
     "/v1/locks/{lock}": get lock::get_lock;
     "/v1/locks/{lock}/acquire": post lock::post_acquire;
     "/v1/locks/{lock}/renew": post lock::post_renew;

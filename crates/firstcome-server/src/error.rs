@@ -115,6 +115,7 @@ codes! {
     TooManyApiKeys 409 "too_many_api_keys" "There are as many names of keys as fit" "Use the name of a key that is expired or revoked.";
     PointsHeld 409 "points_held" "Points of this person are held for bids" "Settle the auctions in which the member is the highest bidder, or wait until they end, and erase again; `points` says how many are held.";
     OwnsAuction 409 "owns_auction" "This person owns an auction that is not over" "Wait until the auction `listing` is sold or unsold, and erase again. Before its start, another owner can be put.";
+    PurgeRefused 409 "purge_refused" "Nothing was purged" "`reason` says why: `purge_running`, or with `last_at` a clock that is obviously wrong (`clock_behind`, `clock_ahead`). Set the clock, or send `trust_clock` if it is right.";
     AlreadySold 409 "already_sold" "It is sold" "`purchase` says to whom and for how much.";
     SettlementExpired 409 "settlement_expired" "The winner did not settle in time" "The time was over after `settles_until`; the points are free again, and the listing is unsold.";
     Contended 409 "contended" "Another holder has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";

@@ -31,6 +31,7 @@ mod lock;
 mod metrics;
 mod pages;
 pub mod pass;
+mod purge;
 pub mod rate;
 mod receipt;
 mod request_id;

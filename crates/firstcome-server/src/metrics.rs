@@ -7,6 +7,7 @@ mod gate;
 mod join;
 mod live;
 mod lock;
+mod purge;
 mod receipt;
 mod room;
 
@@ -32,6 +33,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use purge::PurgeFigures;
 use receipt::HeadFigures;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -82,6 +84,7 @@ pub(crate) enum Route {
     DeleteApiKey,
     PostApiKeyRotation,
     PostErasure,
+    PostPurge,
     GetLock,
     PostAcquire,
     PostRenew,
@@ -115,7 +118,7 @@ pub(crate) enum Route {
 
 impl Route {
     // Figures are kept by the place of a route in the list. A route in another place would have the name of another one.
-    const ALL: [(Self, &'static str); 71] = [
+    const ALL: [(Self, &'static str); 72] = [
         (Self::PutCoupon, "put_coupon"),
         (Self::PatchCoupon, "patch_coupon"),
         (Self::GetCoupon, "get_coupon"),
@@ -158,6 +161,7 @@ impl Route {
         (Self::DeleteApiKey, "delete_api_key"),
         (Self::PostApiKeyRotation, "post_api_key_rotation"),
         (Self::PostErasure, "post_erasure"),
+        (Self::PostPurge, "post_purge"),
         (Self::GetLock, "get_lock"),
         (Self::PostAcquire, "post_acquire"),
         (Self::PostRenew, "post_renew"),
@@ -287,6 +291,7 @@ pub(crate) struct Metrics {
     pub(crate) failures: FailureFigures,
     pub(crate) gate: GateFigures,
     pub(crate) heads: HeadFigures,
+    pub(crate) purges: PurgeFigures,
     pub(crate) joins: JoinFigures,
     pub(crate) live: LiveFigures,
     pub(crate) locks: LockFigures,
@@ -339,7 +344,7 @@ impl Metrics {
         let overdue = counter("connections_overdue", "Connections closed for taking too long");
         let (gate, joins) = (GateFigures::register(&mut registry), JoinFigures::register(&mut registry));
         let failures = FailureFigures::register(&mut registry);
-        let heads = HeadFigures::register(&mut registry);
+        let (heads, purges) = (HeadFigures::register(&mut registry), PurgeFigures::register(&mut registry));
         let (live, locks) = (LiveFigures::register(&mut registry), LockFigures::register(&mut registry));
         let auction_figures = AuctionFigures::register(&mut registry);
         register_collectors(&mut registry, store, auctions);
@@ -372,6 +377,7 @@ impl Metrics {
             failures,
             gate,
             heads,
+            purges,
             joins,
             live,
             locks,

@@ -17,6 +17,7 @@ use crate::live::{Live, STREAMS_MAX};
 use crate::lock::{LockLimits, LockService, Parts};
 use crate::metrics::Metrics;
 use crate::pass::{PassKey, PassKeys, Passes};
+use crate::purge::PURGE_EVERY;
 use crate::rate::{Counted, Limiter, RateLimit, Table};
 use crate::receipt::HEADS_EVERY;
 #[cfg(feature = "otlp")]
@@ -33,7 +34,8 @@ use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::throttle::Throttle;
 use firstcome::work::WorkBits;
 use firstcome::{
-    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, RoomStore, StoreError,
+    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, Retention, RoomStore,
+    StoreError,
 };
 use firstcome_tls::ServerTls;
 use std::net::IpAddr;
@@ -78,6 +80,10 @@ pub struct Config {
     /// How often the service publishes heads of rooms and coupons; `None` if the caller does so by
     /// [`ReceiptStore::publish_heads`](firstcome::ReceiptStore::publish_heads). Receipts wait for heads.
     pub heads_every: Option<Duration>,
+    /// How long data stay that are over.
+    pub retention: Retention,
+    /// How often the service purges what is over; `None` if the caller does so by [`PurgeStore::purge`](firstcome::PurgeStore::purge).
+    pub purge_every: Option<Duration>,
     /// The certificate of the ports of the service and of a gate, which then accept TLS alone; `None` for plain text. The port of
     /// operators stays in plain text.
     pub tls: Option<ServerTls>,
@@ -109,6 +115,8 @@ impl Config {
             locks,
             second_person_within,
             heads_every: Some(HEADS_EVERY),
+            retention: Retention::default(),
+            purge_every: Some(PURGE_EVERY),
             tls: None,
             #[cfg(feature = "otlp")]
             traces: None,

@@ -1,7 +1,7 @@
 //! Rows of coupons: written in the order of the decisions, restored through the rules.
 
 use super::faults::fault;
-use super::{api_key, auction, erase, receipt, room};
+use super::{api_key, auction, erase, purge, receipt, room};
 use firstcome_core::coupon::{
     Attributes, Coupon, CouponLimit, CouponSettings, Damage, Issued, Redeemed, Serial, Title,
 };
@@ -72,6 +72,8 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             }
             Change::Headed(signed) => receipt::put_head(connection, signed)?,
             Change::ApiKeys(change) => api_key::write(connection, change)?,
+            Change::RequestsForgotten(requests) => purge::forget(connection, requests)?,
+            Change::PurgeEnded(at) => purge::put_ended(connection, *at)?,
             Change::Clock(now) => room::put_clock(connection, *now)?,
             Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,
             Change::PassSecretRevoked { id, fresh } => room::revoke_secret(connection, *id, *fresh)?,

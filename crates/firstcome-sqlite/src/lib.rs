@@ -29,6 +29,7 @@ mod create;
 mod erase;
 mod faults;
 mod lock;
+mod purge;
 mod receipt;
 mod renewal;
 mod restore;
@@ -56,7 +57,7 @@ use firstcome_core::id::UserId;
 use firstcome_core::points::Record;
 use firstcome_core::receipt::Object;
 use firstcome_core::room::TicketNumber;
-use firstcome_core::time::Now;
+use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::Durability;
 use firstcome_store::edge::{Clock, Stopwatch, SystemSecrets, draw_hasher};
 use firstcome_store::embedded::journal::{
@@ -105,12 +106,14 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let connection = connect(directory)?;
     let hasher = draw_hasher();
     let coupons = coupon::load(&connection, &hasher)?;
-    let timeline = Timeline::after(room::clock(&connection)?, clock.as_ref());
+    let seen = room::clock(&connection)?;
+    let timeline = Timeline::after(seen, clock.as_ref());
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
     let api_keys = api_key::load(&connection)?;
     let heads = receipt::last_heads(&connection)?;
     let auctions = auction::load(&connection, timeline.now(clock.as_ref()))?;
+    let purged_at = purge::ended(&connection)?;
     let patient = connection.busy_timeout(WRITE_BUSY_MAX);
     patient.map_err(|error| fault(&error, "cannot set the time to wait"))?;
     let reader = open_reader(&directory.join(DATABASE_FILE), &schema::STORE)?;
@@ -131,6 +134,8 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
         auctions,
         heads,
         timeline,
+        purged_at,
+        seen_at: seen.map(|seen| seen.wall),
         hasher,
         secrets: Arc::new(SystemSecrets),
     };
@@ -400,6 +405,11 @@ impl Rows for Reader {
     fn first_head(&self, object: &Object, wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
         let head = receipt::first_head(&self.connection.lock(), object, wanted);
         head.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
+    }
+
+    fn keyed_movements(&self, since: Timestamp, count: usize) -> Result<Vec<(MemberId, u64)>, StoreError> {
+        let found = purge::keyed_movements(&self.connection.lock(), since, count);
+        found.map_err(|error| StoreError::Faulted(Arc::new(fault(&error, "cannot read keys of movements"))))
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {

@@ -25,6 +25,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0008_renewals.sql"),
         include_str!("0009_heads.sql"),
         include_str!("0010_api_keys.sql"),
+        include_str!("0011_purges.sql"),
     ],
 };
 

@@ -15,6 +15,7 @@ mod erase;
 pub mod journal;
 mod listed;
 mod lock;
+mod purge;
 mod queue;
 mod receipt;
 mod reply;
@@ -45,10 +46,11 @@ use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::revision::Revision;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as room_rules, Room, RoomSettings, TicketNumber};
-use firstcome_core::time::{Now, Steady};
+use firstcome_core::time::{Now, Steady, Timestamp};
 use journal::{CouponId, Journal, Memory, PassSecret, PassSecretRevocation, RoomId, Rows};
 pub use lock::MemoryLocks;
 use parking_lot::{Mutex, RwLock};
+use purge::{PurgeCommand, PurgeState};
 use reply::{Awaited, Reply};
 use room::{Order, RoomCell};
 use room_port::Clockwork;
@@ -114,6 +116,10 @@ pub struct Backing {
     /// How the store's steady time continues from its clock. If steady time is far behind the wall clock, keys of
     /// charges and refunds are kept longer: both clocks must agree before a key is forgotten.
     pub timeline: Timeline,
+    /// When the last purge ended.
+    pub purged_at: Option<Timestamp>,
+    /// What the wall clock showed at the last write.
+    pub seen_at: Option<Timestamp>,
     /// The seed of the indexes. Must be secret.
     pub hasher: RandomState,
     /// Gives the keys of new coupons and rooms, the seeds of draws and the secrets of passes.
@@ -137,6 +143,8 @@ impl Backing {
             auctions: StoredAuctions::default(),
             heads: Vec::new(),
             timeline: Timeline::default(),
+            purged_at: None,
+            seen_at: None,
             hasher: draw_hasher(),
             secrets: Arc::new(SystemSecrets),
         }
@@ -188,6 +196,7 @@ pub(crate) struct Shared {
     /// The open fault, logged and counted.
     faults: Faults,
     stats: WriterStats,
+    purges: PurgeState,
     /// Smoothed nanoseconds per batch.
     batch_ns: Mutex<f64>,
 }
@@ -284,6 +293,7 @@ enum Command {
     ApiKeys { command: Box<KeyCommand>, reply: Reply<Effect<ApiKey>, KeyRejection> },
     Erase(Box<EraseCommand>),
     EraseTickets { tickets: Vec<(RoomId, TicketNumber)>, reply: Reply<(), EraseRejection> },
+    Purge(Box<PurgeCommand>),
     Auctions(Job),
     Tick(Option<Rest>, Reply<Option<Rest>>),
 }
@@ -398,7 +408,7 @@ impl Embedded {
     }
 
     /// Returns the time of the store's clock.
-    pub fn now(&self) -> firstcome_core::time::Timestamp {
+    pub fn now(&self) -> Timestamp {
         self.inner.shared.clock.now()
     }
 
@@ -469,6 +479,7 @@ fn assemble(backing: Backing, clock: Arc<dyn Clock>) -> (Arc<Shared>, Engine) {
         is_halted: AtomicBool::new(false),
         faults: Faults::default(),
         stats: WriterStats::default(),
+        purges: PurgeState::new(backing.purged_at, backing.seen_at),
         batch_ns: Mutex::new(0.0),
     });
     shared.restore_heads(backing.heads);

@@ -54,6 +54,17 @@ impl Keys {
         self.entries.remove_all(|entry| entry.serial == serial);
     }
 
+    /// Returns the keys of one part, with their effects; `None` behind the last part.
+    pub(super) fn part(&self, part: usize) -> Option<impl Iterator<Item = (u128, Serial)>> {
+        let key = |entry: &Entry| u128::from(entry.key[0]) << 64 | u128::from(entry.key[1]);
+        Some(self.entries.part(part)?.map(move |entry| (key(entry), entry.serial)))
+    }
+
+    /// Gives memory back that forgotten keys took.
+    pub(super) fn shrink(&mut self) {
+        self.entries.shrink(|entry| entry.key[0]);
+    }
+
     /// Remembers a key. Returns false, and changes nothing, if it is known.
     pub(super) fn insert(&mut self, request: RequestId, serial: Serial) -> bool {
         if self.find(request.key).is_some() {

@@ -76,6 +76,7 @@ fn action(method: &Method, path: &str) -> Option<(&'static str, String)> {
         ("keys", Some(name), Some("rotate"), None) if word == "post" => Some(("rotate", format!("API key {name}"))),
         // The person is no part of the path, and the record names a digest.
         ("erasures", None, ..) if word == "post" => Some(("erase", "person".to_owned())),
+        ("purge", None, ..) if word == "post" => Some(("purge", "what is over".to_owned())),
         ("pass-keys", None, ..) if word == "post" => Some(("rotate", "pass keys".to_owned())),
         ("pass-keys", Some(kid), None, _) if word == "delete" => Some(("revoke", format!("pass key {kid}"))),
         _ => None,
@@ -150,6 +151,7 @@ mod tests {
             (Method::DELETE, "/v1/keys/shop", Some(("revoke", "API key shop"))),
             (Method::POST, "/v1/keys/shop/rotate", Some(("rotate", "API key shop"))),
             (Method::POST, "/v1/erasures", Some(("erase", "person"))),
+            (Method::POST, "/v1/purge", Some(("purge", "what is over"))),
             (Method::GET, "/v1/keys", None),
             (Method::GET, "/v1/rooms/sale", None),
             (Method::DELETE, "/v1/rooms/sale/tickets/x", None),

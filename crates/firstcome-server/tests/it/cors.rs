@@ -59,6 +59,7 @@ fn every_row(origin: &str) -> Vec<Ask> {
         Ask::get("/v1/keys").by(ADMIN),
         Ask::post("/v1/keys").by(ADMIN),
         Ask::post("/v1/erasures").by(ADMIN),
+        Ask::post("/v1/purge").by(ADMIN),
         Ask::delete("/v1/rooms/lobby").by(ADMIN),
         auction::put("lamp", &auction::fixed_price()),
         auction::bids("lamp", ""),

@@ -27,6 +27,7 @@ mod operations;
 mod pages;
 mod panics;
 mod promises;
+mod purges;
 mod redemptions;
 mod revisions;
 mod room;

@@ -68,6 +68,7 @@ fn routes() -> Vec<Route> {
         route(Method::DELETE, "/v1/keys/{key}", Scope::Admin, None, 204),
         route(Method::POST, "/v1/keys/{key}/rotate", Scope::Admin, Some(json!({"old_valid_for_ms": 0})), 201),
         route(Method::POST, "/v1/erasures", Scope::Admin, Some(json!({"user": "nobody"})), 200),
+        route(Method::POST, "/v1/purge", Scope::Admin, Some(json!({})), 200),
         route(Method::GET, "/v1/locks/{lock}", Scope::Service, None, 200),
         route(
             Method::POST,

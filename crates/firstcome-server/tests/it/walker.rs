@@ -16,7 +16,7 @@ use crate::room::{
 };
 use crate::{
     api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, erasures, gate as site_gate, idempotency,
-    in_time, panics, redemptions, revisions, scopes, settings, trouble,
+    in_time, panics, purges, redemptions, revisions, scopes, settings, trouble,
 };
 use firstcome_server::error::Code;
 
@@ -70,6 +70,8 @@ scenarios! {
         keys_of_the_first_start_count_unless_others_are_given a_service_without_a_store_of_keys_says_so;
     erasures: an_erased_person_leaves_a_pseudonym_and_may_come_again a_member_with_something_to_settle_is_not_erased
         erasures_are_checked a_service_of_listings_alone_erases_members;
+    purges: keys_of_old_requests_are_purged_and_counted a_purge_with_a_wrong_clock_is_refused_unless_an_operator_trusts_it
+        a_service_of_listings_alone_purges_nothing;
     scopes: a_caller_without_the_scope_is_told_which_kind_of_no_it_is;
     dev_gate: a_call_from_elsewhere_is_refused_and_has_no_effect;
     deadlines: a_connection_over_the_limit_is_told_so;

@@ -9,6 +9,7 @@ mod lock_files;
 mod old_codes;
 mod old_rooms;
 mod presence;
+mod purge;
 mod restarts;
 mod sqlite;
 

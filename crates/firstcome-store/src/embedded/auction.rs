@@ -6,6 +6,7 @@
 mod erase;
 mod job;
 mod published;
+mod purge;
 mod wallets;
 
 use super::Shared;
@@ -174,13 +175,17 @@ impl AuctionWriter {
     }
 
     /// Forgets keys that have expired.
-    fn forget_keys(&mut self, now: Now) {
+    pub(super) fn forget_keys(&mut self, now: Now) {
         let since = keys_kept_since(now);
         while let Some(key) = self.movement_keys.front()
             && self.movements.get(key).is_none_or(|movement| movement.at < since)
         {
             self.movements.remove(key);
             self.movement_keys.pop_front();
+        }
+        if 4 * self.movements.len() < self.movements.capacity() {
+            self.movements.shrink_to_fit();
+            self.movement_keys.shrink_to_fit();
         }
     }
 

@@ -161,7 +161,7 @@ impl Engine {
             let EraseCommand { user, pseudonym, reply } = *erase;
             return reply.send(erase::first_turn(&mut self.primitives, (&user, &pseudonym), &mut self.log, now));
         }
-        let (log, Primitives { coupons, rooms, .. }) = (&mut self.log, &mut self.primitives);
+        let (log, Primitives { coupons, rooms, auctions }) = (&mut self.log, &mut self.primitives);
         match command {
             Command::PutCoupon(put) => {
                 let PutCommand { name, revision, voucher_key, reply } = *put;
@@ -178,6 +178,7 @@ impl Engine {
             Command::CloseRoom { cell, reply } => reply.send(RoomWriter::close(&cell, log, now)),
             Command::PublishHeads { reply } => reply.send(receipt::publish(log, now).map(Ok)),
             Command::ApiKeys { command, reply } => reply.send(api_key::change(&command, log, now)),
+            Command::Purge(purge) => purge.run(auctions, log, now),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             Command::RevokePassSecret { id, bytes, reply } => {
                 reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok))
@@ -242,6 +243,7 @@ fn is_given_up(command: &Command) -> bool {
         Command::ApiKeys { reply, .. } => reply.is_closed(),
         Command::Erase(erase) => erase.reply.is_closed(),
         Command::EraseTickets { reply, .. } => reply.is_closed(),
+        Command::Purge(purge) => purge.reply.is_closed(),
         _ => false,
     }
 }

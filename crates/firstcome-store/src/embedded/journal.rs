@@ -7,7 +7,7 @@ use crate::ticket::TicketKey;
 use crate::voucher::VoucherKey;
 use firstcome_core::api_key::KeyChange;
 use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
-use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, Redeemed, Serial};
+use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, KeyedEffect, Redeemed, Serial};
 use firstcome_core::id::{CouponName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{Chain, Record, Wallet};
 use firstcome_core::receipt::Object;
@@ -178,6 +178,19 @@ pub struct MemberErased {
     pub bids: Vec<(ListingId, u32)>,
 }
 
+/// A request whose idempotency key is forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ForgottenRequest {
+    /// A claim or a redemption of a coupon.
+    Coupon(CouponId, KeyedEffect),
+    /// The bid with this number.
+    Bid(ListingId, u32),
+    /// The purchase of a listing.
+    Purchase(ListingId),
+    /// The movement of points with this number.
+    Movement(MemberId, u64),
+}
+
 /// One change that the rules decided.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -305,6 +318,10 @@ pub enum Change {
     Headed(Box<SignedHead>),
     /// API keys are new, end, or are forgotten.
     ApiKeys(Box<KeyChange>),
+    /// Idempotency keys are forgotten.
+    RequestsForgotten(Vec<ForgottenRequest>),
+    /// A purge has ended. No data depend on it: the next purge compares its clock with it.
+    PurgeEnded(Timestamp),
     /// Both clocks, so that time-outs continue after a restart as if no clock had been set.
     Clock(Now),
     /// From now on this secret signs passes. Passes of older secrets stay valid from `oldest_kept` on.
@@ -377,6 +394,12 @@ pub trait Rows: Send + Sync {
     /// Returns the first head of an object that is the wanted one or a later one.
     fn first_head(&self, _object: &Object, _wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
         Ok(None)
+    }
+
+    /// Returns charges and refunds before `since` whose idempotency keys are stored, at most `count`. Empty if the store keeps none
+    /// beside memory.
+    fn keyed_movements(&self, _since: Timestamp, _count: usize) -> Result<Vec<(MemberId, u64)>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// Returns the bids of a listing after number `after`, at most `count`, in order. Empty if the store has no

@@ -1,0 +1,178 @@
+//! `firstcome purge`: removes what is over from a running service, or from a directory that no service has open. And the settings of
+//! how long a store keeps what is over.
+
+use crate::arguments::duration;
+use crate::failure::{Failure, Outcome};
+use crate::keys::from_environment;
+use crate::output::{table, wants_table, write_out};
+use anyhow::{Context, anyhow, bail};
+use clap::Args;
+use firstcome::edge::SystemClock;
+use firstcome::http::HttpStore;
+use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_REQUESTS_MIN};
+use firstcome::{PurgeAnswer, PurgeRequest, PurgeStore, Purged, Retention, StoreError};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DAY_S: u64 = 86_400;
+
+/// How long something is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kept {
+    For(Duration),
+    Forever,
+}
+
+impl Kept {
+    const fn time(self) -> Option<Duration> {
+        match self {
+            Self::For(time) => Some(time),
+            Self::Forever => None,
+        }
+    }
+}
+
+/// Parses `30d`, another duration, or `forever`.
+fn kept(text: &str) -> anyhow::Result<Kept> {
+    if text == "forever" {
+        return Ok(Kept::Forever);
+    }
+    let days =
+        text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()).and_then(|days| days.checked_mul(DAY_S));
+    let time = days.map(Duration::from_secs).map_or_else(|| duration(text), Ok);
+    time.map(Kept::For).map_err(|_| anyhow!("{text:?} is no time to keep: write 12h, 30d or forever"))
+}
+
+fn kept_requests(text: &str) -> anyhow::Result<Kept> {
+    match kept(text)? {
+        Kept::For(time) if time < RETAIN_REQUESTS_MIN => {
+            bail!("it must be 1d at least: clients repeat a request within it")
+        }
+        time => Ok(time),
+    }
+}
+
+/// The settings of how long a store keeps what is over.
+#[derive(Args)]
+pub(crate) struct RetentionArgs {
+    /// How long idempotency keys are kept, such as 30d; 1d at least, or forever. Those of charges and refunds stay 30d at least
+    #[arg(long, env = "FIRSTCOME_RETAIN_REQUESTS", value_name = "TIME", value_parser = kept_requests, default_value = "30d")]
+    retain_requests: Kept,
+}
+
+impl RetentionArgs {
+    /// Returns what is kept for how long.
+    pub(crate) fn retention(&self) -> Retention {
+        Retention { requests: self.retain_requests.time(), ..Retention::default() }
+    }
+}
+
+#[derive(Args)]
+pub(crate) struct PurgeArgs {
+    /// Directory of an embedded store that no service has open, instead of a service
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "key_file"])]
+    data: Option<PathBuf>,
+    /// Address of the service, which purges by its own settings
+    #[arg(long, env = "FIRSTCOME_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// File with an admin key [default: FIRSTCOME_ADMIN_KEY, or the file that FIRSTCOME_ADMIN_KEY_FILE names]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    retention: RetentionArgs,
+    /// Count what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Believe the clock, also if it is earlier than the last record or a year ahead of the last purge
+    #[arg(long)]
+    trust_clock: bool,
+    /// Print JSON also on a terminal
+    #[arg(long)]
+    json: bool,
+}
+
+/// Purges, and prints how many rows were removed.
+pub(crate) fn run(args: &PurgeArgs) -> Outcome {
+    let mode = if args.dry_run { PurgeMode::Count } else { PurgeMode::Remove };
+    let clock = if args.trust_clock { ClockCheck::Skip } else { ClockCheck::Refuse };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = match &args.data {
+        Some(data) => {
+            if !data.join(firstcome::sqlite::DATABASE_FILE).exists() {
+                return Err(Failure::Usage(anyhow!("{} holds no store: give the directory of one", data.display())));
+            }
+            let store = firstcome::sqlite::open(data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
+            let request = PurgeRequest { mode, clock, ..PurgeRequest::new(args.retention.retention()) };
+            let answer = runtime.block_on(store.purge(request));
+            store.close();
+            answer
+        }
+        None => runtime.block_on(service(args)?.purge(mode, clock)),
+    };
+    print(&purged(answer)?, mode, args.json)
+}
+
+fn service(args: &PurgeArgs) -> Result<HttpStore, Failure> {
+    let name = "FIRSTCOME_ADMIN_KEY";
+    let key = match &args.key_file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            Some(text.with_context(|| format!("cannot read the key in {}", path.display())).map_err(Failure::Usage)?)
+        }
+        None => from_environment(name).map_err(Failure::Usage)?,
+    };
+    let none = || Failure::Usage(anyhow!("there is no key: set {name} or {name}_FILE, or give --key-file FILE"));
+    let key = key.ok_or_else(none)?;
+    HttpStore::new(&args.url, key.trim()).map_err(|error| Failure::Usage(error.into()))
+}
+
+/// Tells a refusal, a store that cannot be reached, and an unknown outcome apart.
+fn purged(answer: PurgeAnswer) -> Result<Purged, Failure> {
+    match answer {
+        Ok(Ok(purged)) => Ok(purged),
+        Ok(Err(rejection)) => Err(Failure::Refused(anyhow!("{}: {rejection}", rejection.code()))),
+        Err(StoreError::Unknown) => Err(Failure::Unreachable(anyhow!(
+            "the purge may go on in the service, whose log tells its end: run the same command again later"
+        ))),
+        Err(error) => Err(Failure::Unreachable(error.into())),
+    }
+}
+
+fn print(purged: &Purged, mode: PurgeMode, json: bool) -> Outcome {
+    if !wants_table(json) {
+        let rows: Map<String, Value> =
+            purged.kinds().iter().map(|(kind, count)| ((*kind).to_owned(), Value::from(*count))).collect();
+        write_out(format!("{}\n", Value::Object(rows)).as_bytes())?;
+        return Ok(());
+    }
+    let mut table = table(&["Kind", if mode == PurgeMode::Count { "Would be removed" } else { "Removed" }]);
+    for (kind, count) in purged.kinds() {
+        table.add_row([kind.replace('_', " "), count.to_string()]);
+    }
+    write_out(format!("{table}\n").as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_keep_is_in_days_or_another_unit_or_for_ever() {
+        assert_eq!(kept("30d").unwrap(), Kept::For(Duration::from_secs(30 * DAY_S)));
+        assert_eq!(kept("12h").unwrap(), Kept::For(Duration::from_secs(43_200)));
+        assert_eq!(kept("forever").unwrap(), Kept::Forever);
+        for text in ["", "d", "30", "-1d", "1.5d", "99999999999999999d", "never"] {
+            assert!(kept(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_of_requests_stay_for_a_day_at_least() {
+        assert_eq!(kept_requests("1d").unwrap(), Kept::For(RETAIN_REQUESTS_MIN));
+        assert_eq!(kept_requests("forever").unwrap(), Kept::Forever);
+        assert!(kept_requests("23h").is_err());
+    }
+}
