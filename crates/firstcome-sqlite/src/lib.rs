@@ -322,7 +322,9 @@ impl Sqlite {
     /// it is written again from its start, at the latest when the store closes.
     fn forget_log(&mut self) {
         let _ = erase::overwrite_freed(&self.connection, false);
-        if self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).is_ok() {
+        // The first column is 1 if a reader, or the thread that moves pages, was in the way.
+        let busy = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        if busy.is_ok_and(|busy| busy == 0) {
             (self.pages, self.checkpoint_at) = (0, CHECKPOINT_PAGES);
         }
     }
