@@ -161,6 +161,51 @@ async fn more_keys_than_a_page_go_page_by_page() {
     store.close();
 }
 
+/// Waits until the file has fewer keys than this.
+async fn fewer_keys_than(count: i64, directory: &Path) {
+    while count <= keys_in(directory) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_purge_that_is_cut_short_leaves_whole_pages_and_the_next_one_goes_on() {
+    const CLAIMS: u64 = 2_000;
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let store = open(directory.path(), &clock);
+    with_coupon(&store).await;
+    for number in 0..CLAIMS {
+        let key = u128::from(number) << 96 | u128::from(number);
+        assert_eq!(claimed(&store, &format!("user-{number}"), key).await.expect("a claim").0, "new");
+    }
+    clock.pass_ms(31 * DAY_MS);
+    in_time(async {
+        tokio::select! {
+            biased;
+            _ = store.purge(after_days(30)) => panic!("the purge has ended"),
+            () = fewer_keys_than(CLAIMS.cast_signed(), directory.path()) => {}
+        }
+    })
+    .await;
+    // What the purge gave the writer last is done, or skipped.
+    with_coupon(&store).await;
+    let left = keys_in(directory.path());
+    assert!((1..CLAIMS.cast_signed()).contains(&left), "{left} keys are left");
+    let mut known = 0;
+    for number in 0..CLAIMS {
+        let key = u128::from(number) << 96 | u128::from(number);
+        known += i64::from(claimed(&store, &format!("user-{number}"), key).await.is_ok());
+    }
+    assert_eq!(known, left, "memory knows the keys that the file has");
+    store.close();
+    drop(store);
+    let store = open(directory.path(), &clock);
+    assert_eq!(purged(&store, after_days(30)).await, Ok(left.cast_unsigned()));
+    assert_eq!(keys_in(directory.path()), 0);
+    store.close();
+}
+
 #[tokio::test]
 async fn a_clock_that_is_obviously_wrong_purges_nothing_unless_an_operator_says_so() {
     let (clock, _) = manual_clock();
