@@ -97,6 +97,9 @@ impl Attempt<'_> {
 
     /// Asks the sequencer once, and follows its word until SQL has confirmed it.
     async fn step(&mut self) -> Result<Step, StoreError> {
+        if self.state.is_over() {
+            return Box::pin(self.judge_by_database()).await;
+        }
         let mut place = self.state.wait(self.tag);
         let entrant = Entrant { tag: self.tag, claim: self.claim.clone() };
         let Spoken { word, version, generation, last } = self.node.ask(self.state, entrant).await?;
@@ -126,11 +129,21 @@ impl Attempt<'_> {
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
             }
             SequencerReply::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
+            SequencerReply::Deleted if self.state.is_over() => Box::pin(self.judge_by_database()).await,
             SequencerReply::Deleted => Ok(no_claim(Rejection::Deleted)),
             SequencerReply::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
             SequencerReply::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
             SequencerReply::Backlog => Err(behind()),
         }
+    }
+
+    /// What the database says of a coupon that is over. Nothing that waits in its stream is issued any more, so no sequencer is asked.
+    async fn judge_by_database(&self) -> Result<Step, StoreError> {
+        let seen = self.node.look(self.state, Some(self.claim.user.as_str()), self.claim.request).await?;
+        if let Some(step) = self.of_user(&seen) {
+            return Ok(step);
+        }
+        Ok(if seen.row.is_over() { no_claim(seen.row.refusal(seen.now)) } else { Step::Again })
     }
 
     /// Whether a coupon whose sequencer judges by this version of its settings tells claims before SQL holds them. By
@@ -185,7 +198,7 @@ impl Attempt<'_> {
                 return Ok(step);
             }
             let row = &seen.row;
-            if row.settings.limit.get() <= row.issued && !row.is_deleted() {
+            if row.settings.limit.get() <= row.issued && !row.is_over() {
                 return Ok(no_claim(Rejection::SoldOut));
             }
             if row.generation != generation || ticket <= row.position {
@@ -285,6 +298,10 @@ impl Node {
                 self.rebuild(state).await.map_err(|error| if is_begun { StoreError::Unknown } else { error })?;
             }
             let (generation, position) = state.position();
+            if state.is_over() {
+                // The database is looked at for each of these claims.
+                return Ok((Judged::all_deleted(state.version(), batch.len()), generation));
+            }
             let (now, backlog_max) = (self.database.time.given(), self.options.backlog_max);
             let may_write = state.may_write();
             let question = Question { generation, position, now, backlog_max, may_write, entrants: &entrants };
@@ -328,12 +345,21 @@ impl Node {
         }
     }
 
-    async fn delete(&self, name: &CouponName) -> Answer<()> {
+    async fn delete(self: &Arc<Self>, name: &CouponName) -> Answer<()> {
         if let Some(state) = self.kept(name) {
             self.stopped(&state)?;
         }
         match self.database.delete_coupon(name).await? {
-            Some(row) => self.enforce(row).await.map(Ok),
+            Some(row) => {
+                let is_ended = row.keys_gone;
+                let state = self.keep(row.clone());
+                self.enforce(row).await?;
+                if !is_ended {
+                    // It is deleted, and nothing more rests on its keys: if this fails, they go later.
+                    let _ = self.end_keys(&state).await;
+                }
+                Ok(Ok(()))
+            }
             None => Ok(Err(Rejection::UnknownCoupon.into())),
         }
     }

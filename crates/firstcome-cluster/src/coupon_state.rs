@@ -185,6 +185,11 @@ impl CouponState {
         self.row.read().version
     }
 
+    /// Whether the coupon is over as far as this node has seen. Then the database alone answers.
+    pub(super) fn is_over(&self) -> bool {
+        self.row.read().is_over()
+    }
+
     /// Whether claims that were judged by this version of its settings are told before SQL holds them.
     pub(super) fn tells_early(&self, version: i64) -> bool {
         let row = self.row.read();

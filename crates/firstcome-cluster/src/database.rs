@@ -17,6 +17,7 @@ pub(super) mod inserts;
 pub(super) mod known;
 mod names;
 mod pass_secret;
+mod purge;
 mod receipt;
 mod redemption;
 pub(super) mod renewal;
@@ -78,6 +79,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0005.sql"),
                 include_str!("database/postgres_0006.sql"),
                 include_str!("database/postgres_0007.sql"),
+                include_str!("database/postgres_0008.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
@@ -87,6 +89,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0005.sql"),
                 include_str!("database/mysql_0006.sql"),
                 include_str!("database/mysql_0007.sql"),
+                include_str!("database/mysql_0008.sql"),
             ],
         },
         readable_from: 7,
@@ -107,6 +110,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_appearance", "version"),
             ("firstcome_head", "given"),
             ("firstcome_api_key", "number"),
+            ("firstcome_purge", "until_at"),
         ],
     }
 }

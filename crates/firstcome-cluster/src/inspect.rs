@@ -78,7 +78,7 @@ pub enum State {
     DeadLetters,
     /// The room that it leads to is not the one in the database.
     Differs,
-    /// Keys of generations that are over.
+    /// Keys of generations that are over, or of a coupon that is over.
     OldGeneration,
     /// Keys of a coupon or a room that the database does not know.
     UnknownObject,

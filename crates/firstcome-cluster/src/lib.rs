@@ -42,6 +42,7 @@ mod options;
 mod orphan_scan;
 mod outbox;
 mod outbox_writer;
+mod purge;
 mod read_batch;
 mod rebuild;
 mod receipt;
@@ -124,6 +125,7 @@ impl Cluster {
         boxed(async move {
             let (node, listener) = open_node(redis, Address::parse(sql)?, secret, options, time).await?;
             tokio::spawn(orphan_scan::scan_orphans(Arc::downgrade(&node)));
+            tokio::spawn(purge::end_deleted(Arc::downgrade(&node)));
             tokio::spawn(room::voided::look(Arc::downgrade(&node)));
             tokio::spawn(back::watch(Arc::downgrade(&node)));
             tokio::spawn(room::went_back::watch(Arc::downgrade(&node)));

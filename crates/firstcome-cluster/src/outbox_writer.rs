@@ -179,7 +179,7 @@ impl Node {
             }
             let row = self.database.coupon_again(state.keys.coupon).await?;
             let probe = self.sequencer.probe(state.keys, row.generation, row.position).await?;
-            if probe.ticket == Some(row.position) {
+            if probe.ticket == Some(row.position) || (row.is_over() && probe.generation.is_none()) {
                 return Ok(true);
             }
             if until < Instant::now() {
@@ -197,7 +197,13 @@ impl Node {
         }
         let (row, settled) = self.report(state, outgoing, state.may_write()).await?;
         match settled {
-            GenerationReply::Answer(Settled::Done) => return Ok(Round::Over),
+            GenerationReply::Answer(Settled::Done) => {
+                if row.is_over() {
+                    // If this fails, another look finds the keys.
+                    let _ = self.end_drained(state).await;
+                }
+                return Ok(Round::Over);
+            }
             GenerationReply::Answer(Settled::Other) => {
                 tracing::debug!(
                     coupon = %row.name, node = self.sequencer.node, generation = row.generation,
@@ -214,6 +220,10 @@ impl Node {
         // SQL answers: however long the sequencer takes to be rebuilt, no other caller could write meanwhile.
         if stream == Stream::Broken {
             self.rebuild(state).await?;
+            if state.is_over() {
+                // There is no sequencer, and nothing to write.
+                return Ok(Round::Over);
+            }
         }
         Ok(Round::On)
     }

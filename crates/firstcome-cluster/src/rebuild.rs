@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 const USERS_MAX: usize = 5 * FILL_PAIRS_MAX;
 
 impl Node {
-    /// Returns when the sequencer of a coupon is whole, and judges by the settings of SQL or later ones.
+    /// Returns when the sequencer of a coupon is whole, and judges by the settings of SQL or later ones; or when nothing is left of it,
+    /// if the coupon is over.
     ///
     /// Four round trips if it is; if not, as long as it takes to bring in all claims (a million in a few seconds).
     pub(super) async fn rebuild(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
@@ -42,6 +43,10 @@ impl Node {
                     return Ok(());
                 }
                 continue;
+            }
+            if row.is_over() {
+                self.end_broken(&row, &probe).await?;
+                return Ok(());
             }
             // What was drained meanwhile is trimmed: then SQL is further than was read.
             if self.database.coupon_again(state.keys.coupon).await? == row
@@ -140,6 +145,9 @@ impl Node {
         let until = Instant::now() + self.options.patience;
         loop {
             let Judged { row, probe, .. } = self.judged(state).await?;
+            if row.is_over() {
+                return self.end_broken(&row, &probe).await;
+            }
             if self.sequencer.seize(state.keys).await? && self.begin_anew(state, &row, &probe).await? {
                 return Ok(());
             }

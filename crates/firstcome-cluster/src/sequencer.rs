@@ -13,6 +13,7 @@
 //! | `fc:{NODE}:hash`, `fc:{NODE}:stream` | tried once when a node opens, and gone again |
 //!
 //! A sequencer is never more than SQL knows of: everything that is lost of it is made again from SQL, under the next generation.
+//! A coupon that is over has none once nothing waits in its stream: see [`super::purge`].
 
 use super::ClusterError;
 use super::database::CouponRow;
@@ -36,6 +37,7 @@ static ADJUST: Script = Script::new(include_str!("lua/adjust.lua"));
 static BELONGS: Script = Script::new(include_str!("lua/belongs.lua"));
 static FORGET: Script = Script::new(include_str!("lua/forget.lua"));
 static KNOWN: Script = Script::new(include_str!("lua/known.lua"));
+static END: Script = Script::new(include_str!("lua/end.lua"));
 static RIGHTS: Script = Script::new(include_str!("lua/rights.lua"));
 
 /// How long a node drains without being heard of, and how long it may make a sequencer anew without.
@@ -111,6 +113,13 @@ pub(super) struct Judged {
     /// The instant of the last ticket that was drawn.
     pub(super) last: Timestamp,
     pub(super) words: Vec<SequencerReply>,
+}
+
+impl Judged {
+    /// What there is to say to so many claims of a coupon without a sequencer.
+    pub(super) fn all_deleted(version: i64, count: usize) -> Self {
+        Self { drains: false, version, last: Timestamp::MIN, words: vec![SequencerReply::Deleted; count] }
+    }
 }
 
 /// What to write next.
@@ -357,7 +366,7 @@ impl Sequencer {
         run.add(keys.key("lease")).add(keys.key("gate")).add(keys.of("users", row.generation));
         run.add(keys.of("keys", row.generation)).add(keys.of("outbox", row.generation));
         run.add(&self.node).add(row.generation).add(row.position).add(row.position - u64::from(row.issued));
-        add_settings(&mut run, row.version, &row.settings, row.is_deleted());
+        add_settings(&mut run, row.version, &row.settings, row.is_over());
         run.add(row.last_at.as_us()).add(row.last_at.max(now).as_us());
         Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
@@ -366,7 +375,27 @@ impl Sequencer {
     pub(super) async fn adjust(&self, keys: Keys, row: &CouponRow) -> Result<bool, LinkError> {
         let mut run = ADJUST.with_keys(1);
         run.add(keys.key("gate")).add(row.generation);
-        add_settings(&mut run, row.version, &row.settings, row.is_deleted());
+        add_settings(&mut run, row.version, &row.settings, row.is_over());
+        Ok(number(self.link.invoke(&run).await?) == Some(1))
+    }
+
+    /// Throws away what is left of a coupon that is over, of these generations; false if something waits in its stream. Without a
+    /// position no stream goes on from the database, so nothing of it can be written any more.
+    pub(super) async fn end(
+        &self,
+        keys: Keys,
+        generations: &[i64],
+        generation: i64,
+        position: Option<u64>,
+    ) -> Result<bool, LinkError> {
+        let mut run = END.with_keys(2 + 3 * generations.len());
+        run.add(keys.key("gate")).add(keys.key("lease"));
+        for generation in generations {
+            for name in ["users", "keys", "outbox"] {
+                run.add(keys.of(name, *generation));
+            }
+        }
+        run.add(generation).add(fmt::from_fn(|f| position.map_or(Ok(()), |position| write!(f, "{position}"))));
         Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
 

@@ -362,7 +362,7 @@ fn plain(row: &CouponRow, batch: &Batch) -> Option<Fresh> {
     let mut verdicts = Vec::new();
     for entry in &batch.entries {
         let stored = entry.claims.as_ref().ok()?;
-        if stored.version != row.version || row.is_deleted() {
+        if stored.version != row.version || row.is_over() {
             return None;
         }
         for entrant in &stored.entrants {
@@ -505,6 +505,8 @@ mod tests {
             position: 1 << 62,
             anchor: i64::MAX,
             loss_accepted: 0,
+            keys_gone: false,
+            purged_at: None,
         };
         let entry = |number: u64| {
             let entrants = vec![longest_entrant(); ASK_MAX];

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// The columns of a coupon, in the order in which they are read.
 const COLUMNS: &str = "id,name,limit_count,opens_at,expires_at,redeem_until,title,room,acknowledge,deleted_at,code_key,version,issued,\
-    last_at,generation,position,anchor,codes_bound_from,loss_accepted";
+    last_at,generation,position,anchor,codes_bound_from,loss_accepted,keys_gone,purged_at";
 
 /// Generations that may have begun and be gone from both servers: a node that remembers one of them goes on only with a later one.
 const GENERATIONS_LOST_MAX: i64 = 1_000_000;
@@ -46,15 +46,28 @@ pub(crate) struct CouponRow {
     pub(crate) anchor: i64,
     /// The generation that began when an operator accepted that acknowledged rows are gone; 0 if none ever did.
     pub(crate) loss_accepted: i64,
+    /// Whether a node has seen that Redis keeps nothing of it. Only of a coupon that is over.
+    pub(crate) keys_gone: bool,
+    /// When a purge began to remove its claims.
+    pub(crate) purged_at: Option<Timestamp>,
 }
 
 impl CouponRow {
-    pub(crate) const fn is_deleted(&self) -> bool {
-        self.deleted_at.is_some()
+    /// Whether it was deleted, or its claims are purged: it never issues another claim, and its settings never change.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.deleted_at.is_some() || self.purged_at.is_some()
+    }
+
+    /// Why a coupon that is over refuses a claim.
+    pub(crate) fn refusal(&self, now: Timestamp) -> Rejection {
+        match self.settings.expires_at.filter(|at| self.deleted_at.is_none() && *at <= now) {
+            Some(at) => Rejection::Expired(at),
+            None => Rejection::Deleted,
+        }
     }
 
     pub(crate) const fn standing(&self) -> CouponStanding<'_> {
-        CouponStanding { settings: &self.settings, deleted: self.is_deleted(), issued: self.issued }
+        CouponStanding { settings: &self.settings, deleted: self.is_over(), issued: self.issued }
     }
 
     /// How far the database is, as the rule of [`stream`] judges it.
@@ -152,6 +165,7 @@ impl Database {
         let (generation, position, anchor) = (columns.integer()?, columns.count()?, columns.integer()?);
         let voucher_key = voucher_key.bound_from(columns.small()?);
         let loss_accepted = columns.integer()?;
+        let (keys_gone, purged_at) = (columns.integer()? == 1, columns.maybe_instant()?);
         if position < issued.into() || settings.limit.get() < issued {
             return Err(wrong("more claims than tickets, or than the limit"));
         }
@@ -168,6 +182,8 @@ impl Database {
             position,
             anchor,
             loss_accepted,
+            keys_gone,
+            purged_at,
         })
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct CouponState {
     expires_at: Option<i64>,
     /// Whether claims are told before the database has them.
     pub(crate) is_early: bool,
-    is_deleted: bool,
+    is_over: bool,
     version: i64,
     issued: u64,
     pub(crate) generation: i64,
@@ -73,7 +73,7 @@ impl CouponState {
             opens_at: columns.maybe_integer()?,
             expires_at: columns.maybe_integer()?,
             is_early: columns.integer()? == 1,
-            is_deleted: columns.maybe_integer()?.is_some(),
+            is_over: columns.maybe_integer()?.is_some(),
             version: columns.integer()?,
             issued: columns.count()?,
             generation: columns.integer()?,
@@ -85,12 +85,7 @@ impl CouponState {
     /// As they stand in the sequencer.
     fn settings(&self) -> [String; 4] {
         let instant = |instant: Option<i64>| instant.map_or_else(String::new, |instant| instant.to_string());
-        [
-            self.limit.to_string(),
-            instant(self.opens_at),
-            instant(self.expires_at),
-            u8::from(self.is_deleted).to_string(),
-        ]
+        [self.limit.to_string(), instant(self.opens_at), instant(self.expires_at), u8::from(self.is_over).to_string()]
     }
 }
 
@@ -273,7 +268,7 @@ impl Inspection {
     /// A coupon as it is now.
     pub(super) async fn coupon(&mut self, id: i64) -> Result<Option<CouponState>, SqlError> {
         let text = format!(
-            "SELECT id,name,limit_count,opens_at,expires_at,acknowledge,deleted_at,version,issued,generation,position,anchor \
+            "SELECT id,name,limit_count,opens_at,expires_at,acknowledge,COALESCE(deleted_at,purged_at),version,issued,generation,position,anchor \
              FROM firstcome_coupon WHERE id={id};"
         );
         self.reading.ask(text).await?.first().map(CouponState::read).transpose()
@@ -309,6 +304,7 @@ impl Inspection {
                 let says = format!("it is of generation {generation}, and the database is at {}", before.generation);
                 Some(Found::new(State::OtherGeneration, says))
             }
+            None if before.is_over => return Ok(Tried::Read(seen)),
             None if before.generation == 0 => Some(Found::new(State::Missing, "it was never opened")),
             None => Some(Found::new(State::Missing, "it is not there, or closed")),
         };
@@ -330,7 +326,13 @@ impl Inspection {
         {
             return Ok(Tried::Moved(moved("it is rebuilt again and again")));
         }
-        Ok(Tried::Read(seen))
+        // A node is about to throw it away.
+        let is_left = seen.row.is_over && seen.found.is_empty();
+        Ok(if is_left {
+            Tried::Moved(Found::new(State::OldGeneration, "the coupon is over"))
+        } else {
+            Tried::Read(seen)
+        })
     }
 
     /// Compares counts, outbox and settings of a sequencer of the right generation. Something if it has moved on meanwhile.

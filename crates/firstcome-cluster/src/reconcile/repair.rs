@@ -182,6 +182,10 @@ impl RepairNode {
                 node.rebuild(&coupon_state).await?;
                 "the settings of the database were put in force".to_owned()
             }
+            State::OldGeneration => {
+                node.end_keys(&coupon_state).await?;
+                "its keys were deleted".to_owned()
+            }
             State::UserNotInGate => {
                 node.refill(&coupon_state).await?;
                 "who has a claim was brought in".to_owned()

@@ -18,6 +18,7 @@ mod names;
 mod opening;
 mod poison;
 mod proxy;
+mod purge;
 mod replies;
 mod room;
 mod scripts;

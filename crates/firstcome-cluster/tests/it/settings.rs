@@ -86,7 +86,10 @@ async fn is_deleted(world: &World) {
     assert!(matches!(told, Err(StoreError::Unknown)), "{told:?}");
     assert_eq!(refusal(in_time(claim(&stage.nodes[1], "cid")).await), Rejection::Deleted);
     stage.rows(2).await;
-    stage.has_healed().await;
+    wait_for("nothing of it on Redis", async || {
+        stage.keeper.ask::<Vec<String>>(&["KEYS", "fc:{c*"]).await.is_empty().then_some(())
+    })
+    .await;
 }
 
 async fn is_ended(world: &World) {
