@@ -129,8 +129,7 @@ impl Attempt<'_> {
                 Box::pin(self.confirm(generation, ticket, |seen| self.of_request(seen))).await
             }
             SequencerReply::SoldOut(ticket) => Box::pin(self.confirm_sold_out(generation, ticket)).await,
-            SequencerReply::Deleted if self.state.is_over() => Box::pin(self.judge_by_database()).await,
-            SequencerReply::Deleted => Ok(no_claim(Rejection::Deleted)),
+            SequencerReply::Deleted => Box::pin(self.judge_by_database()).await,
             SequencerReply::NotOpen(at) => Ok(no_claim(Rejection::NotOpen(at))),
             SequencerReply::Expired(at) => Ok(no_claim(Rejection::Expired(at))),
             SequencerReply::Backlog => Err(behind()),

@@ -31,6 +31,7 @@ pub(super) use coupon::CouponRow;
 pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
 pub(super) use draw::{DRAW_COLUMNS, draw_of};
+pub(super) use purge::{GoneRows, PAGE_ROWS, PurgeTurn};
 pub(super) use receipt::{HeadKeys, heads_after};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};

@@ -1,88 +1,238 @@
-//! Removes what nothing rests on any more.
+//! Removes what nothing rests on any more, in pages, beside nodes at work.
 //!
-//! A coupon that is over (deleted, or purged) never issues another claim: a transaction that writes claims checks the version of the
-//! settings, which the end of the coupon has raised, and what still waits in the stream is refused. So the database alone
-//! answers its claims, and its keys leave Redis as soon as nothing waits in its stream. No node makes a sequencer for it again.
+//! # Invariants
+//! - A coupon whose claims are removed is marked before the first one goes, and its keys leave Redis: from then on it issues nothing,
+//!   and `verify` expects rows only of serials that no page has removed.
+//! - A ticket whose row is removed stays gone: a log that is made again from the rows has all numbers below the room's
+//!   `gone_before` as gone.
+//! - What is removed is older than the retention by the clock of the database. A clock that is obviously wrong removes nothing.
+//!
+//! # Not removed
+//! - Heads: receipts lead to them, and there is at most one per object and minute in which something changed.
+//! - The key of a request that drew a ticket: it goes with the ticket.
 
-use crate::back::Judged;
-use crate::coupon_state::CouponState;
-use crate::database::CouponRow;
+mod keys;
+mod rooms;
+
+pub(crate) use keys::end_deleted;
+
+use crate::Cluster;
+use crate::database::{PurgeTurn, kind};
 use crate::node::Node;
-use crate::outbox_writer;
-use crate::sequencer::{Keys, Probe};
+use firstcome_core::time::Timestamp;
+use firstcome_sql::boxed::boxed;
 use firstcome_store::StoreError;
-use std::sync::{Arc, Weak};
+use firstcome_store::edge::Stopwatch;
+use firstcome_store::purge::{
+    ClockCheck, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, Retention, check_clock,
+    kept_since,
+};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Between two looks for coupons that are over and still have keys.
-const EVERY: Duration = Duration::from_secs(10);
-/// Coupons that are read at once.
-const COUPONS_AT_ONCE: u32 = 256;
+/// How long a node has the turn to purge without being heard of.
+const LEASE: Duration = Duration::from_secs(60);
+/// The shortest and the longest time between two pages.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// See [`PAUSE_MIN`].
+const PAUSE_MAX: Duration = Duration::from_millis(250);
+/// So far the clocks of Redis may be ahead of that of the database.
+const AHEAD_OF_DATABASE_US: i64 = 3_600_000_000;
+/// Objects that are read at once.
+const OBJECTS_AT_ONCE: u32 = 256;
 
-impl Node {
-    /// Deletes the keys of a coupon that is over, or sees to it that what waits in its stream is written down first. Nothing if it is not
-    /// over. Five round trips.
-    pub(crate) async fn end_keys(self: &Arc<Self>, state: &Arc<CouponState>) -> Result<(), StoreError> {
-        if !self.end_drained(state).await? {
-            outbox_writer::ensure_writer(self, state);
-        }
-        Ok(())
+/// Refuses a clock that is obviously wrong. Rows bear instants of other servers too, whose clocks may be a little ahead.
+fn judge_clock(turn: &PurgeTurn) -> Result<(), PurgeRejection> {
+    let earlier = |at: Timestamp| Timestamp::clamped_us(at.as_us().saturating_sub(AHEAD_OF_DATABASE_US));
+    check_clock(turn.now, turn.last_at.map(earlier), turn.finished_at)
+}
+
+/// A purge under way.
+pub(crate) struct Purge<'a> {
+    node: &'a Arc<Node>,
+    now: Timestamp,
+    mode: PurgeMode,
+    purged: Purged,
+    page: Stopwatch,
+}
+
+impl Purge<'_> {
+    /// After each page: as long as the page took others go first. Keeps the turn. False if another node has it by now.
+    async fn pause(&mut self) -> Result<bool, StoreError> {
+        sleep(self.page.elapsed().clamp(PAUSE_MIN, PAUSE_MAX)).await;
+        let turn = self.node.database.purge_turn(&self.node.sequencer.node, LEASE.as_micros() as i64).await?;
+        self.page = Stopwatch::start();
+        Ok(turn.is_some())
     }
 
-    /// Deletes the keys of a coupon that is over; false if something waits in its stream.
-    pub(crate) async fn end_drained(&self, state: &CouponState) -> Result<bool, StoreError> {
-        let Judged { row, probe, is_whole } = self.judged(state).await?;
-        if !row.is_over() {
+    /// All of it. False if another node has taken the turn meanwhile.
+    async fn run(&mut self, retention: &Retention) -> Result<bool, StoreError> {
+        let of = |retain: Option<Duration>| retain.map(|retain| kept_since(self.now, retain));
+        let (requests, tickets) = (of(retention.requests), of(retention.tickets));
+        let (claims, letters) = (of(retention.claims), of(retention.dead_letters));
+        if let Some(by) = claims
+            && !self.claims(by).await?
+        {
+            return Ok(false);
+        }
+        if let Some(by) = requests
+            && !self.requests(by).await?
+        {
+            return Ok(false);
+        }
+        if let Some(by) = tickets
+            && !self.rooms(by, retention.tickets.unwrap_or_default()).await?
+        {
+            return Ok(false);
+        }
+        let Some(by) = letters else { return Ok(true) };
+        if self.mode == PurgeMode::Count {
+            self.purged.dead_letters = self.node.database.count_dead_letters(by).await?;
             return Ok(true);
         }
-        if !is_whole {
-            self.end_broken(&row, &probe).await?;
-            return Ok(true);
-        }
-        self.sequencer.adjust(state.keys, &row).await?;
-        let is_gone = self.sequencer.end(state.keys, &[row.generation], row.generation, Some(row.position)).await?;
-        if is_gone {
-            self.database.note_keys_gone(row.id).await?;
-        }
-        Ok(is_gone)
-    }
-
-    /// Deletes what there is of the sequencer of a coupon that is over, where its stream does not go on from the database.
-    pub(crate) async fn end_broken(&self, row: &CouponRow, probe: &Probe) -> Result<(), StoreError> {
-        let mut generations = vec![row.generation];
-        generations.extend(probe.generation.filter(|old| *old != row.generation));
-        if self.sequencer.end(Keys { coupon: row.id }, &generations, row.generation, None).await? && !row.keys_gone {
-            self.database.note_keys_gone(row.id).await?;
-        }
-        Ok(())
-    }
-
-    /// Looks at some coupons that are over, those after this number; the last one that it looked at.
-    async fn end_page(self: &Arc<Self>, after: i64) -> Result<Option<i64>, StoreError> {
-        let rows = self.database.coupons_with_keys(after, COUPONS_AT_ONCE).await?;
-        let last = rows.last().map(|row| row.id);
-        for row in rows {
-            let state = self.keep(row);
-            match self.end_keys(&state).await {
-                // The database went back: the fault says it, and the keys are evidence.
-                Ok(()) | Err(StoreError::Faulted(_)) => {}
-                Err(error) => return Err(error),
+        loop {
+            let gone = self.node.database.remove_dead_letters(by).await?;
+            self.purged.dead_letters += gone;
+            if gone == 0 {
+                return Ok(true);
+            }
+            if !self.pause().await? {
+                return Ok(false);
             }
         }
-        Ok(last)
+    }
+
+    /// Claims of coupons that are over.
+    async fn claims(&mut self, over_by: Timestamp) -> Result<bool, StoreError> {
+        let mut after = 0;
+        loop {
+            let page = self.node.database.purgeable(over_by, after, OBJECTS_AT_ONCE).await?;
+            let Some((last, ..)) = page.last() else { return Ok(true) };
+            after = *last;
+            for (id, issued, purged_to) in page {
+                if !self.claims_of(id, issued, purged_to, over_by).await? {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    async fn claims_of(&mut self, id: i64, issued: u32, purged_to: u32, by: Timestamp) -> Result<bool, StoreError> {
+        let node = self.node;
+        if self.mode == PurgeMode::Count {
+            self.purged.claims += u64::from(issued - purged_to);
+            self.purged.coupons += 1;
+            return Ok(true);
+        }
+        if !node.database.mark_purged(id, by).await? {
+            return Ok(true);
+        }
+        // This node refuses claims from now on, and Redis forgets who has one.
+        let state = node.keep(node.database.coupon_again(id).await?);
+        match node.end_keys(&state).await {
+            // The database lacks what it acknowledged: nothing more of it goes.
+            Err(StoreError::Faulted(_)) => return Ok(true),
+            done => done?,
+        }
+        let mut to = purged_to;
+        loop {
+            // Once more after the last claim: a redemption may have been under way.
+            for kind in [kind::CLAIM, kind::REDEMPTION] {
+                loop {
+                    let gone = node.database.remove_requests_of(id, kind).await?;
+                    self.purged.requests += gone;
+                    if gone == 0 {
+                        break;
+                    }
+                    if !self.pause().await? {
+                        return Ok(false);
+                    }
+                }
+            }
+            if to == issued {
+                self.purged.coupons += 1;
+                return Ok(true);
+            }
+            while to < issued {
+                let from = to + 1;
+                to = to.saturating_add(crate::database::PAGE_ROWS).min(issued);
+                node.database.remove_claims(id, from, to).await?;
+                self.purged.claims += u64::from(to - from + 1);
+                if !self.pause().await? {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Keys of requests that had their effect at this instant or before.
+    async fn requests(&mut self, by: Timestamp) -> Result<bool, StoreError> {
+        let (node, mut after) = (self.node, i64::MIN);
+        while let Some(coupon) = node.database.coupon_with_requests(after).await? {
+            after = coupon;
+            for kind in [kind::CLAIM, kind::REDEMPTION] {
+                let mut last = None;
+                loop {
+                    let page = node.database.dated_requests(coupon, kind, last).await?;
+                    let Some(end) = page.last() else { break };
+                    last = Some(end.key);
+                    let is_due = |at: i64| at <= by.as_us();
+                    let due = page.iter().filter(|it| it.at.is_some_and(is_due)).map(|it| it.key);
+                    let due: Vec<u128> = due.collect();
+                    if self.mode == PurgeMode::Count {
+                        self.purged.requests += due.len() as u64;
+                    } else if !due.is_empty() {
+                        self.purged.requests += node.database.remove_requests(coupon, kind, &due).await?;
+                        if kind == kind::CLAIM {
+                            node.forget_keys(coupon, &due).await?;
+                        }
+                    }
+                    if !self.pause().await? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
     }
 }
 
-/// Deletes the keys of coupons that are over, while the node is there: those whose node has died meanwhile too.
-pub(crate) async fn end_deleted(node: Weak<Node>) {
-    loop {
-        let mut after = Some(0);
-        while let Some(from) = after {
-            let Some(node) = node.upgrade() else { return };
-            // While either side does not answer there is nothing that could be done.
-            after = node.end_page(from).await.unwrap_or(None);
+impl Node {
+    /// See [`PurgeStore::purge`].
+    async fn purge(self: &Arc<Self>, request: PurgeRequest) -> PurgeAnswer {
+        let name = &self.sequencer.node;
+        let Some(turn) = self.database.purge_turn(name, LEASE.as_micros() as i64).await? else {
+            return Ok(Err(PurgeRejection::Running));
+        };
+        if request.clock == ClockCheck::Refuse
+            && let Err(rejection) = judge_clock(&turn)
+        {
+            self.database.end_purge(name, None).await?;
+            return Ok(Err(rejection));
         }
-        sleep(EVERY).await;
+        let mode = request.mode;
+        let mut purge = Purge { node: self, now: turn.now, mode, purged: Purged::default(), page: Stopwatch::start() };
+        let is_whole = match purge.run(&request.retention).await {
+            Ok(is_whole) => is_whole,
+            Err(error) => {
+                // The next one goes on. If this fails too, the turn ends by itself.
+                let _ = self.database.end_purge(name, None).await;
+                return Err(error);
+            }
+        };
+        let purged = purge.purged;
+        if !is_whole {
+            // Another node took the turn, since this one was not heard of for long. Pages were removed.
+            return Err(StoreError::busy_with("another node goes on with the purge: see what that one answers"));
+        }
+        self.database.end_purge(name, (mode == PurgeMode::Remove).then_some(turn.now)).await?;
+        Ok(Ok(purged))
+    }
+}
+
+impl PurgeStore for Cluster {
+    async fn purge(&self, request: PurgeRequest) -> PurgeAnswer {
+        boxed(self.node.purge(request)).await
     }
 }

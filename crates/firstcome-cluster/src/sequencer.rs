@@ -38,6 +38,7 @@ static BELONGS: Script = Script::new(include_str!("lua/belongs.lua"));
 static FORGET: Script = Script::new(include_str!("lua/forget.lua"));
 static KNOWN: Script = Script::new(include_str!("lua/known.lua"));
 static END: Script = Script::new(include_str!("lua/end.lua"));
+static UNKEY: Script = Script::new(include_str!("lua/unkey.lua"));
 static RIGHTS: Script = Script::new(include_str!("lua/rights.lua"));
 
 /// How long a node drains without being heard of, and how long it may make a sequencer anew without.
@@ -116,7 +117,7 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// What there is to say to so many claims of a coupon without a sequencer.
+    /// The reply to so many claims of a coupon without a sequencer.
     pub(super) fn all_deleted(version: i64, count: usize) -> Self {
         Self { drains: false, version, last: Timestamp::MIN, words: vec![SequencerReply::Deleted; count] }
     }
@@ -377,6 +378,16 @@ impl Sequencer {
         run.add(keys.key("gate")).add(row.generation);
         add_settings(&mut run, row.version, &row.settings, row.is_over());
         Ok(number(self.link.invoke(&run).await?) == Some(1))
+    }
+
+    /// Forgets keys of requests; nothing if the sequencer is of another generation. At most [`FILL_PAIRS_MAX`].
+    pub(super) async fn forget_keys(&self, keys: Keys, generation: i64, requests: &[u128]) -> Result<(), LinkError> {
+        let mut run = UNKEY.with_keys(2);
+        run.add(keys.key("gate")).add(keys.of("keys", generation)).add(generation);
+        for key in requests {
+            run.add(format_args!("{key:032x}"));
+        }
+        self.link.invoke(&run).await.map(drop)
     }
 
     /// Throws away what is left of a coupon that is over, of these generations; false if something waits in its stream. Without a

@@ -32,6 +32,7 @@ mod load;
 mod mysql;
 mod postgres;
 mod proof;
+mod purge;
 mod queues;
 mod verify;
 

@@ -9,7 +9,7 @@ use crate::database::{Database, RoomRow};
 use crate::room::Followed;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::replica::Replica;
-use firstcome_core::room::{self, Hold, Join, Poll, RoomPhase, Slot, TicketNumber};
+use firstcome_core::room::{self, Departure, Hold, Join, Poll, RoomPhase, Slot, TicketNumber};
 use firstcome_sql::SqlError;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
@@ -71,6 +71,8 @@ impl Export {
                 for number in (first..=last).filter_map(TicketNumber::new) {
                     let state =
                         page.get(&number).cloned().or_else(|| replica.as_ref().and_then(|it| by_log(it, number)));
+                    let is_purged = number.get() < row.gone_before;
+                    let state = state.or_else(|| is_purged.then_some(TicketState::Gone(Departure::Expired)));
                     let Some(state) = state else {
                         lost.get_or_insert(Lost { first: number.get(), last: 0 }).last = number.get();
                         continue;

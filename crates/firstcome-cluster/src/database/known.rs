@@ -8,7 +8,7 @@ use firstcome_core::time::Steady;
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::{Reader, wrong};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn number(columns: &mut Reader<'_>) -> Result<TicketNumber, SqlError> {
     TicketNumber::new(columns.small()?).ok_or_else(|| wrong("a number out of its range"))
@@ -55,7 +55,12 @@ impl Database {
         let numbers = "number,how FROM firstcome_gone WHERE";
         let numbers = self.pages(row.id, numbers, before, rows_max, gone_of, |it| it.0).await?;
         let mut gone = BTreeMap::<u32, GoneNumbers>::new();
-        for (number, how) in numbers {
+        // Their rows were removed. A visitor who came back after a loss has a place all the same.
+        let has_place: BTreeSet<u32> =
+            tickets.iter().map(|it| it.0.get()).chain(slots.iter().map(|it| it.0.get())).collect();
+        let purged = (row.first..row.gone_before).filter(|number| !has_place.contains(number));
+        let purged = purged.filter_map(TicketNumber::new).map(|number| (number, Departure::Expired));
+        for (number, how) in purged.chain(numbers) {
             let (segment, at) = ((number.get() - 1) / 4_096, (number.get() - 1) % 4_096);
             let first_number = segment * 4_096 + 1;
             let row = gone.entry(segment).or_insert(GoneNumbers { first_number, gone: [0; 64], left: [0; 64] });

@@ -6,6 +6,13 @@ SET @firstcome_step = IF((SELECT COUNT(*) FROM information_schema.columns WHERE 
 PREPARE firstcome_step FROM @firstcome_step;
 EXECUTE firstcome_step;
 DEALLOCATE PREPARE firstcome_step;
+SET @firstcome_step = IF((SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE()
+  AND table_name = 'firstcome_room' AND column_name = 'gone_before') = 0,
+  'ALTER TABLE firstcome_room ADD COLUMN gone_before bigint NOT NULL DEFAULT 1, ADD COLUMN gone_mark bigint, ADD COLUMN gone_mark_at bigint',
+  'DO 0');
+PREPARE firstcome_step FROM @firstcome_step;
+EXECUTE firstcome_step;
+DEALLOCATE PREPARE firstcome_step;
 CREATE TABLE IF NOT EXISTS firstcome_purge (
   id bigint PRIMARY KEY CHECK (id = 1),
   node VARBINARY(128) NOT NULL,

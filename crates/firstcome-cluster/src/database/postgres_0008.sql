@@ -5,6 +5,12 @@ ALTER TABLE firstcome_coupon ADD COLUMN keys_gone bigint NOT NULL DEFAULT 0 CHEC
 ALTER TABLE firstcome_coupon ADD COLUMN purged_at bigint;
 ALTER TABLE firstcome_coupon ADD COLUMN purged_to bigint NOT NULL DEFAULT 0;
 
+-- Every number of a room below gone_before is gone, whether a row says so or not. So is every number below gone_mark, since
+-- gone_mark_at or before: a later purge makes gone_before of it.
+ALTER TABLE firstcome_room ADD COLUMN gone_before bigint NOT NULL DEFAULT 1;
+ALTER TABLE firstcome_room ADD COLUMN gone_mark bigint;
+ALTER TABLE firstcome_room ADD COLUMN gone_mark_at bigint;
+
 -- The node that purges, until when it may without being heard of, and the last purge that came to its end. One row.
 CREATE TABLE firstcome_purge (
   id bigint PRIMARY KEY CHECK (id = 1),

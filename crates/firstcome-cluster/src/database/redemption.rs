@@ -125,7 +125,9 @@ impl Database {
             match columns.integer()? {
                 tag::COUPON => {
                     let row = self.coupon_of(row)?;
-                    (before.redeem_until, before.voucher_key) = (row.settings.redeem_until, Some(row.voucher_key));
+                    before.redeem_until = row.settings.redeem_until;
+                    // No code of a purged coupon is one, whether its claim is removed yet or not.
+                    before.voucher_key = Some(row.voucher_key).filter(|_| row.purged_at.is_none());
                 }
                 tag::REQUEST => before.same = Some((columns.integer()?.cast_unsigned(), columns.small()?)),
                 tag::CLOCK => before.now = columns.instant()?,

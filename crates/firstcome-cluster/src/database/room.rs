@@ -39,7 +39,7 @@ pub(super) const SETTINGS: [&str; 13] = [
     "draws",
 ];
 const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
-    digest,loss_accepted,draw_seed,draw_first,draw_entrants,drawn_at";
+    digest,loss_accepted,gone_before,draw_seed,draw_first,draw_entrants,drawn_at";
 
 /// The columns of the settings, as [`settings_of`] reads them.
 pub(crate) fn settings_columns() -> String {
@@ -68,6 +68,8 @@ pub(crate) struct RoomRow {
     pub(crate) digest: u64,
     /// The generation that began when an operator accepted a loss; 0 if none ever did.
     pub(crate) loss_accepted: i64,
+    /// Every number below it is gone, whether a row says so or not.
+    pub(crate) gone_before: u32,
     /// The draw, once it took place.
     pub(crate) draw: Option<Draw>,
 }
@@ -192,6 +194,7 @@ impl Database {
         let (generation, position) = (columns.integer()?, columns.count()?);
         let digest = columns.integer()?.cast_unsigned();
         let loss_accepted = columns.integer()?;
+        let gone_before = columns.small()?;
         let draw = draw_of(&mut columns)?;
         let ticket_key = TicketKey::new(secret);
         Ok(RoomRow {
@@ -209,6 +212,7 @@ impl Database {
             position,
             digest,
             loss_accepted,
+            gone_before,
             draw,
         })
     }

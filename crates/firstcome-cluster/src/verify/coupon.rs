@@ -19,6 +19,8 @@ struct CouponCheck {
     position: i64,
     anchor: i64,
     codes_bound_from: i64,
+    /// Up to which serial a purge has removed the claims; `None` if none did.
+    purged_to: Option<i64>,
     claims: i64,
     last_claim_at: i64,
 }
@@ -73,7 +75,9 @@ pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 12], SqlError
     for (id, coupon) in &seen {
         let here = || format!("coupon {}: {} of {}", coupon.name, coupon.claims, coupon.limit);
         checks.limit.check(coupon.claims <= coupon.limit, here);
-        let stands = coupon.claims == coupon.issued && coupon.last_claim_at == coupon.last_at;
+        // The last claim of a purged coupon went with the others.
+        let is_purged = coupon.purged_to == Some(coupon.issued);
+        let stands = coupon.claims == coupon.issued && (is_purged || coupon.last_claim_at == coupon.last_at);
         let has_stream = coupon.issued <= coupon.position && 0 <= coupon.generation && 0 <= coupon.anchor;
         checks.stands.check(stands && has_stream, || {
             format!(
@@ -99,7 +103,8 @@ pub(super) async fn check(reading: &mut Reading) -> Result<[Check; 12], SqlError
 
 async fn coupons(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<i64, CouponCheck>, SqlError> {
     let what = format!(
-        "SELECT id,name,version,limit_count,issued,last_at,generation,position,anchor,codes_bound_from,{} FROM firstcome_coupon",
+        "SELECT id,name,version,limit_count,issued,last_at,generation,position,anchor,codes_bound_from,purged_at,purged_to,{} \
+         FROM firstcome_coupon",
         settings_columns()
     );
     let mut seen = BTreeMap::new();
@@ -108,15 +113,21 @@ async fn coupons(reading: &mut Reading, checks: &mut Checks) -> Result<BTreeMap<
             let mut columns = Reader::at(row, 1);
             let name = columns.maybe_text()?.unwrap_or_default();
             let has_version = 0 < columns.integer()?;
+            let [limit, issued, last_at] = [columns.integer()?, columns.integer()?, columns.integer()?];
+            let [generation, position, anchor] = [columns.integer()?, columns.integer()?, columns.integer()?];
+            let codes_bound_from = columns.integer()?;
+            let purged_at = columns.maybe_integer()?;
+            let purged_to = Some(columns.integer()?).filter(|_| purged_at.is_some());
             let coupon = CouponCheck {
-                limit: columns.integer()?,
-                issued: columns.integer()?,
-                last_at: columns.integer()?,
-                generation: columns.integer()?,
-                position: columns.integer()?,
-                anchor: columns.integer()?,
-                codes_bound_from: columns.integer()?,
-                claims: 0,
+                limit,
+                issued,
+                last_at,
+                generation,
+                position,
+                anchor,
+                codes_bound_from,
+                purged_to,
+                claims: purged_to.unwrap_or(0),
                 last_claim_at: NEVER,
                 name,
             };

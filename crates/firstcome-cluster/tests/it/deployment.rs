@@ -49,7 +49,7 @@ async fn tables_are_made_by_a_call_of_its_own_in_mariadb() {
 }
 
 /// What the steps after the first one add: without it the tables are those of version 1.
-const ADDED: [&str; 17] = [
+const ADDED: [&str; 20] = [
     "DROP TABLE firstcome_appearance",
     "ALTER TABLE firstcome_coupon DROP COLUMN codes_bound_from",
     "ALTER TABLE firstcome_coupon DROP COLUMN loss_accepted",
@@ -65,6 +65,9 @@ const ADDED: [&str; 17] = [
     "ALTER TABLE firstcome_coupon DROP COLUMN keys_gone",
     "ALTER TABLE firstcome_coupon DROP COLUMN purged_at",
     "ALTER TABLE firstcome_coupon DROP COLUMN purged_to",
+    "ALTER TABLE firstcome_room DROP COLUMN gone_before",
+    "ALTER TABLE firstcome_room DROP COLUMN gone_mark",
+    "ALTER TABLE firstcome_room DROP COLUMN gone_mark_at",
     "DROP TABLE firstcome_purge",
     "UPDATE firstcome_schema SET version=1 WHERE part='coupons'",
 ];

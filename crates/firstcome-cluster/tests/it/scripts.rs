@@ -13,7 +13,7 @@ pub(crate) const LOG_OPEN: &str = include_str!("../../src/lua/log_open.lua");
 pub(crate) const LOG_IMAGE: &str = include_str!("../../src/lua/log_image.lua");
 pub(crate) const LOG_PROBE: &str = include_str!("../../src/lua/log_probe.lua");
 
-pub(crate) const ALL: [&str; 21] = [
+pub(crate) const ALL: [&str; 22] = [
     CLAIM,
     SETTLE,
     SEIZE,
@@ -31,6 +31,7 @@ pub(crate) const ALL: [&str; 21] = [
     include_str!("../../src/lua/belongs.lua"),
     include_str!("../../src/lua/known.lua"),
     include_str!("../../src/lua/end.lua"),
+    include_str!("../../src/lua/unkey.lua"),
     include_str!("../../src/lua/forget.lua"),
     include_str!("../../src/lua/probe.lua"),
     include_str!("../../src/lua/rights.lua"),

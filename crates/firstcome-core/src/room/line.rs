@@ -254,6 +254,14 @@ impl Line {
         self.next
     }
 
+    /// Returns the lowest number of a living ticket, or the next number. Looks once at each segment before it.
+    pub(super) fn first_living(&self) -> u32 {
+        let of = |(nth, segment): (usize, &Segment)| {
+            Some(self.first + nth as u32 * SEGMENT + segment.first_living()? as u32)
+        };
+        self.segments.iter().enumerate().find_map(of).unwrap_or(self.next)
+    }
+
     /// Returns the lowest turn that the line has not reached.
     pub(super) const fn reached(&self) -> u32 {
         self.reached

@@ -12,6 +12,7 @@ mod outcomes;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod proxy;
+mod purge;
 mod verify;
 mod went_back;
 

@@ -28,6 +28,11 @@ impl Segment {
         self.unknown.as_deref().map_or(known, |unknown| without(&known, unknown))
     }
 
+    /// Returns the place of the first living ticket in the segment.
+    pub(super) fn first_living(&self) -> Option<usize> {
+        if self.living_count == 0 { None } else { each(&self.living()).next() }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags =

@@ -1,0 +1,270 @@
+//! Rows that are older than their retention go, and what was told stays true.
+
+use super::{DAY_MS, done, purge, retention};
+use crate::claim_replies::{COUPON, by, claim, coupon, keyed, limit, new, put, refusal};
+use crate::room;
+use crate::world::{Foreign, TestDeployment, World, secret, wait_for};
+use firstcome_cluster::{Cluster, Verified, verify};
+use firstcome_store::core::coupon::{CouponSettings, Effect, Rejection};
+use firstcome_store::core::room::{Departure, RoomSettings, TicketState};
+use firstcome_store::core::time::Timestamp;
+use firstcome_store::edge::{Clock as _, ManualClock};
+use firstcome_store::purge::{PurgeRejection, Purged, Retention};
+use firstcome_store::{CouponStore, Joining, RedeemRequest, RoomStore};
+use firstcome_test_servers::Kind;
+use std::sync::Arc;
+use std::time::Duration;
+
+async fn verified(place: &TestDeployment) -> Verified {
+    verify(&place.sql, Some(&place.redis), Some(secret())).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn breaches(verified: &Verified) -> u64 {
+    verified.checks.iter().map(|check| check.breaches).sum()
+}
+
+async fn is_sound(place: &TestDeployment) {
+    let verified = verified(place).await;
+    assert_eq!(breaches(&verified), 0, "{verified:?}");
+}
+
+pub(super) fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Timestamp::from_us(1_700_000_000_000_000).expect("an instant")))
+}
+
+/// The rows of claims, redemptions and requests.
+async fn rows(foreign: &mut Foreign) -> [i64; 3] {
+    let mut counts = [0; 3];
+    for (count, table) in counts.iter_mut().zip(["claim", "redemption", "coupon_request"]) {
+        *count = foreign.number(&format!("SELECT COUNT(*) FROM firstcome_{table}")).await;
+    }
+    counts
+}
+
+async fn redeem(node: &Cluster, code: &str) -> Option<Rejection> {
+    let redeem = RedeemRequest { code: code.to_owned(), user: None, request: keyed("ann", 90, 1).request };
+    node.redeem(&coupon(COUPON), redeem).await.expect("it answers").err().map(|refused| refused.rejection)
+}
+
+fn claims_after(days: u64) -> Retention {
+    let mut retention = retention(100_000);
+    retention.claims = Some(Duration::from_secs(days * 86_400));
+    retention
+}
+
+async fn claims_go(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let nodes = [place.node_by(Arc::clone(&clock)).await, place.node_by(Arc::clone(&clock)).await];
+    let mut foreign = place.foreign().await;
+    put(&nodes[0], limit(9)).await;
+    let kept = coupon("kept");
+    nodes[0].put_coupon(&kept, limit(9)).await.expect("it answers").expect("it may be");
+    nodes[0].claim(&kept, keyed("ann", 1, 1)).await.expect("it answers").expect("it is one");
+    let ann = new(nodes[0].claim(&coupon(COUPON), keyed("ann", 1, 1)).await);
+    for user in ["bob", "cid"] {
+        new(claim(&nodes[1], user).await);
+    }
+    assert_eq!(redeem(&nodes[0], ann.code.as_str()).await, None);
+    assert_eq!(rows(&mut foreign).await, [4, 1, 3]);
+    // What is not over stays.
+    clock.pass_ms(50 * DAY_MS);
+    assert_eq!(done(purge(&nodes[0], &claims_after(2)).await), Purged::default());
+    nodes[0].delete_coupon(&coupon(COUPON)).await.expect("it answers").expect("it may be");
+    clock.pass_ms(DAY_MS);
+    assert_eq!(done(purge(&nodes[0], &claims_after(2)).await), Purged::default());
+    clock.pass_ms(DAY_MS);
+    let purged = done(purge(&nodes[0], &claims_after(2)).await);
+    assert_eq!((purged.claims, purged.coupons, purged.requests), (3, 1, 2));
+    assert_eq!(rows(&mut foreign).await, [1, 0, 1]);
+    assert_eq!(done(purge(&nodes[1], &claims_after(2)).await), Purged::default());
+    is_sound(&place).await;
+    for node in &nodes {
+        assert_eq!(refusal(claim(node, "ann").await), Rejection::Deleted);
+        assert_eq!(refusal(claim(node, "new").await), Rejection::Deleted);
+        assert_eq!(redeem(node, ann.code.as_str()).await, Some(Rejection::UnknownCode));
+        assert!(node.claim_of(&coupon(COUPON), "ann").await.expect("it answers").expect("it is there").is_none());
+        let again = node.put_coupon(&coupon(COUPON), limit(20)).await.expect("it answers");
+        assert_eq!(again.expect_err("it is over").rejection, Rejection::Deleted);
+        let view = node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
+        assert_eq!(view.issued, 3);
+        let told = node.claim(&kept, keyed("ann", 1, 1)).await.expect("it answers");
+        assert!(matches!(told, Ok(Effect::Again(_))), "{told:?}");
+    }
+    // Without the mark the missing claims are a breach.
+    foreign.say(&format!("UPDATE firstcome_coupon SET purged_at=NULL WHERE name='{COUPON}'")).await;
+    assert_ne!(breaches(&verified(&place).await), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_of_a_coupon_that_is_over_go_from_postgres() {
+    claims_go(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn claims_of_a_coupon_that_is_over_go_from_mariadb() {
+    claims_go(Kind::MariaDb).await;
+}
+
+/// The end of claims and that of redemptions must both be over, and the database has the mark before a node knows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_expired_coupon_is_purged_once_no_code_can_be_redeemed() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let nodes = [place.node_by(Arc::clone(&clock)).await, place.node_by(Arc::clone(&clock)).await];
+    let mut foreign = place.foreign().await;
+    let after = |days: i64| Timestamp::from_us(clock.now().as_us() + days * 86_400_000_000);
+    let (expires_at, redeem_until) = (after(1), after(4));
+    put(&nodes[0], CouponSettings { expires_at, ..limit(2_500) }).await;
+    for node in &nodes {
+        claim(node, "ann").await.expect("it answers").ok();
+    }
+    clock.pass_ms(300 * DAY_MS);
+    assert_eq!(done(purge(&nodes[0], &claims_after(1)).await), Purged::default(), "codes can be redeemed for good");
+    let until = Timestamp::from_us(clock.now().as_us() + 3 * 86_400_000_000);
+    put(&nodes[0], CouponSettings { expires_at, redeem_until: until, ..limit(2_500) }).await;
+    assert!(redeem_until < until);
+    clock.pass_ms(3 * DAY_MS);
+    assert_eq!(done(purge(&nodes[0], &claims_after(1)).await), Purged::default());
+    // A purge that was killed after it had removed a page: the next one goes on.
+    foreign.say("UPDATE firstcome_coupon SET purged_at=1,version=version+1").await;
+    is_sound(&place).await;
+    let purged = done(purge(&nodes[0], &claims_after(1)).await);
+    assert_eq!((purged.claims, purged.coupons), (1, 1));
+    is_sound(&place).await;
+    for node in &nodes {
+        assert_eq!(refusal(claim(node, "bob").await), Rejection::Expired(expires_at.expect("an end")));
+        assert_eq!(node.put_coupon(&coupon(COUPON), limit(9)).await.expect("it answers").is_err(), true);
+    }
+    assert_eq!(foreign.issued(COUPON).await, 0);
+}
+
+async fn requests_end(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let nodes = [place.node_by(Arc::clone(&clock)).await, place.node_by(Arc::clone(&clock)).await];
+    let (mut foreign, mut keeper) = (place.foreign().await, place.keeper().await);
+    put(&nodes[0], limit(9)).await;
+    let ann = new(nodes[0].claim(&coupon(COUPON), keyed("ann", 1, 1)).await);
+    assert_eq!(redeem(&nodes[1], ann.code.as_str()).await, None);
+    clock.pass_ms(20 * DAY_MS);
+    let bob = new(nodes[1].claim(&coupon(COUPON), keyed("bob", 2, 1)).await);
+    clock.pass_ms(10 * DAY_MS + 1);
+    let purged = done(purge(&nodes[1], &retention(30)).await);
+    assert_eq!((purged.requests, purged.claims), (2, 0));
+    assert_eq!(rows(&mut foreign).await, [2, 1, 1]);
+    is_sound(&place).await;
+    let keys = keeper.key("keys").await.expect("keys of requests");
+    let there: Vec<String> = keeper.ask(&["HKEYS", &keys]).await;
+    assert_eq!(there.len(), 2, "that of bob, and the one that keeps the key: {there:?}");
+    for node in &nodes {
+        assert_eq!(
+            node.claim(&coupon(COUPON), keyed("bob", 2, 1)).await.expect("it answers"),
+            Ok(Effect::Again(bob.clone()))
+        );
+        // The same user with the same key has a claim, and not by this request.
+        let told = node.claim(&coupon(COUPON), keyed("ann", 1, 1)).await.expect("it answers").expect_err("she has one");
+        assert_eq!((told.rejection, told.claim), (Rejection::AlreadyIssued(ann.issued), Some(ann.clone())));
+    }
+    assert_eq!(new(nodes[0].claim(&coupon(COUPON), keyed("cid", 1, 1)).await).issued.serial.get(), 3);
+    // Redis still knows a key that SQL does not hold any more.
+    foreign.say("DELETE FROM firstcome_coupon_request WHERE kind=1").await;
+    assert_eq!(new(nodes[1].claim(&coupon(COUPON), keyed("dan", 2, 1)).await).issued.serial.get(), 4);
+    // And a sequencer that is made again knows neither.
+    let sequencer = keeper.key("gate").await.expect("a sequencer");
+    let _: i64 = keeper.ask(&["DEL", &sequencer]).await;
+    assert_eq!(new(nodes[0].claim(&coupon(COUPON), keyed("eve", 1, 1)).await).issued.serial.get(), 5);
+    assert_eq!(refusal(nodes[0].claim(&coupon(COUPON), by("ann")).await), Rejection::AlreadyIssued(ann.issued));
+    is_sound(&place).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_requests_end_with_their_days_beside_postgres() {
+    requests_end(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_requests_end_with_their_days_beside_mariadb() {
+    requests_end(Kind::MariaDb).await;
+}
+
+async fn tickets_go(kind: Kind) {
+    let Some(world) = World::start(kind).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let nodes = [place.node_by(Arc::clone(&clock)).await, place.node_by(Arc::clone(&clock)).await];
+    let (mut foreign, mut keeper) = (place.foreign().await, place.keeper().await);
+    room::put(&nodes[0], RoomSettings::with_slots(1)).await;
+    let (_, ann) = room::join(&nodes[0], room::of("ann")).await;
+    room::until("ann to be inside", async || {
+        clock.pass_ms(100);
+        matches!(room::poll(&nodes[0], &ann.ticket).await.state, TicketState::Admitted { .. }).then_some(())
+    })
+    .await;
+    let (_, bob) = room::join(&nodes[1], room::of("bob")).await;
+    for ticket in [&ann.ticket, &bob.ticket] {
+        nodes[0].leave(&room::room(), ticket).await.expect("it answers").expect("it is one");
+    }
+    let count = "SELECT (SELECT COUNT(*) FROM firstcome_gone)*10+(SELECT COUNT(*) FROM firstcome_slot)";
+    wait_for("two tickets gone, one admission", async || (foreign.number(count).await == 21).then_some(())).await;
+    let first = done(purge(&nodes[0], &retention(7)).await);
+    assert_eq!(first, Purged::default(), "they have just left");
+    clock.pass_ms(8 * DAY_MS);
+    let (_, cid) = room::join(&nodes[1], room::of("cid")).await;
+    let purged = done(purge(&nodes[1], &retention(7)).await);
+    assert_eq!((purged.tickets, purged.admissions), (2, 1));
+    is_sound(&place).await;
+    // The log is lost, and made again from the rows.
+    let log: Vec<String> = keeper.ask(&["KEYS", "fc:{r*"]).await;
+    for key in &log {
+        let _: i64 = keeper.ask(&["DEL", key]).await;
+    }
+    for node in &nodes {
+        for ticket in [&ann.ticket, &bob.ticket] {
+            let told = room::poll(node, ticket).await.state;
+            assert!(matches!(told, TicketState::Gone(Departure::Left | Departure::Expired)), "{told:?}");
+        }
+        let told = room::poll(node, &cid.ticket).await.state;
+        assert!(!matches!(told, TicketState::Gone(_)), "{told:?}");
+    }
+    assert_eq!(room::join(&nodes[0], room::of("ann")).await.0, Joining::New);
+    is_sound(&place).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_whose_row_was_removed_from_postgres_stays_gone() {
+    tickets_go(Kind::Postgres).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_whose_row_was_removed_from_mariadb_stays_gone() {
+    tickets_go(Kind::MariaDb).await;
+}
+
+/// One node purges at a time, and none by a clock that is obviously wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_needs_the_turn_and_a_clock_that_can_be_right() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let node = place.node_by(Arc::clone(&clock)).await;
+    let mut foreign = place.foreign().await;
+    put(&node, limit(9)).await;
+    new(node.claim(&coupon(COUPON), keyed("ann", 1, 1)).await);
+    foreign.say("INSERT INTO firstcome_dead_letter VALUES (1,1,1,1,'none','')").await;
+    let soon = clock.now().as_us() + 50_000_000;
+    foreign.say(&format!("UPDATE firstcome_purge SET node='another',until_at={soon}")).await;
+    assert_eq!(purge(&node, &retention(0)).await, Err(PurgeRejection::Running));
+    // A node that died gives the turn up by its silence.
+    clock.pass_ms(60_000);
+    let last = clock.now().as_us() + 4_000_000_000;
+    foreign.say(&format!("UPDATE firstcome_coupon SET last_at={last}")).await;
+    assert!(matches!(purge(&node, &retention(0)).await, Err(PurgeRejection::ClockBehind(_))));
+    foreign.say(&format!("UPDATE firstcome_coupon SET last_at={}", clock.now().as_us())).await;
+    foreign
+        .say(&format!("UPDATE firstcome_purge SET finished_at={}", clock.now().as_us() - 400 * 86_400_000_000))
+        .await;
+    assert!(matches!(purge(&node, &retention(0)).await, Err(PurgeRejection::ClockAhead(_))));
+    assert_eq!(rows(&mut foreign).await, [1, 0, 1]);
+    foreign.say("UPDATE firstcome_purge SET finished_at=NULL").await;
+    let purged = done(purge(&node, &retention(0)).await);
+    assert_eq!((purged.requests, purged.dead_letters), (1, 1));
+}
