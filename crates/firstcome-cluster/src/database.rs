@@ -93,7 +93,8 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0008.sql"),
             ],
         },
-        readable_from: 7,
+        // A program that does not know purges would take removed rows for lost ones.
+        readable_from: 8,
         written: &[
             ("firstcome_deployment", "number"),
             ("firstcome_secret", "name"),
