@@ -21,8 +21,7 @@ pub(crate) use lock::{Ending, LockFigures};
 use crate::auction::Auctions;
 use crate::backend::Backend;
 use crate::error::Code;
-use cluster::ClusterCollector;
-use firstcome::core::time::Timestamp;
+use cluster::{ClusterCollector, last_success};
 use firstcome::stats::Histogram as StoreHistogram;
 use firstcome::{Embedded, FaultKind, Faults, stats::WriterStats};
 use prometheus_client::collector::Collector;
@@ -563,12 +562,6 @@ impl Collector for StoreCollector {
         }
         Ok(())
     }
-}
-
-/// An instant by which a query sees how long something has not gone well.
-fn last_success(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, at: Option<Timestamp>) -> fmt::Result {
-    let metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
-    ConstGauge::new(at.map_or(0.0, |at| at.as_us() as f64 / 1e6)).encode(metric)
 }
 
 fn histogram(

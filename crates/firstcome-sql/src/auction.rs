@@ -205,7 +205,7 @@ impl AuctionStore for SqlAuctions {
 /// Claims and tickets are in other stores.
 impl EraseStore for SqlAuctions {
     async fn erase(&self, user: &UserId) -> EraseAnswer {
-        // Every user is a name that a member may have, but for a pass without a user, which no member is.
+        // Every user is a name that a member may have, except a pass without a user, which no member is.
         let Ok(member) = MemberName::parse(user.as_str()) else { return Ok(Ok(Default::default())) };
         let secret = draw_secret().map_err(|fault| StoreError::Faulted(Arc::new(fault)))?;
         let mut random = [0; 16];

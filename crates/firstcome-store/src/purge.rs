@@ -202,7 +202,7 @@ pub type PurgeAnswer = Result<Result<Purged, PurgeRejection>, StoreError>;
 
 /// Removes what is over from a store.
 ///
-/// - What is not over stays, whatever the retention says: living tickets and slots, claims of coupons that can still be claimed
+/// - What is not over stays, also with the shortest retention: living tickets and slots, claims of coupons that can still be claimed
 ///   or redeemed, records of points.
 /// - In pages of at most [`PAGE_ROWS_MAX`] rows, each one atomic step, with other commands between them.
 /// - A purge that a crash cut short has removed whole pages. The next purge removes the rest.

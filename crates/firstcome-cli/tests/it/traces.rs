@@ -22,11 +22,13 @@ enum Manner {
     Hangs,
 }
 
+/// Head and body of each request.
+type Requests = Vec<(String, Vec<u8>)>;
+
 /// A server that keeps what it is sent.
 struct Collector {
     address: SocketAddr,
-    /// Head and body of each request.
-    requests: Arc<Mutex<Vec<(String, Vec<u8>)>>>,
+    requests: Arc<Mutex<Requests>>,
 }
 
 impl Collector {
@@ -60,7 +62,7 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    fn requests(&self) -> Vec<(String, Vec<u8>)> {
+    fn requests(&self) -> Requests {
         self.requests.lock().expect("nobody panics with it").clone()
     }
 

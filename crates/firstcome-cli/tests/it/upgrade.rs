@@ -77,7 +77,7 @@ impl Load {
         told
     }
 
-    /// Takes the lock and gives it back, and checks that nobody else has it meanwhile and that fences grow.
+    /// Takes the lock and gives it back, and checks that no other caller has it meanwhile and that fences grow.
     fn hold(&self, caller: usize, inside: &AtomicU64, last_fence: &AtomicU64) {
         let mut clients = self.clients();
         for number in 0_u64.. {

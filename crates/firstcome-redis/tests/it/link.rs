@@ -47,7 +47,7 @@ async fn a_script_with_an_error_is_told_from_a_server_that_is_unavailable() {
         for (script, expected) in [(&WRONG, "ERR"), (&OWN, "FENCED"), (&BUG, "WRONGTYPE")] {
             match link.run(script, &[b"key"], &[]).await {
                 Err(LinkError::Refused { code, says }) if code == "ERR" => {
-                    assert!(expected == "ERR" || says.contains(expected), "{says}")
+                    assert!(expected == "ERR" || says.contains(expected), "{says}");
                 }
                 Err(LinkError::Refused { code, .. }) => assert_eq!(code, expected),
                 other => panic!("{}: {other:?}", script.source()),

@@ -190,7 +190,7 @@ impl Streams {
         }
         drop(state);
         let (resets, all) = &mut *self.ended.lock();
-        *resets += u64::from(ended.is_at(State::Asked));
+        *resets += u64::from(ended.is_at(State::Unanswered));
         *all += 1;
     }
 
@@ -212,7 +212,7 @@ impl Streams {
 #[repr(u8)]
 enum State {
     /// No answer has begun.
-    Asked,
+    Unanswered,
     /// The answer has begun, and nothing of it waits for the peer.
     Answered,
     /// A piece of the answer waits for room at the peer.

@@ -54,7 +54,7 @@ impl From<Erased> for ErasureShown {
     }
 }
 
-/// Returns the digest that stands for a name in the record of operators: whoever knows the name can find the entry, and the
+/// Returns the digest that stands for a name in the record of operators: a reader who knows the name can find the entry, and the
 /// entry does not tell the name.
 fn digest(user: &str) -> String {
     let digest = Sha256::digest(user.as_bytes());

@@ -1,7 +1,8 @@
 //! Metrics of one node of a cluster.
 
-use super::{histogram, last_success};
+use super::histogram;
 use firstcome::cluster::{Cluster, ClusterCounts};
+use firstcome::core::time::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -75,4 +76,15 @@ impl Collector for ClusterCollector {
         age.encode(encoder.encode_descriptor("api_keys_age", help, unit, MetricType::Gauge)?)?;
         super::room::totals(&mut encoder, &self.0.room_totals())
     }
+}
+
+/// An instant by which a query sees how long something has not gone well.
+pub(super) fn last_success(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    at: Option<Timestamp>,
+) -> fmt::Result {
+    let metric = encoder.encode_descriptor(name, help, Some(&Unit::Seconds), MetricType::Gauge)?;
+    ConstGauge::new(at.map_or(0.0, |at| at.as_us() as f64 / 1e6)).encode(metric)
 }

@@ -83,15 +83,15 @@ fn acquire(lock: &str) -> (Request<()>, Bytes) {
 }
 
 /// Status, headers and body.
-struct Told(StatusCode, HeaderMap, Bytes);
+struct Answered(StatusCode, HeaderMap, Bytes);
 
-impl Told {
+impl Answered {
     fn json(&self) -> Value {
         serde_json::from_slice(&self.2).unwrap_or_else(|_| panic!("{:?}", self.2))
     }
 }
 
-async fn whole(answer: ResponseFuture) -> Result<Told, h2::Error> {
+async fn whole(answer: ResponseFuture) -> Result<Answered, h2::Error> {
     let (head, mut body) = soon(answer).await?.into_parts();
     let mut bytes = Vec::new();
     while let Some(piece) = soon(body.data()).await {
@@ -99,7 +99,7 @@ async fn whole(answer: ResponseFuture) -> Result<Told, h2::Error> {
         body.flow_control().release_capacity(piece.len())?;
         bytes.extend_from_slice(&piece);
     }
-    Ok(Told(head.status, head.headers, bytes.into()))
+    Ok(Answered(head.status, head.headers, bytes.into()))
 }
 
 impl Session {
@@ -117,12 +117,12 @@ impl Session {
         Ok((answer, stream))
     }
 
-    async fn ask(&mut self, (request, body): (Request<()>, Bytes)) -> Result<Told, h2::Error> {
+    async fn ask(&mut self, (request, body): (Request<()>, Bytes)) -> Result<Answered, h2::Error> {
         let (answer, _stream) = self.begin(request, Some(body)).await?;
         whole(answer).await
     }
 
-    async fn get(&mut self, path: &str) -> Told {
+    async fn get(&mut self, path: &str) -> Answered {
         self.ask((request(Method::GET, path, None), Bytes::new())).await.expect("an answer")
     }
 

@@ -170,7 +170,7 @@ async fn buckets_of_a_histogram_rise_to_its_count() {
             (before, histograms) = (0.0, histograms + 1);
         }
     }
-    assert_eq!(histograms, 74, "one for each of 70 routes, 2 of the store, 2 of locks");
+    assert_eq!(histograms, 76, "one for each of 72 routes, 2 of the store, 2 of locks");
 }
 
 #[tokio::test]

@@ -181,7 +181,7 @@ impl Engine {
             Command::Purge(purge) => purge.run(auctions, log, now),
             Command::RotatePassSecret { bytes, reply } => reply.send(rooms.sign_with(bytes, log, now).map(Ok)),
             Command::RevokePassSecret { id, bytes, reply } => {
-                reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok))
+                reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok));
             }
             Command::EraseTickets { tickets, reply } => reply.send(erase::second_turn(tickets, log)),
             // `run` takes these into its batch; the first one is done above.

@@ -13,8 +13,7 @@ const KEY: RequestId = RequestId { key: 7 << 90, body: 1 };
 
 #[test]
 fn an_erased_user_leaves_the_line_and_is_a_newcomer_afterwards() {
-    let mut play =
-        Play { room: Room::new(RoomSettings::defaults(), RandomState::new(), start()), now: start(), changes: vec![] };
+    let mut play = Play { room: Room::new(RoomSettings::defaults(), hasher(), start()), now: start(), changes: vec![] };
     assert_eq!([join(&mut play, Some("al"), None), join(&mut play, Some("ann"), Some(KEY))], [1, 2]);
     assert_eq!([join(&mut play, Some("bob"), None), join(&mut play, None, None)], [3, 4]);
     play.changes.clear();
@@ -34,8 +33,7 @@ fn an_erased_user_leaves_the_line_and_is_a_newcomer_afterwards() {
 
 #[test]
 fn tickets_that_were_gone_before_forget_their_user_too() {
-    let mut play =
-        Play { room: Room::new(RoomSettings::defaults(), RandomState::new(), start()), now: start(), changes: vec![] };
+    let mut play = Play { room: Room::new(RoomSettings::defaults(), hasher(), start()), now: start(), changes: vec![] };
     let first = join(&mut play, Some("ann"), Some(KEY));
     join(&mut play, Some("anna"), None);
     play.room.leave(number(first), play.now, &mut play.changes).unwrap();
