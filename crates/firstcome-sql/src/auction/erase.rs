@@ -147,7 +147,7 @@ impl AuctionDatabase {
                 _ => now = columns.instant()?,
             }
         }
-        // Whatever names the member from now on waits for its row.
+        // A statement that names the member from now on waits for its row.
         let again = ids(&session.ask(naming(&name)).await?)?;
         match wallet {
             Some(wallet) if wallet.member == *member && again == found => {
