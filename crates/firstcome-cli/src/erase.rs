@@ -1,14 +1,13 @@
 //! `firstcome erase`: erases a person from a running service, or from a directory that no service has open.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::from_environment;
+use crate::keys::command::Where;
 use crate::output::{table, wants_table, write_out};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::core::erase::Erased;
 use firstcome::core::id::UserId;
 use firstcome::edge::SystemClock;
-use firstcome::http::HttpStore;
 use firstcome::{EraseAnswer, EraseStore, StoreError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -22,12 +21,8 @@ pub(crate) struct EraseArgs {
     /// Directory of an embedded store that no service has open, instead of the service at --url
     #[arg(long, value_name = "DIR", conflicts_with = "key_file")]
     data: Option<PathBuf>,
-    /// Address of the service
-    #[arg(long, env = "FIRSTCOME_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
-    /// File with an admin key [default: FIRSTCOME_ADMIN_KEY, or the file that FIRSTCOME_ADMIN_KEY_FILE names]
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    place: Where,
     /// Print JSON also on a terminal
     #[arg(long)]
     json: bool,
@@ -50,23 +45,9 @@ pub(crate) fn run(args: &EraseArgs) -> Outcome {
             store.close();
             answer
         }
-        None => runtime.block_on(service(args)?.erase(&user)),
+        None => runtime.block_on(args.place.open()?.erase(&user)),
     };
     print(&erased(answer)?, args.json)
-}
-
-fn service(args: &EraseArgs) -> Result<HttpStore, Failure> {
-    let name = "FIRSTCOME_ADMIN_KEY";
-    let key = match &args.key_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Some(text.with_context(|| format!("cannot read the key in {}", path.display())).map_err(Failure::Usage)?)
-        }
-        None => from_environment(name).map_err(Failure::Usage)?,
-    };
-    let none = || Failure::Usage(anyhow!("there is no key: set {name} or {name}_FILE, or give --key-file FILE"));
-    let key = key.ok_or_else(none)?;
-    HttpStore::new(&args.url, key.trim()).map_err(|error| Failure::Usage(error.into()))
 }
 
 /// Tells a refusal, a store that cannot be reached, and an unknown outcome apart.

@@ -3,12 +3,11 @@
 
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
-use crate::keys::from_environment;
+use crate::keys::command::Where;
 use crate::output::{table, wants_table, write_out};
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use clap::Args;
 use firstcome::edge::SystemClock;
-use firstcome::http::HttpStore;
 use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_REQUESTS_MIN};
 use firstcome::{PurgeAnswer, PurgeRequest, PurgeStore, Purged, Retention, StoreError};
 use serde_json::{Map, Value};
@@ -72,14 +71,10 @@ impl RetentionArgs {
 #[derive(Args)]
 pub(crate) struct PurgeArgs {
     /// Directory of an embedded store that no service has open, instead of a service
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["url", "key_file"])]
+    #[arg(long, value_name = "DIR", conflicts_with = "key_file")]
     data: Option<PathBuf>,
-    /// Address of the service, which purges by its own settings
-    #[arg(long, env = "FIRSTCOME_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
-    /// File with an admin key [default: FIRSTCOME_ADMIN_KEY, or the file that FIRSTCOME_ADMIN_KEY_FILE names]
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
+    #[command(flatten)]
+    place: Where,
     #[command(flatten)]
     retention: RetentionArgs,
     /// Count what would be removed, and remove nothing
@@ -109,23 +104,9 @@ pub(crate) fn run(args: &PurgeArgs) -> Outcome {
             store.close();
             answer
         }
-        None => runtime.block_on(service(args)?.purge(mode, clock)),
+        None => runtime.block_on(args.place.open()?.purge(mode, clock)),
     };
     print(&purged(answer)?, mode, args.json)
-}
-
-fn service(args: &PurgeArgs) -> Result<HttpStore, Failure> {
-    let name = "FIRSTCOME_ADMIN_KEY";
-    let key = match &args.key_file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path);
-            Some(text.with_context(|| format!("cannot read the key in {}", path.display())).map_err(Failure::Usage)?)
-        }
-        None => from_environment(name).map_err(Failure::Usage)?,
-    };
-    let none = || Failure::Usage(anyhow!("there is no key: set {name} or {name}_FILE, or give --key-file FILE"));
-    let key = key.ok_or_else(none)?;
-    HttpStore::new(&args.url, key.trim()).map_err(|error| Failure::Usage(error.into()))
 }
 
 /// Tells a refusal, a store that cannot be reached, and an unknown outcome apart.

@@ -28,7 +28,7 @@ mod spread;
 use crate::database::Named;
 use crate::failure::{Failure, Outcome};
 use crate::output::{wants_table, write_out};
-use crate::plaintext::{PlaintextArgs, Protocol};
+use crate::plaintext::{PlaintextArgs, Protocol, service_destination};
 use crate::stop::{unless_stopped, when_ended};
 use anyhow::{Context, anyhow};
 use chaos::DrillTarget;
@@ -36,7 +36,6 @@ use clap::{Args, Subcommand};
 use cluster::Backing;
 use event::Setting;
 use facts::Facts;
-use firstcome::address::{Authority, Destination, Encryption};
 use firstcome::sql::Address;
 use serde_json::json;
 use server::{KeyPair, Server, Stores};
@@ -143,12 +142,9 @@ impl EventArgs {
     /// Refuses servers of other machines that would be reached in plain text, unless that is allowed.
     fn check_plaintext(&self) -> Outcome {
         let rule = self.plaintext.rule();
-        if let Some(url) = &self.url {
-            let authority = url.strip_prefix("http://").unwrap_or_default().trim_end_matches('/');
-            // `address_of` says what is wrong with another one.
-            if let Ok(Authority { hosts, .. }) = Authority::read(authority, 80) {
-                rule.check(Protocol::Http, &Destination { hosts, encryption: Encryption::Never })?;
-            }
+        // `address_of` says what is wrong with another one.
+        if let Some(found) = self.url.as_deref().and_then(service_destination) {
+            rule.check(Protocol::Http, &found)?;
         }
         if let Some(url) = &self.redis {
             let found = firstcome::redis::destination(url).map_err(|error| Failure::Usage(error.into()))?;

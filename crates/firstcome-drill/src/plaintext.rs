@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use anyhow::anyhow;
 use clap::Args;
 use clap::builder::BoolishValueParser;
-use firstcome::address::{Destination, Encryption};
+use firstcome::address::{Authority, Destination, Encryption};
 use firstcome::sql::Address;
 
 /// The argument of every command that connects to a server.
@@ -46,8 +46,10 @@ pub enum Protocol {
     MySql,
     /// etcd.
     Etcd,
-    /// A firstcome service, with a key.
+    /// A firstcome service that gets a key in plain HTTP alone.
     Http,
+    /// A firstcome service that gets a key.
+    Service,
     /// A collector of traces.
     Collector,
 }
@@ -66,7 +68,7 @@ impl Protocol {
             Self::Redis => "Redis",
             Self::Postgres | Self::MySql => "the database",
             Self::Etcd => "etcd",
-            Self::Http => "the service",
+            Self::Http | Self::Service => "the service",
             Self::Collector => "the collector",
         }
     }
@@ -79,9 +81,18 @@ impl Protocol {
             Self::MySql => "add ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE to the address",
             Self::Etcd => "write etcds:// instead of etcd://",
             Self::Http => "run this on the machine of the service",
-            Self::Collector => "write https:// instead of http://",
+            Self::Service | Self::Collector => "write https:// instead of http://",
         }
     }
+}
+
+/// Returns where an address of a service leads; `None` if it is none, which the client of the service says.
+pub fn service_destination(url: &str) -> Option<Destination> {
+    let (scheme, rest) = url.split_once("://")?;
+    let encryption = if scheme.eq_ignore_ascii_case("https") { Encryption::Checked } else { Encryption::Never };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let Authority { hosts, .. } = Authority::read(authority, 80).ok()?;
+    Some(Destination { hosts, encryption })
 }
 
 impl Plaintext {
@@ -126,7 +137,14 @@ mod tests {
         ] {
             let hosts: Vec<Host> = hosts.iter().map(|name| Host::new(*name, 1)).collect();
             let destination = Destination { hosts, encryption };
-            for protocol in [Protocol::Redis, Protocol::Postgres, Protocol::MySql, Protocol::Etcd, Protocol::Http] {
+            for protocol in [
+                Protocol::Redis,
+                Protocol::Postgres,
+                Protocol::MySql,
+                Protocol::Etcd,
+                Protocol::Http,
+                Protocol::Service,
+            ] {
                 let told = rule.check(protocol, &destination);
                 assert_eq!(matches!(told, Err(Failure::Usage(_))), is_refused, "{rule:?} {destination:?}");
             }

@@ -4,13 +4,15 @@ use super::from_environment;
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
+use crate::plaintext::{Protocol, service_destination};
+use crate::transport::TransportArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use firstcome::StoreError;
 use firstcome::core::api_key::KeyScope;
 use firstcome::core::id::KeyName;
 use firstcome::core::limits::API_KEY_MS_MAX;
-use firstcome::http::{ApiKeyReply, ApiKeyText, ApiKeyView, HttpStore};
+use firstcome::http::{ApiKeyReply, ApiKeyText, ApiKeyView, HttpOptions, HttpStore};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +42,8 @@ pub(crate) struct Where {
     /// File with an admin key [default: FIRSTCOME_ADMIN_KEY, or the file that FIRSTCOME_ADMIN_KEY_FILE names]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    #[command(flatten)]
+    transport: TransportArgs,
 }
 
 /// What a key may do.
@@ -96,7 +100,13 @@ pub(crate) struct RotateArgs {
 }
 
 impl Where {
+    /// Prepares a client. Refuses to send the key in plain text to another machine, unless that is allowed.
     pub(crate) fn open(&self) -> Result<HttpStore, Failure> {
+        let transport = self.transport.settled()?;
+        // The client says what is wrong with another address.
+        if let Some(found) = service_destination(&self.url) {
+            transport.plaintext.check(Protocol::Service, &found)?;
+        }
         let name = "FIRSTCOME_ADMIN_KEY";
         let text = match &self.key_file {
             Some(path) => {
@@ -110,7 +120,8 @@ impl Where {
         };
         let none = || Failure::Usage(anyhow!("there is no key: set {name} or {name}_FILE, or give --key-file FILE"));
         let text = text.ok_or_else(none)?;
-        HttpStore::new(&self.url, text.trim()).map_err(|error| Failure::Usage(error.into()))
+        let opened = HttpStore::trusting(&self.url, text.trim(), HttpOptions::default(), transport.trust());
+        opened.map_err(|error| Failure::Usage(error.into()))
     }
 }
 
