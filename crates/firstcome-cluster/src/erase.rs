@@ -35,8 +35,13 @@ impl Node {
     ) -> Result<bool, StoreError> {
         self.stopped(state)?;
         self.wait_for_ticket(state, user).await?;
-        let (row, is_erased) = self.database.erase_claim(state.keys.coupon, user, pseudonym).await?;
+        let (mut row, is_erased) = self.database.erase_claim(state.keys.coupon, user, pseudonym).await?;
         self.database.erase_dead_letters(state.keys.coupon, user).await?;
+        if is_erased {
+            // A node that rebuilds what Redis knows may have read the name just before.
+            self.refresh(state).await?;
+            row = self.database.coupon_again(state.keys.coupon).await?;
+        }
         let (generation, position) = (row.generation, row.position);
         if let Some(ticket) = self.sequencer.ticket_of(state.keys, generation, user.as_str()).await?
             && ticket <= position

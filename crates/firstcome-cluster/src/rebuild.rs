@@ -178,6 +178,20 @@ impl Node {
         }
     }
 
+    /// Returns when no node is about to bring in users that it read before this call, and the sequencer is whole.
+    ///
+    /// Two round trips more than [`Self::rebuild`].
+    pub(super) async fn refresh(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
+        let mending = state.mending.lock().await;
+        let until = Instant::now() + self.options.patience;
+        while !self.sequencer.seize(state.keys).await? {
+            self.wait_for_lease(until).await?;
+        }
+        self.sequencer.unseize(state.keys).await?;
+        drop(mending);
+        self.rebuild(state).await
+    }
+
     async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {
         if until < Instant::now() {
             let says = "nothing was done: another node still rebuilds what Redis knows of it";

@@ -5,7 +5,7 @@ use firstcome_client::HttpStore;
 use firstcome_store::conformance::{self, AuctionSizes, LetPass};
 use firstcome_store::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome_store::core::coupon::{Attributes, Claim, CouponSettings, Effect, Serial};
-use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName};
+use firstcome_store::core::id::{CouponName, ListingName, MemberName, RoomName, UserId};
 use firstcome_store::core::points::{Balance, Record};
 use firstcome_store::core::revision::Revision;
 use firstcome_store::core::room::appearance::Appearance;
@@ -14,7 +14,7 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase,
+    EraseAnswer, EraseStore, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase,
     Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
 };
 use std::sync::Arc;
@@ -279,6 +279,20 @@ impl ReceiptStore for Remote {
 async fn receipts_over_http_keep_every_promise_of_the_port() {
     soon(conformance::receipts(|clock: Arc<ManualClock>| async move { Remote::over(Service::on_manual(clock).await) }))
         .await;
+}
+
+impl EraseStore for Remote {
+    async fn erase(&self, user: &UserId) -> EraseAnswer {
+        self.http.erase(user).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn erasures_over_http_keep_every_promise_of_the_port() {
+    let new = |clock: Arc<ManualClock>| async move { Remote::over(Service::on_manual(clock).await) };
+    soon(conformance::erasures(new)).await;
+    soon(conformance::member_erasures(new)).await;
+    soon(conformance::member_erasures_by_the_clock(new)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

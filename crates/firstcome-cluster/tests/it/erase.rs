@@ -1,6 +1,6 @@
 //! What Redis and the tables keep of an erased person.
 
-use crate::world::World;
+use crate::world::{Keeper, World, wait_for};
 use crate::{claim_replies, in_time};
 use firstcome_store::core::coupon::Claim;
 use firstcome_store::core::id::{CouponName, RoomName, UserId};
@@ -41,7 +41,7 @@ async fn erased_everywhere(kind: Kind) {
     let join = Join { user: Some(user(NAME)), request: None };
     node.join(&sale, join).await.expect("it answers").expect("it takes tickets");
     let mut keeper = place.keeper().await;
-    let found = async |keeper: &mut crate::world::Keeper, text: &str| {
+    let found = async |keeper: &mut Keeper, text: &str| {
         let mut found = Vec::new();
         for key in keeper.ask::<Vec<String>>(&["KEYS", "fc:{c*"]).await {
             let value: Value = match keeper.ask::<String>(&["TYPE", &key]).await.as_str() {
@@ -79,4 +79,39 @@ async fn no_key_of_a_coupon_names_an_erased_user_beside_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_key_of_a_coupon_names_an_erased_user_beside_mariadb() {
     in_time(erased_everywhere(Kind::MariaDb)).await;
+}
+
+/// A node that is slow with a rebuild: it has read who has a claim, and brings the name in after SQL has lost it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_under_way_brings_no_erased_name_back() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (node, mut keeper, mut foreign) = (place.node().await, place.keeper().await, place.foreign().await);
+    let launch = CouponName::parse("launch").expect("a name");
+    node.put_coupon(&launch, claim_replies::limit(9)).await.expect("it answers").expect("it is put");
+    for name in [NAME, "bob"] {
+        let claim = Claim { user: user(name), attributes: None, request: None };
+        node.claim(&launch, claim).await.expect("it answers").expect("there is one left");
+    }
+    let lease = keeper.key("gate").await.expect("a sequencer").replace(":gate", ":lease");
+    let users = keeper.key("users").await.expect("users");
+    let ticket: String = keeper.ask(&["HGET", &users, NAME]).await;
+    let hold = async |keeper: &mut Keeper| {
+        let until_ms = ((keeper.now_us().await + 1_900_000) / 1_000).to_string();
+        let _: i64 = keeper.ask(&["HSET", &lease, "node", "slow", "until", &until_ms]).await;
+    };
+    hold(&mut keeper).await;
+    let erasing = tokio::spawn(async move { node.erase(&user(NAME)).await });
+    let named = format!("SELECT COUNT(*) FROM firstcome_claim WHERE name='{NAME}'");
+    wait_for("an erasure in SQL", async || {
+        hold(&mut keeper).await;
+        (foreign.number(&named).await == 0).then_some(())
+    })
+    .await;
+    let _: i64 = keeper.ask(&["HSET", &users, NAME, &ticket]).await;
+    let _: i64 = keeper.ask(&["DEL", &lease]).await;
+    let erased = in_time(erasing).await.expect("it ends").expect("it answers").expect("no rule refuses it");
+    assert_eq!(erased.claims, 1);
+    assert_eq!(keeper.ask::<Option<String>>(&["HGET", &users, NAME]).await, None);
+    assert!(keeper.ask::<Option<String>>(&["HGET", &users, "bob"]).await.is_some(), "others stay");
 }
