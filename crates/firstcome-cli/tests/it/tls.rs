@@ -1,8 +1,8 @@
 //! The service and the gate under TLS: the certificate, renewed while it serves, and files that are wrong.
 
-use crate::support::program::{PROGRAM, command, firstcome, signal};
+use crate::support::program::{PROGRAM, command, firstcome, is_installed, run, signal};
 use crate::support::server::Server;
-use crate::support::{PATIENCE, stand, wait_for};
+use crate::support::{PATIENCE, machine_has, stand, wait_for};
 use firstcome_test_servers::{Authority, CertificateFiles, Flaw};
 use firstcome_tls::TlsFiles;
 use rustls::pki_types::ServerName;
@@ -64,6 +64,35 @@ fn a_service_under_tls_renews_its_certificate_at_a_signal() {
     signal(server.process(), "HUP");
     wait_for("the new certificate", || health(server.address(), &after).ok());
     assert!(health(server.address(), &before).is_err(), "the old one is gone");
+    server.stop();
+}
+
+#[test]
+fn curl_speaks_http2_before_and_after_a_renewal() {
+    if !machine_has("curl", is_installed("curl")) {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut before, mut after) = (Authority::new().expect("an authority"), Authority::new().expect("an authority"));
+    install(&before.sign(Flaw::None).expect("signed"), directory.path());
+    let mut server = Server::start_with(directory.path(), &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let url = format!("https://{}/healthz", server.address());
+    let curl = |authority: &Authority, offer: &str| {
+        let mut curl = command("curl", directory.path());
+        curl.args([offer, "--silent", "--output", "/dev/null", "--write-out", "%{http_version} %{http_code}"]);
+        let ended = run(curl.arg("--cacert").arg(authority.ca()).arg(&url));
+        (ended.code, ended.stdout)
+    };
+    let said = |text: &str| (Some(0), text.to_owned());
+    assert_eq!(curl(&before, "--http2"), said("2 200"));
+    assert_eq!(curl(&before, "--http1.1"), said("1.1 200"));
+    // 60: the peer's certificate is of no authority that curl trusts.
+    assert_eq!(curl(&after, "--http2").0, Some(60));
+
+    install(&after.sign(Flaw::None).expect("signed"), directory.path());
+    signal(server.process(), "HUP");
+    wait_for("the new certificate", || (curl(&after, "--http2") == said("2 200")).then_some(()));
+    assert_eq!(curl(&before, "--http2").0, Some(60), "the old one is gone");
     server.stop();
 }
 
