@@ -32,6 +32,10 @@ pub struct GateArgs {
     /// Visitors inside at once. Makes the room if it is not there
     #[arg(long, value_name = "N")]
     max_active: Option<u32>,
+    /// Time within which a visitor who joined must poll, or loses the place, such as 2m; for a room that the gate makes
+    /// [default: no such time]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    first_poll: Option<Duration>,
     /// Path that needs a pass, as /checkout, or as /checkout/* for it and all below it [default: all paths]
     #[arg(long, value_name = "PATH")]
     path: Vec<PathRule>,
@@ -83,6 +87,11 @@ fn admit(text: &str) -> anyhow::Result<Admit> {
     Ok(Admit { count, every_ms: u64::try_from(every.as_millis()).map_err(|_| wrong())? })
 }
 
+/// What the command line can say of a room.
+const fn limits(settings: &RoomSettings) -> (Option<Admit>, Option<u32>, Option<u64>) {
+    (settings.admit, settings.max_active, settings.first_poll_ms)
+}
+
 /// Reads a file of the command line.
 fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}: check {flag}", path.display()))
@@ -106,12 +115,19 @@ impl GateArgs {
             admit: self.admit,
             max_active: self.max_active,
             idle_ttl_ms: Some(IDLE_TTL_MS),
+            first_poll_ms: self.first_poll.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             ..RoomSettings::defaults()
         });
+        if self.first_poll.is_some() && settings.is_none() {
+            return Err(Failure::Usage(anyhow!(
+                "--first-poll is for a room that the gate makes: give --admit, --max-active or both with it"
+            )));
+        }
         if let Some(settings) = &settings {
-            settings
-                .check()
-                .map_err(|(_, says)| Failure::Usage(anyhow!("--{}", says.replace("max_active", "max-active"))))?;
+            settings.check().map_err(|(field, says)| match field {
+                "first_poll_ms" => Failure::Usage(anyhow!("--first-poll: {says}")),
+                _ => Failure::Usage(anyhow!("--{}", says.replace("max_active", "max-active"))),
+            })?;
         }
         let look = self.look().map_err(Failure::Usage)?;
         let paths = PathRules { gated: self.path, open: self.open_path };
@@ -143,9 +159,9 @@ impl GatePlan {
     async fn make_room(&self, app: &App) -> Outcome {
         let name = &self.config.room;
         match (app.room_settings(name).await?, &self.settings) {
-            (Some(there), Some(wanted)) if (there.admit, there.max_active) != (wanted.admit, wanted.max_active) => {
+            (Some(there), Some(wanted)) if limits(&there) != limits(wanted) => {
                 tracing::warn!(
-                    "--admit and --max-active change nothing: room {name} is there with other limits; change them by PATCH /v1/rooms/{name}"
+                    "--admit, --max-active and --first-poll change nothing: room {name} is there with other limits; change them by PATCH /v1/rooms/{name}"
                 );
                 Ok(())
             }

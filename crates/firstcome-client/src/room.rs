@@ -42,6 +42,8 @@ struct SettingsShown {
     max_active: Option<u32>,
     max_waiting: u32,
     waiting_ttl_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    first_poll_ms: Option<u64>,
     active_ttl_ms: u64,
     claim_window_ms: u64,
     /// Zero for none.
@@ -64,6 +66,7 @@ impl SettingsShown {
             max_active: settings.max_active,
             max_waiting: settings.max_waiting,
             waiting_ttl_ms: settings.waiting_ttl_ms,
+            first_poll_ms: settings.first_poll_ms,
             active_ttl_ms: settings.active_ttl_ms,
             claim_window_ms: settings.claim_window_ms,
             idle_ttl_ms: settings.idle_ttl_ms.unwrap_or(0),
@@ -81,6 +84,7 @@ impl SettingsShown {
             max_active: self.max_active,
             max_waiting: self.max_waiting,
             waiting_ttl_ms: self.waiting_ttl_ms,
+            first_poll_ms: self.first_poll_ms,
             active_ttl_ms: self.active_ttl_ms,
             claim_window_ms: self.claim_window_ms,
             idle_ttl_ms: (self.idle_ttl_ms != 0).then_some(self.idle_ttl_ms),

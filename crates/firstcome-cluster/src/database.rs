@@ -81,6 +81,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0006.sql"),
                 include_str!("database/postgres_0007.sql"),
                 include_str!("database/postgres_0008.sql"),
+                include_str!("database/postgres_0009.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
@@ -91,6 +92,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0006.sql"),
                 include_str!("database/mysql_0007.sql"),
                 include_str!("database/mysql_0008.sql"),
+                include_str!("database/mysql_0009.sql"),
             ],
         },
         // A program that does not know purges would take removed rows for lost ones.

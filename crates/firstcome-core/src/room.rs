@@ -27,6 +27,7 @@ pub mod appearance;
 mod bytes;
 pub mod draw;
 mod erase;
+mod first_poll;
 mod image;
 mod line;
 mod loss;
@@ -52,7 +53,7 @@ pub use answers::{
 };
 pub use bytes::ImageError;
 pub use draw::{Draw, DrawKey, DrawSeed, DrawView};
-use line::{Line, SEARCH_TICKETS_MAX, TicketPlace};
+use line::{FirstPolls, Line, SEARCH_TICKETS_MAX, TicketPlace};
 pub use loss::{GoneNumbers, Known};
 pub use memory::{Memory, MemoryRounds};
 use pace::{Bucket, Meter, Speed};
@@ -84,6 +85,8 @@ pub struct Room {
     /// The draw, once it took place.
     draw: Option<Draw>,
     line: Line,
+    /// See [`Room::unpolled_count`].
+    unpolled_count: u64,
     /// The turns of tickets that were passed over and whose visitors have come back since.
     returned: BTreeSet<u32>,
     slots: Slots,
@@ -114,12 +117,14 @@ impl Room {
     pub fn restoring(settings: RoomSettings, hasher: RandomState, now: Now, first: u32) -> Self {
         let bucket = settings.admit.map(|admit| Bucket::new(admit, now.steady));
         let slots = Slots::new(hasher.clone(), settings.idle_ttl_ms);
+        let first_polls = settings.first_poll_ms.map(|ms| FirstPolls::new(ms, now.steady));
         Self {
             settings,
             closed: false,
             draw_key: None,
             draw: None,
-            line: Line::new(hasher, first.max(1)),
+            line: Line::new(hasher, first.max(1)).with_first_polls(first_polls),
+            unpolled_count: 0,
             returned: BTreeSet::new(),
             slots,
             renewals: Renewals::default(),
@@ -215,6 +220,7 @@ impl Room {
         if settings.waiting_ttl_ms < self.settings.waiting_ttl_ms {
             self.line.restart_expiry(now.steady);
         }
+        self.line.replace_first_poll(settings.first_poll_ms, now.steady);
         self.slots.set_idle_ttl(settings.idle_ttl_ms, now.steady);
         self.settings = settings;
         self.closed = false;
@@ -295,7 +301,7 @@ impl Room {
         let number = self.line.push(join.user.as_ref(), join.request, now.steady);
         assert!(self.line.reached() <= number, "no ticket enters before the number that the line has reached");
         changes.push(Change::Joined { number: TicketNumber(number), join: join.clone(), joined_at: now.wall });
-        Joined::New(self.waiting_view(number, now))
+        Joined::New(self.joined_view(number, now))
     }
 
     /// Ends what is over about a ticket: its slot, its offer, or its wait in silence.
@@ -330,6 +336,7 @@ impl Room {
 
     fn depart(&mut self, number: u32, how: Departure, now: Now, changes: &mut Vec<Change>) {
         let turn = self.line.turn(number);
+        self.count_unpolled(number, how, now);
         // Counts only while the line moves: departures and speed are measured over the same time.
         if self.was_busy && self.line.place(number) == Some(TicketPlace::Waiting) && self.line.reached() <= turn {
             self.meter.departed(now.steady);
@@ -388,7 +395,7 @@ impl Room {
         self.bucket.as_ref().filter(|_| is_moving).and_then(Bucket::until_full_us)
     }
 
-    /// Does what is due: frees slots, ends tickets after a long silence, admits visitors.
+    /// Does what is due: frees slots, ends tickets after a long silence or for want of a first poll, admits visitors.
     ///
     /// Call it several times per slice of 250 ms. With fewer ticks the room admits less than the rate, never more. The cost
     /// depends on what changes, not on how many visitors wait.

@@ -21,11 +21,12 @@ use std::sync::Arc;
 
 const PUT_ROOM: &str = "\
 INSERT INTO room (id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
-    claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, created_at, changed_at, draws)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 1, 1, ?16, ?16, ?17)
+    claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, created_at, changed_at, draws,
+    first_poll_ms)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, 1, 1, ?16, ?16, ?17, ?18)
 ON CONFLICT (id) DO UPDATE SET admit_count = ?3, admit_every_ms = ?4, max_active = ?5, max_waiting = ?6,
     waiting_ttl_ms = ?7, active_ttl_ms = ?8, claim_window_ms = ?9, idle_ttl_ms = ?10, opens_at = ?11, paused = ?12,
-    message = ?13, target_url = ?14, changed_at = ?16, closed_at = NULL, draws = ?17";
+    message = ?13, target_url = ?14, changed_at = ?16, closed_at = NULL, draws = ?17, first_poll_ms = ?18";
 const INSERT_TICKET: &str =
     "INSERT INTO ticket (id, user, joined_at, request_key, request_body) VALUES (?1, ?2, ?3, ?4, ?5)";
 const INSERT_SLOT: &str =
@@ -59,7 +60,8 @@ pub(super) fn put_room(connection: &Connection, put: &RoomPut) -> rusqlite::Resu
         settings.target_url,
         ticket_key.as_bytes(),
         at.as_us(),
-        settings.order == RoomOrder::Draw
+        settings.order == RoomOrder::Draw,
+        settings.first_poll_ms.map(u64::cast_signed)
     ])?;
     Ok(())
 }
@@ -234,7 +236,7 @@ pub(super) const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
     let query = "SELECT id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
         claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, closed_at,
-        draws, draw_seed, draw_first, draw_entrants, drawn_at FROM room ORDER BY id";
+        draws, draw_seed, draw_first, draw_entrants, drawn_at, first_poll_ms FROM room ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the rooms");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;
@@ -255,6 +257,7 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
         max_active: row.get(4)?,
         max_waiting: row.get(5)?,
         waiting_ttl_ms: ms(6)?,
+        first_poll_ms: row.get::<_, Option<i64>>(23)?.map(i64::cast_unsigned),
         active_ttl_ms: ms(7)?,
         claim_window_ms: ms(8)?,
         idle_ttl_ms: row.get::<_, Option<i64>>(9)?.map(i64::cast_unsigned),

@@ -26,6 +26,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0009_heads.sql"),
         include_str!("0010_api_keys.sql"),
         include_str!("0011_purges.sql"),
+        include_str!("0012_first_polls.sql"),
     ],
 };
 

@@ -45,6 +45,8 @@ pub struct RoomTotals {
     pub drawn: u64,
     /// Admissions that the rooms have given, by any node.
     pub admissions: u64,
+    /// Tickets that ended for want of a first poll, since this process took up each room.
+    pub unpolled: u64,
     /// How many rooms have their rate for each reason, in the order of [`RateReason::ALL`].
     pub reasons: [u64; RateReason::ALL.len()],
     /// The smallest part of its limit that reports of the origin leave a room: 0.25 to 1.
@@ -63,6 +65,7 @@ impl Default for RoomTotals {
             active: 0,
             drawn: 0,
             admissions: 0,
+            unpolled: 0,
             reasons: [0; RateReason::ALL.len()],
             origin_share_min: 1.0,
             arrivals_per_s: 0.0,
@@ -81,6 +84,7 @@ impl RoomTotals {
         self.active += u64::from(view.active);
         self.drawn += u64::from(room.drawn());
         self.admissions += room.admissions();
+        self.unpolled += room.unpolled_count();
         self.reasons[reason as usize] += 1;
         self.origin_share_min = self.origin_share_min.min(origin_share);
         self.arrivals_per_s += arrivals_per_s;

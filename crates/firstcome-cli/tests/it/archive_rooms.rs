@@ -51,7 +51,9 @@ impl Hall {
     pub(crate) fn fill(server: &mut Server) -> Self {
         let (admin, service) = (shown(server, "admin"), shown(server, "service"));
         let mut client = Client::with_key(server.address(), &admin);
-        let settings = json!({"max_active": 1, "message": "Gleich, \"bald\"", "opens_at": "2020-01-01T00:00:00Z"});
+        let settings = json!({
+            "max_active": 1, "message": "Gleich, \"bald\"", "opens_at": "2020-01-01T00:00:00Z", "first_poll_ms": 3_600_000
+        });
         assert_eq!(client.put_status("/v1/rooms/hall", &settings), 201);
         assert_eq!(client.put_status("/v1/rooms/hall/appearance", &look()), 200);
         let mut join = |room: &str, key: Option<&str>, body: Value| {
@@ -110,6 +112,7 @@ impl Hall {
         let dan = client.call("POST", "/v1/rooms/hall/tickets", Some(&json!({"user": "dan"})));
         assert_eq!((dan.status, &dan.json()["number"]), (200, &json!(4)), "{}", dan.text());
         let message = client.get("/v1/rooms/hall").json();
+        assert_eq!(message["settings"]["first_poll_ms"], 3_600_000, "{message}");
         assert_eq!((&message["waiting"], &message["active"]), (&json!(2), &json!(1)), "{message}");
         assert_eq!(client.get("/v1/rooms/hall/appearance").json(), look());
         let eve = json!({"user": "eve"});

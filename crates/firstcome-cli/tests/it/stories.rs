@@ -8,6 +8,7 @@ mod closing_room;
 mod dashboard;
 mod database_went_back;
 mod directory_restored;
+mod first_poll;
 mod lock_keepers_killed;
 mod one_address;
 mod pages_for_all;

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 pub(crate) const CEILING_BLOCK: u32 = 65_536;
 
 /// The columns of the settings.
-pub(super) const SETTINGS: [&str; 13] = [
+pub(super) const SETTINGS: [&str; 14] = [
     "admit_count",
     "admit_every_ms",
     "max_active",
@@ -37,6 +37,7 @@ pub(super) const SETTINGS: [&str; 13] = [
     "message",
     "target_url",
     "draws",
+    "first_poll_ms",
 ];
 const COLUMNS: &str = "ticket_key,closed,first_number,reached,ceiling,admissions,clock_wall,clock_steady,generation,position,\
     digest,loss_accepted,gone_before,draw_seed,draw_first,draw_entrants,drawn_at";
@@ -111,7 +112,7 @@ pub(crate) fn pass_place(id: i64) -> String {
     format!("pass:{id}")
 }
 
-pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 13] {
+pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 14] {
     let maybe = |number: Option<i64>| number.map_or("NULL".to_owned(), |number| number.to_string());
     let text = |text: &Option<Box<str>>| {
         let mut value = String::new();
@@ -136,6 +137,7 @@ pub(super) fn values(dialect: Dialect, settings: &RoomSettings) -> [String; 13] 
         text(&settings.message),
         text(&settings.target_url),
         u8::from(settings.order == RoomOrder::Draw).to_string(),
+        maybe(settings.first_poll_ms.map(u64::cast_signed)),
     ]
 }
 
@@ -156,11 +158,13 @@ pub(crate) fn settings_of(columns: &mut Reader<'_>) -> Result<RoomSettings, SqlE
     };
     let (message, target_url) = (text()?, text()?);
     let order = if columns.integer()? == 1 { RoomOrder::Draw } else { RoomOrder::FirstCome };
+    let first_poll_ms = columns.maybe_count()?;
     let settings = RoomSettings {
         admit: admit_count.zip(every_ms).map(|(count, every_ms)| Admit { count, every_ms }),
         max_active,
         max_waiting,
         waiting_ttl_ms,
+        first_poll_ms,
         active_ttl_ms,
         claim_window_ms,
         idle_ttl_ms,

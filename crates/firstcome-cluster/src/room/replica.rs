@@ -301,8 +301,9 @@ impl RoomReplica {
                     TicketState::InDraw { wait_ms, .. } => (u32::MAX, wait_ms),
                     _ => return,
                 };
-                // A node that was passed over is next.
-                if position < NEAR_PEOPLE || wait_ms.is_some_and(|wait_ms| wait_ms <= NEAR_MS) {
+                // A node that was passed over is next. A first poll keeps the place, so it must not come too late.
+                let is_first = self.replica.room().awaits_first_poll(view.number);
+                if is_first || position < NEAR_PEOPLE || wait_ms.is_some_and(|wait_ms| wait_ms <= NEAR_MS) {
                     self.contacts.near.insert(number);
                 } else {
                     let (segment, at) = ((number - 1) / 4_096, (number - 1) % 4_096);

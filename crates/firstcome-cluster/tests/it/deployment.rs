@@ -26,10 +26,10 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let auctions = || SqlAuctions::open_with(&place.sql, careful().database);
     let stored = auctions().await.expect_err("there are no tables").to_string();
     assert!(stored.contains("firstcome migrate"), "{stored}");
-    for (market, coupons) in [(0, 0), (2, 8)] {
+    for (market, coupons) in [(0, 0), (2, 9)] {
         let migrated = migrate(&place.sql, options().database).await.expect("they are made");
         let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-        assert_eq!(versions, [("market", market, 2), ("coupons", coupons, 8)]);
+        assert_eq!(versions, [("market", market, 2), ("coupons", coupons, 9)]);
     }
     drop(open().await.expect("the tables are there"));
     drop(auctions().await.expect("the tables are there"));
@@ -49,7 +49,7 @@ async fn tables_are_made_by_a_call_of_its_own_in_mariadb() {
 }
 
 /// What the steps after the first one add: without it the tables are those of version 1.
-const ADDED: [&str; 20] = [
+const ADDED: [&str; 21] = [
     "DROP TABLE firstcome_appearance",
     "ALTER TABLE firstcome_coupon DROP COLUMN codes_bound_from",
     "ALTER TABLE firstcome_coupon DROP COLUMN loss_accepted",
@@ -69,6 +69,7 @@ const ADDED: [&str; 20] = [
     "ALTER TABLE firstcome_room DROP COLUMN gone_mark",
     "ALTER TABLE firstcome_room DROP COLUMN gone_mark_at",
     "DROP TABLE firstcome_purge",
+    "ALTER TABLE firstcome_room DROP COLUMN first_poll_ms",
     "UPDATE firstcome_schema SET version=1 WHERE part='coupons'",
 ];
 
@@ -96,7 +97,7 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     assert!(stored.to_string().contains("version 1") && stored.to_string().contains("firstcome migrate"), "{stored}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-    assert_eq!(versions, [("market", 0, 2), ("coupons", 1, 8)]);
+    assert_eq!(versions, [("market", 0, 2), ("coupons", 1, 9)]);
 
     assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
     let node = place.node().await;

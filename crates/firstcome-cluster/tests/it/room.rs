@@ -4,6 +4,7 @@ mod branches;
 mod closing;
 mod draw;
 mod faults;
+mod first_poll;
 mod lost;
 mod pace;
 mod receipts;

@@ -4,7 +4,7 @@ use super::bytes::{
     ImageError, Reader, put_bool, put_number, put_option, put_rising, put_signed, put_steady, put_text,
 };
 use super::draw::{Draw, DrawKey, DrawSeed};
-use super::line::{Line, TicketPlace};
+use super::line::{FirstPolls, Line, TicketPlace};
 use super::pace::{Bucket, Meter};
 use super::renewal::Renewals;
 use super::slots::Slots;
@@ -25,6 +25,12 @@ const DRAWN: u8 = 2;
 const KEYED: u8 = 4;
 /// A ticket was renewed. An image without this flag has the bytes that it always had.
 const RENEWED: u8 = 8;
+
+/// Flags of settings.
+const PAUSED: u8 = 1;
+const DRAWS: u8 = 2;
+/// The settings end with the time for the first poll.
+const FIRST_POLL: u8 = 4;
 
 impl Room {
     /// Returns the complete state of the room as bytes. The room that [`Self::from_image`] makes of them answers and changes
@@ -55,6 +61,10 @@ impl Room {
         put_number(out, self.admissions);
         put_steady(out, self.ticked);
         put_option(out, self.grace_until, put_steady);
+        // A room without the setting has the bytes that it always had.
+        if let Some(first_polls) = self.line.first_polls() {
+            put_steady(out, first_polls.grace_until);
+        }
         if let Some(bucket) = &self.bucket {
             bucket.put(out);
         }
@@ -97,12 +107,16 @@ impl Room {
         let admissions = reader.number()?;
         let ticked = reader.steady()?;
         let grace_until = reader.option(Reader::steady)?;
+        let first_polls = match settings.first_poll_ms {
+            Some(ms) => Some(FirstPolls { ms, grace_until: reader.steady()? }),
+            None => None,
+        };
         let scale = if is_first { CREDIT_SCALE } else { 1 };
         let bucket = settings.admit.map(|admit| Bucket::read(reader, admit, scale)).transpose()?;
         let steering = if is_first { Steering::new(ticked) } else { Steering::read(reader)? };
         let meter = Meter::read(reader, !is_first)?;
         let slots = Slots::read_image(reader, hasher.clone(), settings.idle_ttl_ms)?;
-        let mut line = Line::read(reader, hasher)?;
+        let mut line = Line::read(reader, first_polls, hasher)?;
         if draw.as_ref().is_some_and(|draw| !line.draw_lots(draw)) {
             return Err(ImageError::Value("draw"));
         }
@@ -131,6 +145,7 @@ impl Room {
             draw_key,
             draw,
             line,
+            unpolled_count: 0,
             returned,
             slots,
             renewals,
@@ -179,8 +194,9 @@ impl Room {
             settings.admit.map_or(0, |admit| admit.every_ms),
             settings.opens_at.map_or(0, |at| at.as_us() as u64 | 1),
         ];
-        // A room without a draw has the digest that it always had.
+        // A room without a draw, or without a time for the first poll, has the digest that it always had.
         let drawn = self.draw.map(|draw| [draw.first.into(), draw.entrants.into(), draw.drawn_at.as_us() as u64]);
+        let first_polls = self.line.first_polls().map(|it| [it.ms, it.grace_until.as_us() as u64 | 1]);
         let order = (settings.order == RoomOrder::Draw).then(|| drawn.unwrap_or_default());
         let all = counted
             .into_iter()
@@ -188,6 +204,7 @@ impl Room {
             .chain(flags.into_iter().map(u64::from))
             .chain(rest)
             .chain(order.or(drawn).into_iter().flatten())
+            .chain(first_polls.into_iter().flatten())
             .chain(self.steering.digest())
             .chain(self.renewals.digest());
         all.fold(0, mixed)
@@ -214,10 +231,16 @@ pub(super) fn put_settings(out: &mut Vec<u8>, settings: &RoomSettings) {
     put_number(out, settings.claim_window_ms);
     put_option(out, settings.idle_ttl_ms, put_number);
     put_option(out, settings.opens_at, |out, at| put_signed(out, at.as_us()));
-    // One byte for both, so that settings without a draw have the bytes that they always had.
-    out.push(u8::from(settings.paused) | u8::from(settings.order == RoomOrder::Draw) << 1);
+    // One byte for all, so that settings without a draw and a time for the first poll have the bytes that they always had. A
+    // program that does not know a bit refuses the settings.
+    let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+    let (draws, first_poll) = (settings.order == RoomOrder::Draw, settings.first_poll_ms.is_some());
+    out.push(flag(settings.paused, PAUSED) | flag(draws, DRAWS) | flag(first_poll, FIRST_POLL));
     put_option(out, settings.message.as_deref(), put_text);
     put_option(out, settings.target_url.as_deref(), put_text);
+    if let Some(first_poll_ms) = settings.first_poll_ms {
+        put_number(out, first_poll_ms);
+    }
 }
 
 /// Reads settings, which must pass their check.
@@ -225,12 +248,7 @@ pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, Ima
     let instant = |reader: &mut Reader<'_>| {
         reader.signed().and_then(|us| Timestamp::from_us(us).ok_or(ImageError::Value("instant")))
     };
-    let flags = |byte: u8| match byte {
-        0..=3 => Ok((byte & 1 != 0, if byte & 2 != 0 { RoomOrder::Draw } else { RoomOrder::FirstCome })),
-        _ => Err(ImageError::Value("flag")),
-    };
-    let (paused, order);
-    let settings = RoomSettings {
+    let mut settings = RoomSettings {
         admit: reader.option(|it| Ok(Admit { count: it.number_u32()?, every_ms: it.number()? }))?,
         max_active: reader.option(Reader::number_u32)?,
         max_waiting: reader.number_u32()?,
@@ -239,14 +257,17 @@ pub(super) fn read_settings(reader: &mut Reader<'_>) -> Result<RoomSettings, Ima
         claim_window_ms: reader.number()?,
         idle_ttl_ms: reader.option(Reader::number)?,
         opens_at: reader.option(instant)?,
-        paused: {
-            (paused, order) = flags(reader.byte()?)?;
-            paused
-        },
-        order,
-        message: reader.option(|it| it.text().map(Into::into))?,
-        target_url: reader.option(|it| it.text().map(Into::into))?,
+        ..RoomSettings::defaults()
     };
+    let flags = reader.byte()?;
+    if flags & !(PAUSED | DRAWS | FIRST_POLL) != 0 {
+        return Err(ImageError::Value("flag"));
+    }
+    settings.paused = flags & PAUSED != 0;
+    settings.order = if flags & DRAWS != 0 { RoomOrder::Draw } else { RoomOrder::FirstCome };
+    settings.message = reader.option(|it| it.text().map(Into::into))?;
+    settings.target_url = reader.option(|it| it.text().map(Into::into))?;
+    settings.first_poll_ms = if flags & FIRST_POLL != 0 { Some(reader.number()?) } else { None };
     if settings.check().is_err() {
         return Err(ImageError::Value("settings"));
     }

@@ -14,6 +14,7 @@
 mod ahead;
 mod drawn;
 mod erase;
+mod first_poll;
 mod image;
 mod lost;
 mod memory;
@@ -26,6 +27,8 @@ use crate::index::NumberIndex;
 use crate::limits::WAITING_TTL_MS_MAX;
 use crate::time::Steady;
 use drawn::DrawnLine;
+pub(super) use first_poll::FirstPolls;
+use first_poll::{SweepTimes, TOLD_MAX};
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 
@@ -74,7 +77,7 @@ struct Columns {
     epoch: Steady,
     /// Milliseconds from `epoch` to the last contact.
     seen: Vec<u32>,
-    /// The poll interval that the visitor was told last, in units of [`TOLD_MS`].
+    /// The poll interval that the visitor was told last, in units of [`TOLD_MS`], with the bit of `first_poll.rs`.
     told: Vec<u16>,
     users: String,
     ends: Vec<u32>,
@@ -112,7 +115,7 @@ impl Columns {
     }
 
     fn window(&self, at: usize) -> u32 {
-        PRESENT_MS_MIN.max(PRESENT_POLLS * u32::from(self.told[at]) * TOLD_MS)
+        PRESENT_MS_MIN.max(PRESENT_POLLS * u32::from(self.told(at)) * TOLD_MS)
     }
 
     fn is_present(&self, at: usize, clock: u32) -> bool {
@@ -129,11 +132,12 @@ impl Columns {
         Some(self.requests[found].1)
     }
 
+    /// Notes a contact: the ticket counts as polled.
     fn touch(&mut self, at: usize, now: Steady, polled_ms: u32) {
         // Sweeps do not reach an empty room, so the epoch of its last segment may be old.
         self.rebase(now);
         self.seen[at] = self.clock(now);
-        self.told[at] = u16::try_from(polled_ms.div_ceil(TOLD_MS)).unwrap_or(u16::MAX);
+        self.told[at] = polled_ms.div_ceil(TOLD_MS).min(TOLD_MAX.into()) as u16;
         self.present_until = self.present_until.max(self.seen[at].saturating_add(self.window(at)));
     }
 
@@ -212,6 +216,8 @@ pub(super) struct Line {
     unknown: u32,
     /// The drawn order, after a draw.
     lots: Option<Box<DrawnLine>>,
+    /// Without it no ticket has the bit of `first_poll.rs`.
+    first_polls: Option<FirstPolls>,
 }
 
 /// The result of a search: the ticket found, and how many tickets the line moved past before it.
@@ -237,12 +243,13 @@ impl Line {
             sweeps: BTreeSet::new(),
             unknown: 0,
             lots: None,
+            first_polls: None,
         }
     }
 
     /// Makes an empty line whose numbers go on after this one's.
     pub(super) fn emptied(&self) -> Self {
-        Self::new(self.hasher.clone(), self.next)
+        Self::new(self.hasher.clone(), self.next).with_first_polls(self.first_polls)
     }
 
     pub(super) const fn waiting(&self) -> u32 {
@@ -367,7 +374,7 @@ impl Line {
 
     /// Returns the poll interval that the visitor of a living ticket was told last.
     pub(super) fn polled_ms(&self, number: u32) -> u32 {
-        self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told[at]) * TOLD_MS)
+        self.columns(number).map_or(0, |(columns, at)| u32::from(columns.told(at)) * TOLD_MS)
     }
 
     /// Notes a contact of a visitor, and the poll interval in the answer.
@@ -515,9 +522,11 @@ impl Line {
         true
     }
 
-    /// Finds tickets that were silent for `ttl_ms`, a few segments per call. Examines each segment about once per `ttl_ms`,
-    /// no matter what its visitors do.
+    /// Finds tickets that were silent for `ttl_ms`, or whose visitors did not poll in time, a few segments per call. Examines each
+    /// segment about once per `ttl_ms`, no matter what its visitors do; with a time for the first poll, once to four times in
+    /// that.
     pub(super) fn expire_silent(&mut self, now: Steady, ttl_ms: u64, mut expired: impl FnMut(u32)) {
+        let times = SweepTimes { ttl_ms, first_polls: self.first_polls };
         // Schedules new segments: the first sweep is due when the oldest ticket of the segment could have expired.
         for segment in (0..self.segments.len()).rev() {
             let page = &mut self.segments[segment];
@@ -525,7 +534,7 @@ impl Line {
                 break;
             }
             page.swept = true;
-            self.sweeps.insert((now.plus_ms(ttl_ms), segment as u32));
+            self.sweeps.insert((now.plus_ms(times.longest_ms()), segment as u32));
         }
         for _ in 0..SWEEP_SEGMENTS_MAX {
             let Some(&(due, segment)) = self.sweeps.first() else { return };
@@ -539,21 +548,20 @@ impl Line {
             let Some(columns) = &mut page.columns else { continue };
             columns.rebase(now);
             let clock = columns.clock(now);
-            let mut oldest_ms = 0;
+            let mut next_ms = times.longest_ms();
             for (word, &bits) in page.waiting.iter().enumerate() {
                 let mut bits = bits;
                 while bits != 0 {
                     let at = word * 64 + bits.trailing_zeros() as usize;
                     let silent_ms = u64::from(clock.saturating_sub(columns.seen[at]));
-                    if ttl_ms <= silent_ms {
-                        expired(start + at as u32);
-                    } else {
-                        oldest_ms = silent_ms.max(oldest_ms);
+                    match times.left_ms(columns, at, silent_ms, now) {
+                        0 => expired(start + at as u32),
+                        left_ms => next_ms = left_ms.min(next_ms),
                     }
                     bits &= bits - 1;
                 }
             }
-            self.sweeps.insert((now.plus_ms(ttl_ms - oldest_ms), segment));
+            self.sweeps.insert((now.plus_ms(next_ms), segment));
         }
     }
 

@@ -78,9 +78,14 @@ impl Room {
         Ok(())
     }
 
-    /// Ends a restore: tickets that were passed over count as come back.
+    /// Ends a restore: tickets that were passed over count as come back. The rows do not say who has polled, so with
+    /// [`RoomSettings::first_poll_ms`](super::RoomSettings::first_poll_ms) every visitor in line has to poll within that time
+    /// from now on.
     pub fn restored(&mut self, standing: RoomPhase) {
         self.closed = standing == RoomPhase::Closed;
         self.returned = self.line.passed_over().collect();
+        if let Some(first_poll_ms) = self.settings.first_poll_ms {
+            self.line.await_polls_afresh(first_poll_ms, self.ticked);
+        }
     }
 }

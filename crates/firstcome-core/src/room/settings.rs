@@ -54,6 +54,10 @@ pub struct RoomSettings {
     pub max_waiting: u32,
     /// A visitor who is silent for this long loses the place in line.
     pub waiting_ttl_ms: u64,
+    /// A visitor who has not polled within this time of the join loses the place in line; `None` for no such time. Any contact
+    /// ends it for good: a poll, a renewal, a stream, a repeated join. After a restart, and when the time changes, every
+    /// visitor in line who has not polled since has the time afresh, and at least 90 s.
+    pub first_poll_ms: Option<u64>,
     /// How long a slot lasts once it is taken.
     pub active_ttl_ms: u64,
     /// How long an offered slot waits for its visitor.
@@ -80,6 +84,7 @@ impl RoomSettings {
             max_active: None,
             max_waiting: 1_000_000,
             waiting_ttl_ms: 3_600_000,
+            first_poll_ms: None,
             active_ttl_ms: 1_800_000,
             claim_window_ms: 60_000,
             idle_ttl_ms: None,
@@ -116,6 +121,9 @@ impl RoomSettings {
         }
         within("max_waiting", self.max_waiting.into(), 1..=ROOM_WAITING_MAX.into())?;
         within("waiting_ttl_ms", self.waiting_ttl_ms, ROOM_PERIOD_MS_MIN..=WAITING_TTL_MS_MAX)?;
+        if let Some(first_poll_ms) = self.first_poll_ms {
+            within("first_poll_ms", first_poll_ms, ROOM_PERIOD_MS_MIN..=WAITING_TTL_MS_MAX)?;
+        }
         within("active_ttl_ms", self.active_ttl_ms, period.clone())?;
         within("claim_window_ms", self.claim_window_ms, period.clone())?;
         if let Some(idle_ttl_ms) = self.idle_ttl_ms {

@@ -10,6 +10,7 @@ mod cost;
 mod draw;
 mod erasing;
 mod estimates;
+mod first_poll;
 mod image;
 mod joining;
 mod looking;

@@ -175,6 +175,7 @@ impl Room {
     /// Returns whether a visitor in line was silent for longer than the settings allow.
     pub(super) fn is_silent(&self, number: u32, now: Now) -> bool {
         self.settings.waiting_ttl_ms <= self.line.silent_ms(number, now.steady)
+            || self.line.is_overdue(number, now.steady)
     }
 
     fn waiting(&self, number: u32, now: Now) -> TicketView {

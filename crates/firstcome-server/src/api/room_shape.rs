@@ -81,6 +81,10 @@ pub(crate) struct RoomBody {
     /// A visitor that is silent for so long loses the place; 3600000 without it
     #[schema(minimum = 100, maximum = 604_800_000)]
     waiting_ttl_ms: Option<u64>,
+    /// A visitor that has not polled within this time of the join loses the place; no such time without it. 120000 ends the
+    /// places of scripts that only join. A renewal, a stream of events and a repeated join count as a poll
+    #[schema(minimum = 100, maximum = 604_800_000, example = 120_000)]
+    first_poll_ms: Option<u64>,
     /// How long a slot lasts; 1800000 without it
     #[schema(minimum = 100, maximum = 86_400_000)]
     active_ttl_ms: Option<u64>,
@@ -113,6 +117,7 @@ impl RoomBody {
             max_active: self.max_active,
             max_waiting: self.max_waiting.unwrap_or(defaults.max_waiting),
             waiting_ttl_ms: self.waiting_ttl_ms.unwrap_or(defaults.waiting_ttl_ms),
+            first_poll_ms: self.first_poll_ms,
             active_ttl_ms,
             claim_window_ms: self.claim_window_ms.unwrap_or(defaults.claim_window_ms),
             // Otherwise a visitor who vanished would hold a slot to its end.
@@ -183,6 +188,7 @@ pub(super) fn room_settings(settings: &RoomSettings) -> Value {
         "max_active": settings.max_active,
         "max_waiting": settings.max_waiting,
         "waiting_ttl_ms": settings.waiting_ttl_ms,
+        "first_poll_ms": settings.first_poll_ms,
         "active_ttl_ms": settings.active_ttl_ms,
         "claim_window_ms": settings.claim_window_ms,
         "idle_ttl_ms": settings.idle_ttl_ms.unwrap_or(0),

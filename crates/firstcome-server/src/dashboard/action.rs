@@ -63,12 +63,13 @@ const ROOM_ACTIONS: [Action; 6] = [
     Action {
         name: "limits",
         title: "Limits",
-        lead: "A rate, a number inside, or both must be set. An empty field sets the default: no limit, and a line of 1 000 000.",
+        lead: "A rate, a number inside, or both must be set. An empty field sets the default: no limit, a line of 1 000 000, and no time for the first poll.",
         fields: &[
             ("count", "Admissions per period", "number"),
             ("every_ms", "Period in milliseconds", "number"),
             ("max_active", "Visitors inside at most", "number"),
             ("max_waiting", "Visitors in line at most", "number"),
+            ("first_poll_ms", "A place without a first poll ends after, in milliseconds", "number"),
         ],
         is_dangerous: false,
     },
@@ -188,7 +189,8 @@ impl Object {
                 let is_limited = !count.is_null() || !every_ms.is_null();
                 let admit = if is_limited { json!({"count": count, "every_ms": every_ms}) } else { Value::Null };
                 let (active, waiting) = (number(form, "max_active")?, number(form, "max_waiting")?);
-                json!({"admit": admit, "max_active": active, "max_waiting": waiting})
+                let first_poll_ms = number(form, "first_poll_ms")?;
+                json!({"admit": admit, "max_active": active, "max_waiting": waiting, "first_poll_ms": first_poll_ms})
             }
             (Self::Coupon(_), "limits") => json!({"limit": number(form, "limit")?}),
             (Self::Coupon(_), "open") => json!({"opens_at": null, "expires_at": null}),

@@ -48,6 +48,7 @@ fn room_facts(summary: &RoomSummary) -> Vec<Fact> {
         fact("Message", maybe(settings.message.as_deref().map(str::to_owned), "none")),
         fact("Leads to", maybe(settings.target_url.as_deref().map(str::to_owned), "where the visitor came from")),
         fact("A place ends after", Datum::of(lasting(settings.waiting_ttl_ms) + " of silence")),
+        fact("Without a first poll", maybe(settings.first_poll_ms.map(lasting), "after that time too")),
         fact("A slot lasts", Datum::of(lasting(settings.active_ttl_ms))),
         fact("An idle slot ends after", maybe(settings.idle_ttl_ms.map(lasting), "its full time")),
         fact("An admission waits", Datum::of(lasting(settings.claim_window_ms))),

@@ -4,6 +4,7 @@ use firstcome::RoomTotals;
 use firstcome::core::room::RateReason;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::fmt;
 
@@ -37,6 +38,9 @@ pub(super) fn totals(encoder: &mut DescriptorEncoder<'_>, totals: &RoomTotals) -
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)?;
     }
+    let help = "Tickets that ended for want of a first poll, over these rooms, since this process took up each; on a cluster, at any node";
+    let metric = encoder.encode_descriptor("room_unpolled", help, None, MetricType::Counter)?;
+    ConstCounter::new(totals.unpolled).encode(metric)?;
     let help = "How many of these rooms have their present rate for this reason";
     let mut metric = encoder.encode_descriptor("room_rate_reasons", help, None, MetricType::Gauge)?;
     for (reason, count) in RateReason::ALL.into_iter().zip(totals.reasons) {

@@ -288,11 +288,18 @@ pub(crate) async fn an_operator_changes_a_room_after_a_confirmation() {
     assert!(operator.page("/dashboard/rooms/sale").await.body().contains(">paused<"));
     operator.act("/dashboard/rooms/sale/resume", &[]).await.is(303);
     operator.act("/dashboard/rooms/sale/message", &[("message", "Soon <b>& \"more\"")]).await.is(303);
-    let limits = [("count", "5"), ("every_ms", "1 000"), ("max_active", ""), ("max_waiting", "77")];
+    let limits = [
+        ("count", "5"),
+        ("every_ms", "1 000"),
+        ("max_active", ""),
+        ("max_waiting", "77"),
+        ("first_poll_ms", "120 000"),
+    ];
     operator.act("/dashboard/rooms/sale/limits", &limits).await.is(303);
     let now = settings().await;
     assert_eq!(now["message"], "Soon <b>& \"more\"");
     assert_eq!((&now["admit"], &now["max_waiting"]), (&json!({"count": 5, "every_ms": 1_000}), &json!(77)));
+    assert_eq!(now["first_poll_ms"], 120_000);
     assert_eq!((now.get("max_active"), &now["paused"]), (None, &json!(false)));
     // Nonsense changes nothing.
     let page = operator.page("/dashboard/rooms/sale/limits").await;

@@ -29,10 +29,10 @@ fn kinds() -> [Kind; 3] {
         Kind {
             path: "/v1/rooms/sale",
             key: ADMIN,
-            settings: json!({"admit": {"count": 5, "every_ms": 1_000}, "max_waiting": 7, "waiting_ttl_ms": 60_000,
+            settings: json!({"admit": {"count": 5, "every_ms": 1_000}, "max_waiting": 7, "waiting_ttl_ms": 60_000, "first_poll_ms": 59_000,
                 "active_ttl_ms": 61_000, "claim_window_ms": 62_000, "idle_ttl_ms": 0, "paused": false, "message": "Soon"}),
             // An object is merged, too.
-            patch: json!({"admit": {"count": 6}, "message": null, "max_active": 3}),
+            patch: json!({"admit": {"count": 6}, "message": null, "max_active": 3, "first_poll_ms": null}),
             patched: json!({"admit": {"count": 6, "every_ms": 1_000}, "max_active": 3, "max_waiting": 7,
                 "waiting_ttl_ms": 60_000, "active_ttl_ms": 61_000, "claim_window_ms": 62_000, "idle_ttl_ms": 0,
                 "paused": false}),

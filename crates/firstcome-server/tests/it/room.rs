@@ -8,6 +8,7 @@ pub(crate) mod clocks;
 pub(crate) mod coupon_page;
 pub(crate) mod draw;
 pub(crate) mod entrances;
+pub(crate) mod first_poll;
 pub(crate) mod gate;
 pub(crate) mod handoffs;
 pub(crate) mod joins;

@@ -10,9 +10,9 @@ use crate::lock::{
 };
 use crate::promises::seen;
 use crate::room::{
-    abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, gate, handoffs, joins,
-    keys, limits, page, passes, receipts, renewals, restarts, steering, streams, tickets, trouble as room_trouble,
-    work,
+    abuse, admissions, appearance, claims as pass_claims, clocks, coupon_page, draw, entrances, first_poll, gate,
+    handoffs, joins, keys, limits, page, passes, receipts, renewals, restarts, steering, streams, tickets,
+    trouble as room_trouble, work,
 };
 use crate::{
     api_keys, bad_bodies, bad_names, claims, dashboard, deadlines, dev_gate, erasures, gate as site_gate, idempotency,
@@ -168,6 +168,8 @@ scenarios! {
     abuse: a_ticket_that_is_resold_is_one_place_and_one_slot a_seller_who_leaves_takes_the_place_from_the_buyer
         a_pass_on_two_devices_is_one_slot_that_ends_for_both
         a_sold_ticket_of_a_user_names_that_user_wherever_it_is_shown a_ticket_is_no_pass_and_a_pass_is_no_ticket;
+    first_poll: tickets_that_never_poll_free_the_line_within_minutes a_stream_counts_as_a_poll
+        a_restart_gives_the_time_for_the_first_poll_afresh the_time_for_the_first_poll_is_switched_by_a_patch;
     pass_claims: a_pass_of_a_user_claims_for_that_user_alone a_pass_without_a_user_claims_once_as_its_number
         a_pass_that_is_sent_is_judged_a_visitor_that_sends_it a_repeated_claim_by_a_pass_is_answered_again
         a_coupon_takes_no_pass_of_another_room;

@@ -302,6 +302,7 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
         max_active,
         max_waiting: if rng.chance(200) { rng.range(1, 8) as u32 } else { 1_000_000 },
         waiting_ttl_ms: *rng.pick(&[500, 20_000, 60_000, 3_600_000, 3_600_000]),
+        first_poll_ms: first_poll_ms(rng),
         active_ttl_ms: *rng.pick(&[300, 2_000, 60_000, 1_800_000]),
         claim_window_ms: *rng.pick(&[100, 1_000, 10_000, 60_000]),
         idle_ttl_ms: rng.chance(300).then(|| *rng.pick(&[200, 3_000, 60_000])),
@@ -311,6 +312,11 @@ pub fn settings(rng: &mut Rng) -> RoomSettings {
         message: rng.chance(100).then(|| "a moment".into()),
         target_url: None,
     }
+}
+
+/// Seldom, and longer than most clients take to poll, so that enough of them stay in line.
+fn first_poll_ms(rng: &mut Rng) -> Option<u64> {
+    rng.chance(250).then(|| *rng.pick(&[500, 10_000, 90_000]))
 }
 
 /// Settings under which the store soon admits every client that stays.

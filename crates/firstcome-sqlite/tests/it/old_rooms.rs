@@ -44,6 +44,7 @@ async fn rooms_of_an_older_file_serve_in_the_order_of_arrival_and_may_draw_later
         let sale = RoomName::parse("sale").expect("a valid name");
         let shown = store.room(&sale).await.expect("it answers").expect("there is one");
         assert_eq!((shown.settings.order, shown.draw, shown.view.waiting), (RoomOrder::FirstCome, None, 2));
+        assert_eq!(shown.settings.first_poll_ms, None, "no place ends early unasked");
         let anyone = || Join { user: None, request: None };
         let (_, third) = store.join(&sale, anyone()).await.expect("it answers").expect("it is open");
         assert!(matches!(third.state, TicketState::Waiting { position: 2, .. }), "{third:?}");

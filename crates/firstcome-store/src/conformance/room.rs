@@ -9,6 +9,7 @@
 mod cancelled;
 mod concurrent;
 mod draw;
+mod first_poll;
 mod handed_off;
 mod oracle;
 mod renewed;
@@ -72,6 +73,7 @@ where
         time::the_absent_are_passed_over_and_next_when_they_return,
         time::who_is_silent_too_long_is_gone,
         time::setting_the_wall_clock_moves_no_lease,
+        first_poll::who_never_polls_is_gone_soon_and_others_stay,
         renewed::a_renewed_ticket_is_refused_and_the_new_one_has_the_place,
         renewed::a_renewal_takes_the_slot_and_keeps_the_pass,
         renewed::one_of_many_renewals_at_once_gets_the_place,
@@ -110,6 +112,7 @@ where
     reopened::a_long_line_comes_back_exactly(&open).await;
     reopened::an_appearance_comes_back(&open).await;
     draw::a_draw_outlives_the_store(&open).await;
+    first_poll::a_store_that_was_opened_again_gives_the_time_afresh(&open).await;
     renewed::renewals_come_back(&open).await;
 }
 

@@ -82,7 +82,7 @@ fn a_gate_that_is_killed_keeps_who_is_inside_and_who_waits() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
     let shop = shop();
-    let mut gate = Gate::start(here, shop, &["--max-active", "1", "--admit", "100/s"]);
+    let mut gate = Gate::start(here, shop, &["--max-active", "1", "--admit", "100/s", "--first-poll", "10m"]);
     assert_eq!(gate.ask("GET /about", "").text(), SHOP, "a path without a room before it");
     assert_eq!(gate.ask("GET /basket/1", "").status, 503);
     let ann = cookies(&gate.ask("POST /.firstcome/rooms/sale/join", ""));
@@ -382,6 +382,13 @@ fn a_gate_makes_no_room_without_limits() {
     let ports = ["--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0"];
     let told = firstcome(directory.path(), &[&arguments[..], &ports].concat()).with(2);
     assert!(told.contains("--admit, --max-active or both"), "{told}");
+    for (flags, says) in [
+        (&["--first-poll", "2m"][..], "--first-poll is for a room that the gate makes"),
+        (&["--max-active", "1", "--first-poll", "10ms"], "--first-poll: first_poll_ms must be 100 to 604800000"),
+    ] {
+        let told = firstcome(directory.path(), &[&arguments[..], &ports, flags].concat()).with(2);
+        assert!(told.contains(says), "{told}");
+    }
     std::fs::write(directory.path().join("bad.json"), "{\"colors\":{}}").expect("it is written");
     for (flag, file, says) in [
         ("--appearance", "bad.json", "missing field"),

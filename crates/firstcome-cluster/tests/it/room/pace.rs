@@ -10,7 +10,7 @@ fn rate(count: u32, every_ms: u64) -> RoomSettings {
     RoomSettings { admit: Some(Admit { count, every_ms }), max_active: None, ..RoomSettings::with_slots(1) }
 }
 
-fn clock() -> Arc<ManualClock> {
+pub(super) fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::from_us(1_800_000_000_000_000).expect("an instant")))
 }
 

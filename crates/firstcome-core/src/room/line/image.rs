@@ -3,7 +3,7 @@
 //! Tickets that are gone cost only their bits. A segment whose tickets are all gone takes a few bytes, plus the bits of which
 //! left and which expired, if it has both.
 
-use super::{Bits, Columns, Line, SEGMENT, Segment, WORDS};
+use super::{Bits, Columns, FirstPolls, Line, SEGMENT, Segment, WORDS};
 use crate::id::{RequestId, UserId};
 use crate::room::bytes::{ImageError, Reader, first_bits, put_bits, put_number, put_request, put_steady, put_user};
 use std::hash::RandomState;
@@ -77,14 +77,19 @@ impl Line {
         }
     }
 
-    pub(in crate::room) fn read(reader: &mut Reader<'_>, hasher: RandomState) -> Result<Self, ImageError> {
+    /// Reads a line, which has this time for the first poll.
+    pub(in crate::room) fn read(
+        reader: &mut Reader<'_>,
+        first_polls: Option<FirstPolls>,
+        hasher: RandomState,
+    ) -> Result<Self, ImageError> {
         let first = reader.number_u32()?;
         let next = first.checked_add(reader.number_u32()?).ok_or(ImageError::Value("next number"))?;
         let reached = first.checked_add(reader.number_u32()?).ok_or(ImageError::Value("reached number"))?;
         if first == 0 || next < reached {
             return Err(ImageError::Value("reached number"));
         }
-        let mut line = Self::new(hasher, first);
+        let mut line = Self::new(hasher, first).with_first_polls(first_polls);
         while line.next < next {
             line.read_segment(reader, SEGMENT.min(next - line.next))?;
         }
@@ -159,6 +164,9 @@ impl Line {
             let (seen, told, user) = (reader.fixed_u32()?, reader.fixed_u16()?, reader.user()?);
             columns.push(at, user.as_ref().map_or("", UserId::as_str), None);
             (columns.seen[at], columns.told[at]) = (seen, told);
+            if columns.is_unpolled(at) && self.first_polls.is_none() {
+                return Err(ImageError::Value("poll interval"));
+            }
             users.extend(user.map(|user| (start + at as u32, user)));
         }
         for _ in 0..reader.count()? {

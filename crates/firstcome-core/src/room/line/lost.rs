@@ -2,6 +2,7 @@
 //!
 //! An unknown number costs only its bits. A segment has columns only once a visitor comes back into it.
 
+use super::first_poll::UNPOLLED;
 use super::image::each;
 use super::{Columns, Departure, Line, SEGMENT, TOLD_MS, TicketPlace, WORDS, bit};
 use crate::id::{RequestId, UserId};
@@ -51,15 +52,17 @@ impl Line {
         }
     }
 
-    /// Marks the visitors of all living tickets as just seen. They keep their poll intervals.
+    /// Marks the visitors of all living tickets as just seen. They keep their poll intervals. A visitor who has not polled still
+    /// has to, and has the whole time for it.
     pub(in crate::room) fn mark_all_present(&mut self, now: Steady) {
         for page in &mut self.segments {
             // An image keeps nothing of tickets that are gone, so these must leave no trace in the columns.
             let living = page.living();
             let Some(columns) = page.columns.as_deref_mut() else { continue };
             for at in each(&living) {
-                let polled_ms = u32::from(columns.told[at]) * TOLD_MS;
-                columns.touch(at, now, polled_ms);
+                let unpolled = columns.told[at] & UNPOLLED;
+                columns.touch(at, now, u32::from(columns.told(at)) * TOLD_MS);
+                columns.told[at] |= unpolled;
             }
         }
     }
@@ -67,6 +70,7 @@ impl Line {
     /// Leaves out of every silence a time in which no contact could arrive. No visitor counts as seen later than now.
     pub(in crate::room) fn stood_still(&mut self, still_us: u64, now: Steady) {
         let still_ms = u32::try_from(still_us / 1_000).unwrap_or(u32::MAX);
+        self.delay_first_polls(still_ms);
         for page in &mut self.segments {
             let living = page.living();
             let Some(columns) = page.columns.as_deref_mut() else { continue };

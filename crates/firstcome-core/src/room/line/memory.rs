@@ -3,6 +3,7 @@
 //! One byte for each ticket of a segment: for how many seconds its visitor still counts as present. So the time in which the
 //! service is down does not count, and a visitor who was absent stays absent until the next poll.
 
+use super::first_poll::UNPOLLED;
 use super::image::each;
 use super::{Line, PRESENT_MS_MIN, PRESENT_POLLS, SEGMENT, TOLD_MS};
 use crate::time::Steady;
@@ -10,7 +11,7 @@ use crate::time::Steady;
 /// How far the epoch of restored columns lies back: longer than any presence.
 const EPOCH_MS: u32 = 600_000;
 /// A visitor who is remembered as absent has at least this time until the place expires: longer than any poll interval.
-const PATIENCE_MS: u64 = 90_000;
+pub(super) const PATIENCE_MS: u64 = 90_000;
 
 impl Line {
     /// Returns how many segments there are.
@@ -61,7 +62,8 @@ impl Line {
             let left_ms = left_s.get(at).map_or(PRESENT_MS_MIN, |left_s| u32::from(*left_s) * 1_000);
             // A presence that is longer than the shortest one is that of a longer poll interval.
             let is_long = PRESENT_MS_MIN < left_ms;
-            columns.told[at] = if is_long { left_ms.div_ceil(PRESENT_POLLS * TOLD_MS) as u16 } else { 0 };
+            let told = if is_long { left_ms.div_ceil(PRESENT_POLLS * TOLD_MS) as u16 } else { 0 };
+            columns.told[at] = told | columns.told[at] & UNPOLLED;
             let silence_ms = if left_ms == 0 { PRESENT_MS_MIN + 1 } else { columns.window(at).saturating_sub(left_ms) };
             columns.seen[at] = EPOCH_MS - silence_ms.min(silence_ms_max);
             columns.present_until = columns.present_until.max(columns.seen[at].saturating_add(columns.window(at)));

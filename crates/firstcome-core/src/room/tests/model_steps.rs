@@ -43,6 +43,7 @@ pub(in crate::room::tests) fn any_settings() -> impl Strategy<Value = RoomSettin
     let limits = (proptest::option::of(admit), proptest::option::of(1..4_u32));
     let times = (
         proptest::sample::select(vec![5_000, 40_000, 100_000, 200_000_u64]),
+        proptest::option::weighted(0.4, proptest::sample::select(vec![1_000, 30_000, 120_000_u64])),
         proptest::sample::select(vec![1_000, 20_000, 50_000_u64]),
         proptest::sample::select(vec![1_000, 35_000_u64]),
         proptest::option::weighted(0.3, proptest::sample::select(vec![500, 10_000_u64])),
@@ -56,9 +57,10 @@ pub(in crate::room::tests) fn any_settings() -> impl Strategy<Value = RoomSettin
             max_active: if admit.is_none() { max_active.or(Some(2)) } else { max_active },
             max_waiting,
             waiting_ttl_ms: times.0,
-            active_ttl_ms: times.1,
-            claim_window_ms: times.2,
-            idle_ttl_ms: times.3,
+            first_poll_ms: times.1,
+            active_ttl_ms: times.2,
+            claim_window_ms: times.3,
+            idle_ttl_ms: times.4,
             opens_at: opens_at.map(Timestamp::clamped_us),
             order: if draws && opens_at.is_some() { RoomOrder::Draw } else { RoomOrder::FirstCome },
             paused,

@@ -119,10 +119,11 @@ struct Bound {
     max: u64,
 }
 
-const BOUNDS: [Bound; 6] = [
+const BOUNDS: [Bound; 7] = [
     Bound { field: "max_active", min: 1, max: 10_000_000 },
     Bound { field: "max_waiting", min: 1, max: 100_000_000 },
     Bound { field: "waiting_ttl_ms", min: 100, max: 604_800_000 },
+    Bound { field: "first_poll_ms", min: 100, max: 604_800_000 },
     Bound { field: "active_ttl_ms", min: 100, max: 86_400_000 },
     Bound { field: "claim_window_ms", min: 100, max: 86_400_000 },
     Bound { field: "idle_ttl_ms", min: 100, max: 86_400_000 },

@@ -109,6 +109,7 @@ fn any_settings(rng: &mut Rng, now: Now) -> RoomSettings {
         max_active: cap,
         max_waiting: pick(rng, &[3, 1_000, 1_000]),
         waiting_ttl_ms: pick(rng, &[2_000, 60_000, 3_600_000]),
+        first_poll_ms: rng.once_in(4).then(|| pick(rng, &[900, 31_000])),
         active_ttl_ms: pick(rng, &[500, 20_000]),
         claim_window_ms: pick(rng, &[200, 10_000]),
         idle_ttl_ms: rng.once_in(3).then_some(700),

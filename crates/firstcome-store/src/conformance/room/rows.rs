@@ -186,6 +186,7 @@ pub(super) async fn settings_are_shown_as_they_were_put<S: RoomStore + 'static>(
         max_active: Some(7),
         max_waiting: 9,
         waiting_ttl_ms: 60_001,
+        first_poll_ms: Some(60_000),
         active_ttl_ms: 60_002,
         claim_window_ms: 60_003,
         idle_ttl_ms: Some(60_004),

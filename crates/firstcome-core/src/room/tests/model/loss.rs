@@ -68,6 +68,7 @@ impl Model {
                 join: anonymous(),
                 stand: if self.closed { ModelTicket::Gone(Departure::Expired) } else { ModelTicket::Unknown },
                 seen: now,
+                is_unpolled: false,
                 polled_ms: 0,
                 back: false,
                 ticked: None,
@@ -78,6 +79,7 @@ impl Model {
             self.reached = self.tickets.len();
             self.first = self.tickets.len() as u32 + 1;
         }
+        self.await_polls_afresh();
         Room::rebuilt(&known, hasher(), self.now).expect("what is known is sound").with_draw_key(draw_key())
     }
 
@@ -111,7 +113,7 @@ impl Model {
         let ticket = &mut self.tickets[at];
         match &mut ticket.stand {
             ModelTicket::Waits if !is_silent => {
-                (ticket.seen, ticket.back) = (now, is_passed_over);
+                (ticket.seen, ticket.is_unpolled, ticket.back) = (now, false, is_passed_over);
                 true
             }
             ModelTicket::Taken { contact, .. } if !is_over => {
