@@ -75,7 +75,7 @@ fn curl_speaks_http2_before_and_after_a_renewal() {
     let directory = tempfile::tempdir().expect("a directory");
     let (mut before, mut after) = (Authority::new().expect("an authority"), Authority::new().expect("an authority"));
     install(&before.sign(Flaw::None).expect("signed"), directory.path());
-    let mut server = Server::start_with(directory.path(), &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
+    let server = Server::start_with(directory.path(), &["--tls-cert", "cert.pem", "--tls-key", "key.pem"]);
     let url = format!("https://{}/healthz", server.address());
     let curl = |authority: &Authority, offer: &str| {
         let mut curl = command("curl", directory.path());
