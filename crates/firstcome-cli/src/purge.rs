@@ -59,12 +59,28 @@ pub(crate) struct RetentionArgs {
     /// How long idempotency keys are kept, such as 30d; 1d at least, or forever. Those of charges and refunds stay 30d at least
     #[arg(long, env = "FIRSTCOME_RETAIN_REQUESTS", value_name = "TIME", value_parser = kept_requests, default_value = "30d")]
     retain_requests: Kept,
+    /// How long tickets are kept that left or expired, and admissions that ended, such as 7d, or forever
+    #[arg(long, env = "FIRSTCOME_RETAIN_TICKETS", value_name = "TIME", value_parser = kept, default_value = "7d")]
+    retain_tickets: Kept,
+    /// How long the claims of a coupon that is over are kept, such as 365d, or forever. They count from the last instant at which a
+    /// code of it can be redeemed; if it was deleted and has no such instant, from its deletion, and until they go its codes can be
+    /// redeemed
+    #[arg(long, env = "FIRSTCOME_RETAIN_CLAIMS", value_name = "TIME", value_parser = kept, default_value = "forever")]
+    retain_claims: Kept,
+    /// How long claims are kept that a node of a cluster could not read and put aside, such as 90d, or forever
+    #[arg(long, env = "FIRSTCOME_RETAIN_DEAD_LETTERS", value_name = "TIME", value_parser = kept, default_value = "90d")]
+    retain_dead_letters: Kept,
 }
 
 impl RetentionArgs {
     /// Returns what is kept for how long.
-    pub(crate) fn retention(&self) -> Retention {
-        Retention { requests: self.retain_requests.time(), ..Retention::default() }
+    pub(crate) const fn retention(&self) -> Retention {
+        Retention {
+            requests: self.retain_requests.time(),
+            tickets: self.retain_tickets.time(),
+            claims: self.retain_claims.time(),
+            dead_letters: self.retain_dead_letters.time(),
+        }
     }
 }
 
