@@ -65,6 +65,7 @@ struct CouponShown {
     limit: u32,
     issued: u32,
     state: String,
+    purged_at: Option<String>,
     title: Option<String>,
     room: Option<String>,
     opens_at: Option<String>,
@@ -107,7 +108,8 @@ impl CouponShown {
             CouponState::Deleted,
         ];
         let state = states.into_iter().find(|state| state.as_str() == self.state)?;
-        Some(CouponView { settings, issued: self.issued, state })
+        let purged_at = optional_instant(self.purged_at.as_deref())?;
+        Some(CouponView { settings, issued: self.issued, state, purged_at })
     }
 }
 
@@ -176,6 +178,7 @@ fn refusal(problem: &Problem, code: Option<&str>) -> Option<Refused> {
             return Some(Refused { rejection: Rejection::AlreadyIssued(claim.issued), claim: Some(claim) });
         }
         "deleted" => Rejection::Deleted,
+        "purged" => Rejection::Purged(problem.instant("purged_at")?),
         "not_open" => Rejection::NotOpen(problem.instant("opens_at")?),
         "expired" => Rejection::Expired(problem.instant("expired_at")?),
         "sold_out" => Rejection::SoldOut,
@@ -247,7 +250,7 @@ impl HttpStore {
             return refused(&told, None);
         }
         let view = told.read::<CouponShown>()?.view().ok_or_else(|| told.strange())?;
-        if view.state == CouponState::Deleted {
+        if view.state == CouponState::Deleted || view.purged_at.is_some() {
             return Ok(Err(Rejection::Deleted.into()));
         }
         if view.settings != *replaces {

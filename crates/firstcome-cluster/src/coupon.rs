@@ -139,6 +139,7 @@ impl Attempt<'_> {
     /// What the database says of a coupon that is over. Nothing that waits in its stream is issued any more, so no sequencer is asked.
     async fn judge_by_database(&self) -> Result<Step, StoreError> {
         let seen = self.node.look(self.state, Some(self.claim.user.as_str()), self.claim.request).await?;
+        // A look at a purged coupon finds no claim.
         if let Some(step) = self.of_user(&seen) {
             return Ok(step);
         }
@@ -404,7 +405,8 @@ impl Node {
         let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         let StoredCoupon { row, now, .. } = self.look(&state, None, None).await?;
         let coupon_state = row.standing().state(now);
-        Ok(Ok(CouponView { settings: row.settings, issued: row.issued, state: coupon_state }))
+        let CouponRow { settings, issued, purged_at, .. } = row;
+        Ok(Ok(CouponView { settings, issued, state: coupon_state, purged_at }))
     }
 
     pub(super) async fn claim_of(self: &Arc<Self>, name: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
@@ -414,6 +416,9 @@ impl Node {
             return Ok(Ok(None));
         }
         let seen = self.look(&state, Some(user), None).await?;
+        if let Err(rejection) = seen.row.standing().judge_reads() {
+            return Ok(Err(rejection.into()));
+        }
         if seen.claim.is_none() && seen.row.settings.acknowledge == Acknowledge::Placed {
             let (generation, position) = (seen.row.generation, seen.row.position);
             let ticket = self.sequencer.ticket_of(state.keys, generation, user).await?;
@@ -433,7 +438,11 @@ impl Node {
         let Some(state) = self.state(name).await? else { return Ok(Err(Rejection::UnknownCoupon.into())) };
         // One more than is wanted, to see whether there are more.
         let wanted = count.saturating_add(1).min(1 << 32) as u64;
-        let mut rows = self.database.claims(state.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        let (mut rows, purged_at) =
+            self.database.claims(state.keys.coupon, after.map_or(0, Serial::get), wanted).await?;
+        if let Some(at) = purged_at {
+            return Ok(Err(Rejection::Purged(at).into()));
+        }
         let more = count < rows.len();
         rows.truncate(count);
         let next = if more { rows.last().map(|claim| claim.issued.serial) } else { None };
@@ -447,9 +456,13 @@ impl Node {
         let redeem = Redeem { serial: shown.map(|shown| shown.serial()), user, request };
         // A code that is ours was issued: if SQL has no row of it, SQL may lack it.
         self.stopped(&state)?;
-        let used = self.database.redeem(state.keys.coupon, &redeem, shown).await?;
+        let mut used = self.database.redeem(state.keys.coupon, &redeem, shown).await?;
         if matches!(used, Err(Rejection::UnknownCode)) && redeem.serial.is_some() {
             self.judged(&state).await?;
+            if state.row().purged_at.is_some() {
+                // A purge began between the look at the coupon and that at its claim.
+                used = self.database.redeem(state.keys.coupon, &redeem, shown).await?;
+            }
         }
         let record = |Used { user, issued, redeemed }| {
             let claimed = state.claimed(issued, &user);

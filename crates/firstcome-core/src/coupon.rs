@@ -286,7 +286,7 @@ impl Coupon {
     }
 
     const fn standing(&self) -> CouponStanding<'_> {
-        CouponStanding { settings: &self.settings, deleted: self.deleted, issued: self.book.issued() }
+        CouponStanding { settings: &self.settings, deleted: self.deleted, purged_at: None, issued: self.book.issued() }
     }
 
     /// Returns whether a refusal depends on the time. If not, a reader need not read the clock.

@@ -121,6 +121,7 @@ codes! {
     Contended 409 "contended" "Another holder has the lock" "`holder` has it for `ttl_ms` more unless it is renewed; ask with a `wait_ms` to get in line.";
     Expired 410 "expired" "It is over" "`expired_at` says since when.";
     Deleted 410 "deleted" "The coupon was deleted" "Names are never used again: make another one.";
+    Purged 410 "purged" "The claims of the coupon are not kept any longer" "`purged_at` says since when. The coupon itself still says how many there were.";
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
     LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop using the guarded record, and acquire the lock again.";
     SettingsChanged 412 "settings_changed" "The settings have changed since they were read" "Read them again, and decide whether your change still holds: `settings` and the `ETag` are in the answer to a GET with your key.";

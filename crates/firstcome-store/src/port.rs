@@ -119,6 +119,8 @@ pub struct CouponView {
     pub issued: u32,
     /// The state of the coupon.
     pub state: CouponState,
+    /// When a purge began to remove its claims, if one did. The coupon is over: see [`CouponStore`].
+    pub purged_at: Option<Timestamp>,
 }
 
 /// A request to redeem a claim by its code.
@@ -140,6 +142,9 @@ pub struct RedeemRequest {
 /// - Durable before the reply: a reply that depends on a claim, refusals included, leaves only once that claim survives
 ///   what [`CouponStore::durability`] says.
 /// - Cancel-safe: a caller that drops its future leaves the command done or not done, never half done.
+/// - Purged: once a purge has begun to remove the claims of a coupon ([`CouponView::purged_at`]), the coupon keeps its name, its
+///   settings and the number of its claims, whatever the clock says later. It refuses new settings as `deleted`, claims and
+///   redemptions as `deleted` or `expired`, and to show claims as `purged`.
 pub trait CouponStore: Send + Sync {
     /// What an acknowledged claim survives.
     fn durability(&self) -> Durability;
@@ -177,12 +182,12 @@ pub trait CouponStore: Send + Sync {
         async move { Ok(self.claim(coupon, claim).await?.map(|effect| effect.map(ClaimReply::Stored))) }
     }
 
-    /// Returns the claim of one user, if there is one. Refused: `unknown_coupon`. Fails with [`StoreError::NotStoredYet`]
+    /// Returns the claim of one user, if there is one. Refused: `unknown_coupon`, `purged`. Fails with [`StoreError::NotStoredYet`]
     /// while the claim has a place ([`ClaimReply::Placed`]) and is not stored.
     fn claim_of(&self, coupon: &CouponName, user: &str) -> impl Future<Output = Answer<Option<ClaimRecord>>> + Send;
 
     /// Returns claims in the order of serials, at most `count`, beginning after serial `after` (with the first one if
-    /// `None`). Refused: `unknown_coupon`.
+    /// `None`). Refused: `unknown_coupon`, `purged`.
     fn claims(
         &self,
         coupon: &CouponName,

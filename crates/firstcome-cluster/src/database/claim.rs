@@ -286,8 +286,10 @@ impl Database {
                 kind::CLAIM
             );
         }
-        let _ = write!(text, "SELECT {},{};", tag::CLOCK, self.clock());
-        let mut found = None;
+        // The mark of a purge last: where there is none then, no claim was missing before.
+        let (tag, clock) = (tag::CLOCK, self.clock());
+        let _ = write!(text, "SELECT {tag},{clock},(SELECT purged_at FROM firstcome_coupon WHERE id={coupon});");
+        let (mut found, mut purged_at) = (None, None);
         let (mut claims, mut requests, mut now) = (BTreeMap::new(), BTreeMap::new(), Timestamp::MIN);
         for row in &self.base.read(text).await? {
             let mut columns = Reader::at(row, 0);
@@ -303,20 +305,41 @@ impl Database {
                     let issued = Issued { serial, issued_at: columns.instant()? };
                     requests.insert(key, (body, issued, columns.maybe_text()?.unwrap_or_default().into()));
                 }
-                _ => now = columns.instant()?,
+                _ => (now, purged_at) = (columns.instant()?, columns.maybe_instant()?),
             }
         }
-        Ok(Known { row: found.ok_or_else(gone)?, claims, requests, now })
+        let mut row = found.ok_or_else(gone)?;
+        if purged_at.is_some() {
+            // Some are removed already, and the others count no longer.
+            (row.purged_at, claims, requests) = (purged_at, BTreeMap::new(), BTreeMap::new());
+        }
+        Ok(Known { row, claims, requests, now })
     }
 
-    /// Claims in the order of their serials, after this one, at most so many.
-    pub(crate) async fn claims(&self, coupon: i64, after: u32, count: u64) -> Result<Vec<ClaimRow>, SqlError> {
+    /// Claims in the order of their serials, after this one, at most so many. And when a purge of the coupon began, if one did: then
+    /// some of them may be missing.
+    pub(crate) async fn claims(
+        &self,
+        coupon: i64,
+        after: u32,
+        count: u64,
+    ) -> Result<(Vec<ClaimRow>, Option<Timestamp>), SqlError> {
+        // The mark last: where there is none then, no claim was missing before.
         let text = format!(
             "SELECT {},{CLAIM_COLUMNS} FROM {CLAIM_TABLES} WHERE c.coupon={coupon} AND c.serial>{after} \
-             ORDER BY c.serial LIMIT {count};",
-            tag::CLAIM
+             ORDER BY c.serial LIMIT {count};SELECT {},purged_at FROM firstcome_coupon WHERE id={coupon};",
+            tag::CLAIM,
+            tag::COUPON
         );
-        self.base.read(text).await?.iter().map(claim_of).collect()
+        let (mut claims, mut purged_at) = (Vec::new(), None);
+        for row in &self.base.read(text).await? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
+                tag::COUPON => purged_at = columns.maybe_instant()?,
+                _ => claims.push(claim_of(row)?),
+            }
+        }
+        Ok((claims, purged_at))
     }
 
     /// The users of claims after this serial, at most so many, with the last serial of them.

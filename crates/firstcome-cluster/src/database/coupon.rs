@@ -60,14 +60,12 @@ impl CouponRow {
 
     /// Why a coupon that is over refuses a claim.
     pub(crate) fn refusal(&self, now: Timestamp) -> Rejection {
-        match self.settings.expires_at.filter(|at| self.deleted_at.is_none() && *at <= now) {
-            Some(at) => Rejection::Expired(at),
-            None => Rejection::Deleted,
-        }
+        self.standing().closed(now).unwrap_or(Rejection::Deleted)
     }
 
     pub(crate) const fn standing(&self) -> CouponStanding<'_> {
-        CouponStanding { settings: &self.settings, deleted: self.is_over(), issued: self.issued }
+        let Self { settings, deleted_at, purged_at, issued, .. } = self;
+        CouponStanding { settings, deleted: deleted_at.is_some(), purged_at: *purged_at, issued: *issued }
     }
 
     /// How far the database is, as the rule of [`stream`] judges it.

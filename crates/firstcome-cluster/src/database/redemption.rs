@@ -28,6 +28,8 @@ struct Before {
     now: Timestamp,
     /// Body and serial of the same request, if it was here before.
     same: Option<(u64, u32)>,
+    /// Why no claim of the coupon can be redeemed.
+    over: Option<Rejection>,
 }
 
 /// A claim and its redemption, as they were read.
@@ -63,7 +65,11 @@ impl Database {
         until: Instant,
     ) -> Result<Result<Effect<Used>, Rejection>, SqlError> {
         let mut session = self.base.session(until).await?;
-        let Before { redeem_until, voucher_key, now, same } = self.lock(&mut session, coupon, redeem).await?;
+        let Before { redeem_until, voucher_key, now, same, over } = self.lock(&mut session, coupon, redeem).await?;
+        if let Some(rejection) = over {
+            self.base.end(session, ROLL_BACK).await?;
+            return Ok(Err(rejection));
+        }
         let serials = redeem.serial.map(Serial::get).into_iter().chain(same.map(|(_, serial)| serial)).collect();
         let claims = self.holdings(&mut session, coupon, serials).await?;
         let used = |held: &Holding, redeemed_at| Used {
@@ -119,21 +125,23 @@ impl Database {
             text.push(';');
         }
         let _ = write!(text, "SELECT {},{};", tag::CLOCK, self.clock());
-        let mut before = Before { redeem_until: None, voucher_key: None, now: Timestamp::MIN, same: None };
+        let mut before = Before { redeem_until: None, voucher_key: None, now: Timestamp::MIN, same: None, over: None };
+        let mut seen = None;
         for row in &session.ask(text).await? {
             let mut columns = Reader::at(row, 0);
             match columns.integer()? {
                 tag::COUPON => {
                     let row = self.coupon_of(row)?;
                     before.redeem_until = row.settings.redeem_until;
-                    // No code of a purged coupon is one, whether its claim is removed yet or not.
-                    before.voucher_key = Some(row.voucher_key).filter(|_| row.purged_at.is_none());
+                    before.voucher_key = Some(row.voucher_key.clone());
+                    seen = Some(row);
                 }
                 tag::REQUEST => before.same = Some((columns.integer()?.cast_unsigned(), columns.small()?)),
                 tag::CLOCK => before.now = columns.instant()?,
                 _ => {}
             }
         }
+        before.over = seen.and_then(|row| row.standing().judge_redemptions(before.now).err());
         Ok(before)
     }
 

@@ -16,6 +16,8 @@ pub enum Rejection {
     AlreadyIssued(Issued),
     /// An operator deleted the coupon.
     Deleted,
+    /// The claims of the coupon were removed, beginning then.
+    Purged(Timestamp),
     /// Issuing begins later.
     NotOpen(Timestamp),
     /// Issuing (or, for a redemption, redeeming) ended then.
@@ -44,6 +46,7 @@ impl Rejection {
             Self::KeyReused(_) => "idempotency_key_reused",
             Self::AlreadyIssued(_) => "already_issued",
             Self::Deleted => "deleted",
+            Self::Purged(_) => "purged",
             Self::NotOpen(_) => "not_open",
             Self::Expired(_) => "expired",
             Self::SoldOut => "sold_out",
@@ -65,6 +68,7 @@ impl fmt::Display for Rejection {
             Self::KeyReused(_) => f.write_str("the idempotency key came with another request before"),
             Self::AlreadyIssued(_) => f.write_str("the user has a claim of this coupon already"),
             Self::Deleted => f.write_str("the coupon was deleted"),
+            Self::Purged(_) => f.write_str("the claims of the coupon were kept for their time, and removed"),
             Self::NotOpen(_) => f.write_str("the coupon is not open yet"),
             Self::Expired(_) => f.write_str("the coupon has expired"),
             Self::SoldOut => f.write_str("all claims of the coupon are issued"),

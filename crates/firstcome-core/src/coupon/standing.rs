@@ -12,15 +12,26 @@ pub struct CouponStanding<'a> {
     pub settings: &'a CouponSettings,
     /// Whether the coupon is deleted.
     pub deleted: bool,
+    /// When a purge began to remove its claims, if one did: from then on the coupon is over.
+    pub purged_at: Option<Timestamp>,
     /// How many coupons are issued.
     pub issued: u32,
 }
 
+/// How a coupon that is over refuses: expired if it was by then, else deleted.
+fn ended(until: Option<Timestamp>, now: Timestamp) -> Rejection {
+    until.filter(|until| *until <= now).map_or(Rejection::Deleted, Rejection::Expired)
+}
+
 impl CouponStanding<'_> {
-    /// Returns the refusal that every user without a claim gets now, at any count. Order: deleted, not open, expired.
-    fn closed(self, now: Timestamp) -> Option<Rejection> {
+    /// Returns the refusal that every user without a claim gets now, at any count. Order: deleted, not open, expired. A purged
+    /// coupon is expired or, by a clock that was set back since, deleted.
+    pub fn closed(self, now: Timestamp) -> Option<Rejection> {
         if self.deleted {
             return Some(Rejection::Deleted);
+        }
+        if self.purged_at.is_some() {
+            return Some(ended(self.settings.expires_at, now));
         }
         if let Some(opens_at) = self.settings.opens_at
             && now < opens_at
@@ -56,9 +67,20 @@ impl CouponStanding<'_> {
         }
     }
 
-    /// Judges new settings. Order of checks: deleted, settings changed, limit below issued, room fixed.
+    /// Judges whether claims of this coupon can be redeemed at all: a purged coupon has none. Refuses as over what it does not
+    /// know.
+    pub fn judge_redemptions(self, now: Timestamp) -> Result<(), Rejection> {
+        if self.purged_at.is_some() { Err(ended(self.settings.redeem_until, now)) } else { Ok(()) }
+    }
+
+    /// Judges whether claims of this coupon can be read: a purged coupon has none.
+    pub fn judge_reads(self) -> Result<(), Rejection> {
+        self.purged_at.map_or(Ok(()), |at| Err(Rejection::Purged(at)))
+    }
+
+    /// Judges new settings. Order of checks: deleted or purged, settings changed, limit below issued, room fixed.
     pub fn judge_settings(self, revision: &Revision<CouponSettings>) -> Result<(), Rejection> {
-        if self.deleted {
+        if self.deleted || self.purged_at.is_some() {
             return Err(Rejection::Deleted);
         }
         if !revision.may_replace(self.settings) {

@@ -42,6 +42,7 @@ pub(crate) fn refused(app: &App, coupon: &CouponName, user: &str, refused: &Refu
             }
         }
         Rejection::Deleted => Code::Deleted.into(),
+        Rejection::Purged(at) => Problem::new(Code::Purged).with("purged_at", instant(at)),
         Rejection::NotOpen(opens_at) => {
             let wait_us = opens_at.as_us().saturating_sub(app.backend.now().as_us()).max(0);
             let problem = Problem::new(Code::NotOpen).with("opens_at", instant(opens_at));

@@ -163,6 +163,10 @@ pub(crate) struct Coupon<'a> {
     /// scheduled, open, sold_out, expired or deleted
     #[schema(example = "open")]
     state: &'static str,
+    /// Since when its claims are not kept any longer; absent while they are
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    purged_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -218,6 +222,7 @@ impl<'a> Coupon<'a> {
             issued: view.issued,
             remaining: settings.limit.get().saturating_sub(view.issued),
             state: view.state.as_str(),
+            purged_at: view.purged_at.map(instant),
             title: settings.title.as_ref().map(Title::as_str),
             room: settings.room.as_ref().map(RoomName::as_str),
             opens_at: settings.opens_at.map(instant),

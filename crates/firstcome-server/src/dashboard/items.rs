@@ -67,7 +67,8 @@ fn room_actions(name: &RoomName, summary: &RoomSummary) -> Vec<ActionLink> {
 
 fn coupon_facts(view: &CouponView) -> Vec<Fact> {
     let settings = &view.settings;
-    vec![
+    let purged = view.purged_at.map(|at| fact("Claims purged", Datum::soft(shown_at(at))));
+    let facts = vec![
         fact("Issued", Datum::of(grouped(view.issued.into()))),
         fact("Left", Datum::of(grouped(settings.limit.get().saturating_sub(view.issued).into()))),
         fact("Limit", Datum::of(grouped(settings.limit.get().into()))),
@@ -82,7 +83,8 @@ fn coupon_facts(view: &CouponView) -> Vec<Fact> {
                 None => Datum::soft("none"),
             },
         ),
-    ]
+    ];
+    purged.into_iter().chain(facts).collect()
 }
 
 /// The facts of a claim, without its voucher code.
@@ -207,6 +209,10 @@ impl Visit<'_> {
         let label = format!("{} of {} issued", grouped(issued.into()), grouped(limit.into()));
         item.meters.push(Meter { label, value: issued.into(), max: limit.into() });
         item.facts = coupon_facts(&view);
+        if view.purged_at.is_some() {
+            // Neither claims nor actions are left.
+            return Ok(page(StatusCode::OK, &item));
+        }
         item.tables.push(self.claims(&name).await?);
         let act = |to_do, label| action("coupons", name.as_str(), to_do, label, false);
         item.actions = match view.state.as_str() {

@@ -36,7 +36,7 @@ use firstcome::core::coupon::{Claim, CouponState, Rejection, Title};
 use firstcome::core::id::{CouponName, RoomName, UserId};
 use firstcome::core::room::TicketState;
 use firstcome::edge::draw_secret;
-use firstcome::{Claimed, CouponStore, CouponView, StoreError, TicketAnswer};
+use firstcome::{Claimed, CouponStore, CouponView, Refused, StoreError, TicketAnswer};
 use serde::Deserialize;
 use std::pin::pin;
 use std::sync::Arc;
@@ -158,8 +158,12 @@ impl<'a> Visit<'a> {
             Claimant::Place(_, None) | Claimant::Browser(None) => return Ok(None),
         };
         let found = answered(self.app, pin!(self.app.coupons.claim_of(&self.coupon, user.as_str()))).await?;
-        let found = found.map_err(|refusal| calls::refused(self.app, &self.coupon, user.as_str(), &refusal))?;
-        Ok(found.map(|record| record.claimed))
+        match found {
+            Ok(found) => Ok(found.map(|record| record.claimed)),
+            // The page says that the coupon has ended.
+            Err(Refused { rejection: Rejection::Purged(_), .. }) => Ok(None),
+            Err(refusal) => Err(calls::refused(self.app, &self.coupon, user.as_str(), &refusal)),
+        }
     }
 
     /// What the visitor sees, or `None` if the page of the room shows it.

@@ -65,7 +65,7 @@ impl CouponCell {
     pub(super) fn view(&self, now: Timestamp) -> CouponView {
         let coupon = self.coupon.read();
         let issued = durable(self);
-        CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now) }
+        CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now), purged_at: None }
     }
 
     /// Returns a claim with the code that its holder shows.

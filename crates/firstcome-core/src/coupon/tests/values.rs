@@ -33,6 +33,7 @@ fn every_refusal_has_the_code_of_the_contract() {
         (Rejection::KeyReused(serial(1)), "idempotency_key_reused"),
         (Rejection::AlreadyIssued(issued(1, 1)), "already_issued"),
         (Rejection::Deleted, "deleted"),
+        (Rejection::Purged(at(1)), "purged"),
         (Rejection::NotOpen(at(1)), "not_open"),
         (Rejection::Expired(at(1)), "expired"),
         (Rejection::SoldOut, "sold_out"),
