@@ -22,7 +22,7 @@ use crate::cluster::Servers;
 use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::keys::private_file;
-use crate::output::progress;
+use crate::output::{progress, say};
 use crate::settings;
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
@@ -244,6 +244,9 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     if let (Some(name), true) = (&args.coupon, coupons.is_empty()) {
         return Err(Failure::Refused(anyhow!("there is no coupon {name}")));
     }
+    if format == Format::Csv {
+        refuse_purged(args.coupon.as_ref(), &coupons)?;
+    }
     let claims: u64 = coupons.iter().map(|(_, claims)| claims).sum();
     let out: Box<dyn Write> = match &args.output {
         Some(path) => {
@@ -284,6 +287,19 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     sink.finish()?;
     bar.finish_and_clear();
     eprintln!("exported {count}");
+    Ok(())
+}
+
+/// Refuses to export no claims of a purged coupon as if it had none; warns of such coupons among others.
+fn refuse_purged(only: Option<&CouponName>, coupons: &[(ArchivedCoupon, u64)]) -> Outcome {
+    let purged = coupons.iter().filter_map(|(coupon, _)| Some((&coupon.name, coupon.purged?.at)));
+    for (name, at) in purged {
+        let at = rfc3339::format(at);
+        if only.is_some() {
+            return Err(Failure::Refused(anyhow!("purged: the claims of coupon {name} are not kept since {at}")));
+        }
+        say(&format!("the claims of coupon {name} are not kept since {at}: none of them is exported"));
+    }
     Ok(())
 }
 

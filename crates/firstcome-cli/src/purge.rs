@@ -1,17 +1,22 @@
-//! `firstcome purge`: removes what is over from a running service, or from a directory that no service has open. And the settings of
-//! how long a store keeps what is over.
+//! `firstcome purge`: removes what is over from a running service, from a directory that no service has open, or from a cluster or a
+//! database beside its services. And the settings of how long a store keeps what is over.
 
 use crate::arguments::duration;
+use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
-use crate::keys::command::Where;
-use crate::output::{table, wants_table, write_out};
+use crate::keys::command::ServiceAddressArgs;
+use crate::output::{grouped, ongoing, table, wants_table, write_out};
+use crate::store_address::{ServerAddressArgs, StoreAddresses, missing_sql};
+use crate::transport::TransportArgs;
 use anyhow::{anyhow, bail};
 use clap::Args;
+use firstcome::cluster::{Cluster, ClusterOptions};
 use firstcome::edge::SystemClock;
 use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_REQUESTS_MIN};
+use firstcome::sql::{SqlAuctions, Tables};
 use firstcome::{PurgeAnswer, PurgeRequest, PurgeStore, Purged, Retention, StoreError};
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,10 +92,16 @@ impl RetentionArgs {
 #[derive(Args)]
 pub(crate) struct PurgeArgs {
     /// Directory of an embedded store that no service has open, instead of a service
-    #[arg(long, value_name = "DIR", conflicts_with = "key_file")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "redis", "redis_file", "sql", "sql_file"])]
     data: Option<PathBuf>,
     #[command(flatten)]
-    place: Where,
+    service: ServiceAddressArgs,
+    #[command(flatten)]
+    servers: ServerAddressArgs,
+    #[command(flatten)]
+    secret: SecretArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
     #[command(flatten)]
     retention: RetentionArgs,
     /// Count what would be removed, and remove nothing
@@ -108,21 +119,77 @@ pub(crate) struct PurgeArgs {
 pub(crate) fn run(args: &PurgeArgs) -> Outcome {
     let mode = if args.dry_run { PurgeMode::Count } else { PurgeMode::Remove };
     let clock = if args.trust_clock { ClockCheck::Skip } else { ClockCheck::Refuse };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let request = PurgeRequest { mode, clock, ..PurgeRequest::new(args.retention.retention()) };
+    let doing = if args.dry_run { "counting what would be removed" } else { "purging" };
+    let bar = ongoing(doing);
     let answer = match &args.data {
-        Some(data) => {
-            if !data.join(firstcome::sqlite::DATABASE_FILE).exists() {
-                return Err(Failure::Usage(anyhow!("{} holds no store: give the directory of one", data.display())));
-            }
-            let store = firstcome::sqlite::open(data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
-            let request = PurgeRequest { mode, clock, ..PurgeRequest::new(args.retention.retention()) };
-            let answer = runtime.block_on(store.purge(request));
-            store.close();
-            answer
-        }
-        None => runtime.block_on(args.place.open()?.purge(mode, clock)),
+        Some(data) => of_directory(data, request),
+        None if args.servers.are_on_command_line() => of_servers(args, request, |purged| {
+            bar.set_message(format!("{doing}: {}", told(purged)));
+        }),
+        None => of_service(args, request),
     };
-    print(&purged(answer)?, mode, args.json)
+    bar.finish_and_clear();
+    print(&purged(answer?)?, mode, args.json)
+}
+
+fn of_directory(data: &Path, request: PurgeRequest) -> Result<PurgeAnswer, Failure> {
+    if !data.join(firstcome::sqlite::DATABASE_FILE).exists() {
+        return Err(Failure::Usage(anyhow!("{} holds no store: give the directory of one", data.display())));
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let store = firstcome::sqlite::open(data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
+    let answer = runtime.block_on(store.purge(request));
+    store.close();
+    Ok(answer)
+}
+
+/// Has a running service purge, by its own settings.
+fn of_service(args: &PurgeArgs, request: PurgeRequest) -> Result<PurgeAnswer, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let service = args.service.open_over(&args.transport.settled()?)?;
+    Ok(runtime.block_on(service.purge(request.mode, request.clock)))
+}
+
+/// Purges a cluster as one of its nodes does, or a database of members and listings alone.
+fn of_servers(
+    args: &PurgeArgs,
+    request: PurgeRequest,
+    progress: impl FnMut(&Purged) + Send,
+) -> Result<PurgeAnswer, Failure> {
+    let StoreAddresses { redis, sql } = args.servers.read_over(&args.transport.settled()?)?;
+    let sql = sql.ok_or_else(missing_sql)?;
+    let mut options = ClusterOptions::default();
+    options.database.tables = Tables::Require;
+    let secret = redis.as_ref().map(|_| args.secret.read()).transpose()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let auctions = SqlAuctions::open_with(&sql, options.database.clone()).await;
+        let auctions = auctions.map_err(|error| Failure::Unreachable(error.into()))?;
+        let Some((redis, secret)) = redis.zip(secret) else { return Ok(auctions.purge(request).await) };
+        let cluster = Cluster::open(&redis, &sql, secret, options).await.map_err(Failure::of_cluster)?;
+        let mut purged = match cluster.purge_with(request, progress).await {
+            Ok(Ok(purged)) => purged,
+            refused => return Ok(refused),
+        };
+        // The cluster has judged the clock, by the rows of members and listings too.
+        let others = auctions.purge(PurgeRequest { clock: ClockCheck::Skip, ..request }).await;
+        Ok(others.map(|answer| {
+            answer.map(|others| {
+                purged += others;
+                purged
+            })
+        }))
+    })
+}
+
+/// What was removed up to now, for a line of progress.
+fn told(purged: &Purged) -> String {
+    let kinds = purged.kinds();
+    let kinds = kinds.iter().filter(|(_, count)| 0 < *count);
+    let kinds: Vec<String> =
+        kinds.map(|(kind, count)| format!("{} {}", grouped(*count), kind.replace('_', " "))).collect();
+    if kinds.is_empty() { "nothing yet".to_owned() } else { kinds.join(", ") }
 }
 
 /// Tells a refusal, a store that cannot be reached, and an unknown outcome apart.

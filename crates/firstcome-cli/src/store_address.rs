@@ -15,11 +15,18 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub(crate) struct StoreAddressArgs {
     #[command(flatten)]
+    servers: ServerAddressArgs,
+    #[command(flatten)]
+    pub(crate) transport: TransportArgs,
+}
+
+/// Redis and the database of a command.
+#[derive(Args)]
+pub(crate) struct ServerAddressArgs {
+    #[command(flatten)]
     redis: RedisAddressArgs,
     #[command(flatten)]
     sql: SqlAddressArgs,
-    #[command(flatten)]
-    pub(crate) transport: TransportArgs,
 }
 
 /// The addresses that [`StoreAddressArgs`] names, with the files of TLS that they lack. Redis alone is refused, and plain text that
@@ -32,10 +39,31 @@ pub(crate) struct StoreAddresses {
 impl StoreAddressArgs {
     /// Reads the files that are named. Warns of a password in the arguments.
     pub(crate) fn read(&self) -> Result<StoreAddresses, Failure> {
-        self.read_over(&self.transport.settled()?)
+        self.servers.read_over(&self.transport.settled()?)
     }
 
     /// [`Self::read`], for a command that needs the transport for more.
+    pub(crate) fn read_over(&self, transport: &Transport) -> Result<StoreAddresses, Failure> {
+        self.servers.read_over(transport)
+    }
+
+    /// Drops addresses that the command line does not name.
+    pub(crate) fn forget_environment(&mut self) {
+        for named in [&mut self.servers.redis.0, &mut self.servers.sql.0] {
+            if !named.is_on_command_line() {
+                *named = NamedAddress::default();
+            }
+        }
+    }
+}
+
+impl ServerAddressArgs {
+    /// Returns whether the command line names a server; one in the environment alone is of other commands.
+    pub(crate) fn are_on_command_line(&self) -> bool {
+        self.redis.0.is_on_command_line() || self.sql.0.is_on_command_line()
+    }
+
+    /// Reads the files that are named. Warns of a password in the arguments.
     pub(crate) fn read_over(&self, transport: &Transport) -> Result<StoreAddresses, Failure> {
         let (redis, sql) = (self.redis.read()?, self.sql.read()?);
         if redis.is_some() && sql.is_none() {
@@ -47,15 +75,6 @@ impl StoreAddressArgs {
             redis: redis.map(|url| transport.redis(&url)).transpose()?,
             sql: sql.map(|url| transport.sql(&url)).transpose()?,
         })
-    }
-
-    /// Drops addresses that the command line does not name.
-    pub(crate) fn forget_environment(&mut self) {
-        for named in [&mut self.redis.0, &mut self.sql.0] {
-            if !named.is_on_command_line() {
-                *named = NamedAddress::default();
-            }
-        }
     }
 }
 

@@ -10,6 +10,7 @@ mod room;
 pub use out::ClusterArchive;
 
 use super::database::archive as rows;
+use super::database::archive::CouponEnd;
 use super::database::inserts::{NewClaim, NewRequest, write_claims, write_requests};
 use super::database::renewal::{NewRenewal, write_renewals};
 use super::database::{CouponRow, HeadKeys, kind};
@@ -27,7 +28,9 @@ use firstcome_sql::SqlError;
 use firstcome_sql::base::Session;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_sql::{auction_part, schema};
-use firstcome_store::archive::{ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore};
+use firstcome_store::archive::{
+    ArchivedPurge, ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore,
+};
 use firstcome_store::embedded::journal::{Change, CouponPut};
 use firstcome_store::receipt::SignedHead;
 use std::collections::BTreeMap;
@@ -166,10 +169,11 @@ impl Import {
     async fn take(&mut self, row: Incoming) -> Result<(), TransferError> {
         match row {
             Incoming::Coupon(coupon) => {
-                let (name, deleted_at) = (coupon.name.clone(), coupon.deleted_at);
+                let (name, over) =
+                    (coupon.name.clone(), CouponEnd { deleted_at: coupon.deleted_at, purged: coupon.purged });
                 self.refuse_coupon(&name).await?;
                 self.intake.take(Incoming::Coupon(coupon))?;
-                self.flush_with(deleted_at).await
+                self.flush_with(over).await
             }
             Incoming::Room(room) => {
                 self.flush().await?;
@@ -269,8 +273,8 @@ impl Import {
         Ok(())
     }
 
-    async fn coupon(&mut self, put: &CouponPut, deleted_at: Option<Timestamp>) -> Result<(), TransferError> {
-        let text = self.node.database.make_coupon(put, deleted_at)?;
+    async fn coupon(&mut self, put: &CouponPut, over: CouponEnd) -> Result<(), TransferError> {
+        let text = self.node.database.make_coupon(put, over)?;
         let is_there = ImportError::CouponThere(put.name.clone());
         let id = self.make("firstcome_coupon", put.name.as_str(), text, is_there).await?;
         self.coupons.insert(put.id.0, id);
@@ -278,15 +282,15 @@ impl Import {
     }
 
     async fn flush(&mut self) -> Result<(), TransferError> {
-        self.flush_with(None).await
+        self.flush_with(CouponEnd::default()).await
     }
 
-    /// Writes what has changed. A coupon among it was deleted then.
-    async fn flush_with(&mut self, deleted_at: Option<Timestamp>) -> Result<(), TransferError> {
+    /// Writes what has changed. A coupon among it is over in this way.
+    async fn flush_with(&mut self, over: CouponEnd) -> Result<(), TransferError> {
         let mut waiting = Rows::default();
         for change in self.intake.changes() {
             match change {
-                Change::CouponPut(put) => self.coupon(&put, deleted_at).await?,
+                Change::CouponPut(put) => self.coupon(&put, over).await?,
                 Change::CodesBound { id, from } => {
                     let id = self.coupons.get(&id.0).ok_or_else(|| wrong("codes of a coupon that was not made"))?;
                     self.session.run(rows::write_codes_bound(*id, from)).await?;
@@ -412,6 +416,7 @@ impl Import {
 
 /// A coupon as it goes out.
 fn archived(row: CouponRow) -> firstcome_store::archive::ArchivedCoupon {
-    let CouponRow { name, settings, voucher_key, deleted_at, .. } = row;
-    firstcome_store::archive::ArchivedCoupon { name, settings, voucher_key, deleted_at }
+    let CouponRow { name, settings, voucher_key, deleted_at, purged_at, issued, .. } = row;
+    let purged = purged_at.map(|at| ArchivedPurge { at, issued });
+    firstcome_store::archive::ArchivedCoupon { name, settings, voucher_key, deleted_at, purged }
 }

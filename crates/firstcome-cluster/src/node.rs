@@ -18,7 +18,7 @@ use firstcome_store::edge::{draw_hasher, draw_id};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -95,6 +95,8 @@ pub(crate) struct Node {
     pub(crate) faults: Faults,
     /// Closed rooms whose rows it deletes.
     pub(crate) sweeping: room::voided::Rooms,
+    /// Whether a purge of this node runs.
+    pub(crate) is_purging: AtomicBool,
 }
 
 /// A node over one kind of database, and what hears for it.
@@ -142,6 +144,7 @@ impl Node {
             published: Published::default(),
             faults: Faults::default(),
             sweeping: room::voided::Rooms::default(),
+            is_purging: AtomicBool::new(false),
         });
         // A caller that was let in by another node may come here first.
         node.database.pass_secrets().await.map(|secrets| node.secrets.begin(secrets))?;

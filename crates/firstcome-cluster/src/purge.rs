@@ -6,6 +6,7 @@
 //! - A ticket whose row is removed stays gone: a log that is made again from the rows has all numbers below the room's
 //!   `gone_before` as gone.
 //! - What is removed is older than the retention by the clock of the database. A clock that is obviously wrong removes nothing.
+//! - One purge runs at a time: one node has the turn in the database, and that node runs one.
 //!
 //! # Not removed
 //! - Heads: receipts lead to them, and there is at most one per object and minute in which something changed.
@@ -28,6 +29,7 @@ use firstcome_store::purge::{
     kept_since,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -48,6 +50,26 @@ fn judge_clock(turn: &PurgeTurn) -> Result<(), PurgeRejection> {
     check_clock(turn.now, turn.last_at.map(earlier), turn.finished_at)
 }
 
+/// The one purge of this node. Ends when it is dropped.
+struct LocalTurn<'a>(&'a AtomicBool);
+
+impl<'a> LocalTurn<'a> {
+    /// `None` while another purge of this node runs: the turn in the database tells nodes apart, and not their purges.
+    fn take(is_purging: &'a AtomicBool) -> Option<Self> {
+        // Lazily: to drop the guard of another purge would end it.
+        (!is_purging.swap(true, Ordering::AcqRel)).then(|| Self(is_purging))
+    }
+}
+
+impl Drop for LocalTurn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Hears after each page what was removed up to now.
+type Progress<'a> = &'a mut (dyn FnMut(&Purged) + Send);
+
 /// A purge under way.
 pub(crate) struct Purge<'a> {
     node: &'a Arc<Node>,
@@ -55,11 +77,13 @@ pub(crate) struct Purge<'a> {
     mode: PurgeMode,
     purged: Purged,
     page: Stopwatch,
+    progress: Progress<'a>,
 }
 
 impl Purge<'_> {
     /// After each page: as long as the page took others go first. Keeps the turn. False if another node has it by now.
     async fn pause(&mut self) -> Result<bool, StoreError> {
+        (self.progress)(&self.purged);
         sleep(self.page.elapsed().clamp(PAUSE_MIN, PAUSE_MAX)).await;
         let turn = self.node.database.purge_turn(&self.node.sequencer.node, LEASE.as_micros() as i64).await?;
         self.page = Stopwatch::start();
@@ -200,7 +224,8 @@ impl Purge<'_> {
 
 impl Node {
     /// See [`PurgeStore::purge`].
-    async fn purge(self: &Arc<Self>, request: PurgeRequest) -> PurgeAnswer {
+    async fn purge(self: &Arc<Self>, request: PurgeRequest, progress: Progress<'_>) -> PurgeAnswer {
+        let Some(_turn) = LocalTurn::take(&self.is_purging) else { return Ok(Err(PurgeRejection::Running)) };
         let name = &self.sequencer.node;
         let Some(turn) = self.database.purge_turn(name, LEASE.as_micros() as i64).await? else {
             return Ok(Err(PurgeRejection::Running));
@@ -211,8 +236,8 @@ impl Node {
             self.database.end_purge(name, None).await?;
             return Ok(Err(rejection));
         }
-        let mode = request.mode;
-        let mut purge = Purge { node: self, now: turn.now, mode, purged: Purged::default(), page: Stopwatch::start() };
+        let (mode, purged, page) = (request.mode, Purged::default(), Stopwatch::start());
+        let mut purge = Purge { node: self, now: turn.now, mode, purged, page, progress };
         let is_whole = match purge.run(&request.retention).await {
             Ok(is_whole) => is_whole,
             Err(error) => {
@@ -233,6 +258,18 @@ impl Node {
 
 impl PurgeStore for Cluster {
     async fn purge(&self, request: PurgeRequest) -> PurgeAnswer {
-        boxed(self.node.purge(request)).await
+        self.purge_with(request, |_| {}).await
+    }
+}
+
+impl Cluster {
+    /// [`PurgeStore::purge`] that calls `progress` after each page with what was removed up to now, or counted.
+    pub async fn purge_with(&self, request: PurgeRequest, mut progress: impl FnMut(&Purged) + Send) -> PurgeAnswer {
+        boxed(self.node.purge(request, &mut progress)).await
+    }
+
+    /// Returns how long ago the last purge of any node came to its end, by the clock of the database. `None` if none ever did.
+    pub async fn last_purge_age(&self) -> Result<Option<Duration>, StoreError> {
+        Ok(boxed(self.node.database.last_purge_age()).await?)
     }
 }

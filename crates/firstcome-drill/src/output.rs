@@ -4,6 +4,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 /// Whether to print a table instead of JSON: standard output is a terminal, and `--json` (`json`) is not given.
 pub fn wants_table(json: bool) -> bool {
@@ -45,6 +46,18 @@ pub fn progress(length: u64, doing: &str) -> ProgressBar {
         bar.set_style(style.progress_chars("=> "));
     }
     bar.set_message(doing.to_owned());
+    bar
+}
+
+/// Returns a line on standard error that shows that work of unknown length goes on, if that is a terminal; otherwise a hidden one.
+pub fn ongoing(doing: &str) -> ProgressBar {
+    let target = if io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(None, target);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message(doing.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 

@@ -8,7 +8,7 @@ use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
 use firstcome::{
     AuctionAnswer, AuctionStore, Closings, EraseAnswer, EraseStore, Faults, ListingView, MovePoints, Names, Numbered,
-    PlaceBid, Purchase, Put, Shared, StoreError,
+    PlaceBid, Purchase, PurgeAnswer, PurgeRequest, PurgeStore, Put, Shared, StoreError,
 };
 use std::ops::Deref;
 use std::pin::Pin;
@@ -58,11 +58,12 @@ pub(crate) trait AnyAuctionStore: Send + Sync {
         count: usize,
     ) -> Coming<'a, Result<Option<Names<MemberName>>, StoreError>>;
     fn erase<'a>(&'a self, user: &'a UserId) -> Coming<'a, EraseAnswer>;
+    fn purge(&self, request: PurgeRequest) -> Coming<'_, PurgeAnswer>;
     fn closings(&self) -> Closings;
     fn faults(&self) -> Faults;
 }
 
-impl<S: AuctionStore + EraseStore> AnyAuctionStore for S {
+impl<S: AuctionStore + EraseStore + PurgeStore> AnyAuctionStore for S {
     fn put_listing<'a>(
         &'a self,
         listing: &'a ListingName,
@@ -137,6 +138,10 @@ impl<S: AuctionStore + EraseStore> AnyAuctionStore for S {
         Box::pin(EraseStore::erase(self, user))
     }
 
+    fn purge(&self, request: PurgeRequest) -> Coming<'_, PurgeAnswer> {
+        Box::pin(PurgeStore::purge(self, request))
+    }
+
     fn closings(&self) -> Closings {
         AuctionStore::closings(self)
     }
@@ -156,13 +161,13 @@ pub(crate) struct Auctions {
 
 impl Auctions {
     /// Wraps a store in this process.
-    pub(crate) fn over(store: impl AuctionStore + EraseStore + 'static) -> Self {
+    pub(crate) fn over(store: impl AuctionStore + EraseStore + PurgeStore + 'static) -> Self {
         Self { store: Arc::new(store), is_there: None }
     }
 
     /// Wraps a store behind a network. Caches for at most [`SHOWN_MAX`] that a listing does not exist. An existing
     /// listing is read each time, since a reader must see every acknowledged bid.
-    pub(crate) fn beyond(store: impl AuctionStore + EraseStore + 'static) -> Self {
+    pub(crate) fn beyond(store: impl AuctionStore + EraseStore + PurgeStore + 'static) -> Self {
         let is_there = Shared::new(SHOWN_MAX, SHOWN_COUNT_MAX);
         Self { store: Arc::new(store), is_there: Some(Arc::new(is_there)) }
     }

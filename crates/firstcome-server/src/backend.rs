@@ -25,11 +25,13 @@ macro_rules! forward {
 mod api_key;
 mod coupon;
 mod erase;
+mod purge;
 mod room;
 
 pub(crate) use api_key::ApiKeys;
 pub(crate) use coupon::Coupons;
 pub(crate) use erase::Erasures;
+pub(crate) use purge::Purges;
 pub(crate) use room::Rooms;
 
 use firstcome::cluster::Cluster;

@@ -4,7 +4,7 @@ use crate::accept::{Limits, Peer};
 use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
 use crate::auth::{self, Caller, FirstKeys, KeyDigest, Keys, Scope};
-use crate::backend::{ApiKeys, Backend, Coupons, Erasures, Rooms};
+use crate::backend::{ApiKeys, Backend, Coupons, Erasures, Purges, Rooms};
 use crate::cookie::Transport;
 use crate::dashboard::Dashboard;
 use crate::error::{Code, Problem};
@@ -34,8 +34,8 @@ use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::throttle::Throttle;
 use firstcome::work::WorkBits;
 use firstcome::{
-    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, Retention, RoomStore,
-    StoreError,
+    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, PurgeStore, Retention,
+    RoomStore, StoreError,
 };
 use firstcome_tls::ServerTls;
 use std::net::IpAddr;
@@ -83,6 +83,7 @@ pub struct Config {
     /// How long data stay that are over.
     pub retention: Retention,
     /// How often the service purges what is over; `None` if the caller does so by [`PurgeStore::purge`](firstcome::PurgeStore::purge).
+    /// The nodes of a cluster together purge so often.
     pub purge_every: Option<Duration>,
     /// The certificate of the ports of the service and of a gate, which then accept TLS alone; `None` for plain text. The port of
     /// operators stays in plain text.
@@ -137,6 +138,7 @@ pub struct App {
     pub(crate) rooms: Rooms,
     pub(crate) auctions: Auctions,
     pub(crate) erasures: Erasures,
+    pub(crate) purges: Purges,
     /// Whether the service has members and listings only. Then `backend` is an empty store that no client reaches.
     pub(crate) is_auctions_alone: bool,
     pub(crate) config: Config,
@@ -199,7 +201,7 @@ impl App {
     /// locks on the same Redis. All nodes have the same `handle_key`. Call within a Tokio runtime.
     pub fn of_cluster(
         cluster: Cluster,
-        auctions: impl AuctionStore + EraseStore + 'static,
+        auctions: impl AuctionStore + EraseStore + PurgeStore + 'static,
         config: Config,
         locks: Locks,
         handle_key: HandleKey,
@@ -211,7 +213,7 @@ impl App {
     /// endpoints of coupons, rooms and locks. Call within a Tokio runtime.
     ///
     /// Panics if the operating system gives no random bytes.
-    pub fn of_auctions(auctions: impl AuctionStore + EraseStore + 'static, config: Config) -> Self {
+    pub fn of_auctions(auctions: impl AuctionStore + EraseStore + PurgeStore + 'static, config: Config) -> Self {
         #[expect(clippy::expect_used, reason = "nothing here is safe without chance")]
         let secret = draw_secret().expect("the operating system gives random bytes");
         let (auctions, locks) = (Auctions::beyond(auctions), Locks::memory());
@@ -249,6 +251,7 @@ impl App {
             coupons: Coupons::new(&backend),
             rooms: Rooms::new(&backend),
             erasures: Erasures::new(&backend, &auctions, is_auctions_alone),
+            purges: Purges::new(&backend, &auctions, is_auctions_alone),
             backend,
             auctions,
             is_auctions_alone,

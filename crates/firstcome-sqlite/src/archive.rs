@@ -47,7 +47,7 @@ impl Archive {
             .map(|row| {
                 let claims = count(row.id)?;
                 let (name, settings, voucher_key) = (row.name, row.settings, row.voucher_key);
-                Ok((ArchivedCoupon { name, settings, voucher_key, deleted_at: row.deleted_at }, claims))
+                Ok((ArchivedCoupon { name, settings, voucher_key, deleted_at: row.deleted_at, purged: None }, claims))
             })
             .collect()
     }
@@ -139,6 +139,11 @@ impl Importer {
 
     /// Imports a row. Everything that it refers to must exist or must have come before.
     pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
+        if let Incoming::Coupon(coupon) = &row
+            && coupon.purged.is_some()
+        {
+            return Err(ImportError::PurgedCoupon(coupon.name.clone()));
+        }
         self.intake.take(row)?;
         if CHANGES_PER_WRITE <= self.intake.pending() { self.flush() } else { Ok(()) }
     }

@@ -40,6 +40,17 @@ pub struct ArchivedCoupon {
     pub voucher_key: VoucherKey,
     /// When it was deleted, if it was.
     pub deleted_at: Option<Timestamp>,
+    /// What is known of its claims if they were purged: then none of them follows.
+    pub purged: Option<ArchivedPurge>,
+}
+
+/// The claims of a purged coupon in an export or import.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchivedPurge {
+    /// When the purge began.
+    pub at: Timestamp,
+    /// How many claims there were; at most the limit.
+    pub issued: u32,
 }
 
 /// A claim in an export.
@@ -244,6 +255,17 @@ pub enum ImportError {
     /// A claim of a coupon that neither exists nor came before.
     #[error("there is no coupon {0}: put it first, or import the JSON lines that carry it")]
     UnknownCoupon(CouponName),
+    /// A purged coupon, for a store that cannot hold one.
+    #[error(
+        "coupon {0} is purged, which this store cannot hold: import into a cluster, or export coupon by coupon (--coupon)"
+    )]
+    PurgedCoupon(CouponName),
+    /// More claims of a purged coupon than its limit allows.
+    #[error("coupon {0}: more claims were purged than its limit allows")]
+    PurgedTooMany(CouponName),
+    /// A claim of a purged coupon.
+    #[error("coupon {0}: its claims were purged, and yet one comes")]
+    ClaimOfPurged(CouponName),
     /// The claim breaks a rule.
     #[error("coupon {coupon}, serial {}: {}", serial.get(), damage.as_str())]
     Broken {

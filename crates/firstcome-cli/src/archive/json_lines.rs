@@ -10,8 +10,8 @@ use super::{Sink, attributes, read_instant};
 use anyhow::{Context, anyhow, bail};
 use firstcome::VoucherKey;
 use firstcome::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
-    Incoming, IncomingClaim,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedPurge, ArchivedRecord,
+    ArchivedSecret, Incoming, IncomingClaim,
 };
 use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
@@ -75,6 +75,12 @@ struct CouponLine {
     codes_bound_from: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deleted_at: Option<String>,
+    /// When a purge began to remove its claims, of which none follows then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    purged_at: Option<String>,
+    /// How many claims were issued; only of a purged coupon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    issued: Option<u32>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -166,6 +172,8 @@ impl<W: Write> Sink for Lines<W> {
             voucher_key: self.secrecy.put("coupon", coupon.name.as_str(), coupon.voucher_key.as_bytes())?,
             codes_bound_from: Some(coupon.voucher_key.codes_bound_from()),
             deleted_at: instant(coupon.deleted_at),
+            purged_at: instant(coupon.purged.map(|purged| purged.at)),
+            issued: coupon.purged.map(|purged| purged.issued),
         };
         self.line(&ExportLine::Coupon(line))
     }
@@ -246,7 +254,12 @@ fn read_coupon(line: &CouponLine, secrecy: &Secrecy) -> anyhow::Result<ArchivedC
         Some(serial) => voucher_key.bound_from(serial),
         None => voucher_key.unbound(),
     };
-    Ok(ArchivedCoupon { name, settings, voucher_key, deleted_at: instant(&line.deleted_at)? })
+    let purged = match (instant(&line.purged_at)?, line.issued) {
+        (Some(at), Some(issued)) => Some(ArchivedPurge { at, issued }),
+        (None, None) => None,
+        _ => bail!("purged_at and issued must come together"),
+    };
+    Ok(ArchivedCoupon { name, settings, voucher_key, deleted_at: instant(&line.deleted_at)?, purged })
 }
 
 fn read_claim(line: ClaimLine) -> anyhow::Result<IncomingClaim> {

@@ -5,7 +5,7 @@ use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::plaintext::{Protocol, service_destination};
-use crate::transport::TransportArgs;
+use crate::transport::{Transport, TransportArgs};
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
 use firstcome::StoreError;
@@ -36,14 +36,21 @@ pub(crate) enum KeysCommand {
 /// The service, and the key to it.
 #[derive(Args)]
 pub(crate) struct Where {
+    #[command(flatten)]
+    service: ServiceAddressArgs,
+    #[command(flatten)]
+    transport: TransportArgs,
+}
+
+/// The address of a service, and the key to it.
+#[derive(Args)]
+pub(crate) struct ServiceAddressArgs {
     /// Address of the service
     #[arg(long, env = "FIRSTCOME_URL", value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// File with an admin key [default: FIRSTCOME_ADMIN_KEY, or the file that FIRSTCOME_ADMIN_KEY_FILE names]
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    #[command(flatten)]
-    transport: TransportArgs,
 }
 
 /// What a key may do.
@@ -102,7 +109,13 @@ pub(crate) struct RotateArgs {
 impl Where {
     /// Prepares a client. Refuses to send the key in plain text to another machine, unless that is allowed.
     pub(crate) fn open(&self) -> Result<HttpStore, Failure> {
-        let transport = self.transport.settled()?;
+        self.service.open_over(&self.transport.settled()?)
+    }
+}
+
+impl ServiceAddressArgs {
+    /// [`Where::open`], for a command that needs the transport for more.
+    pub(crate) fn open_over(&self, transport: &Transport) -> Result<HttpStore, Failure> {
         // The client says what is wrong with another address.
         if let Some(found) = service_destination(&self.url) {
             transport.plaintext.check(Protocol::Service, &found)?;

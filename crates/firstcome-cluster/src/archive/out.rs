@@ -2,7 +2,7 @@
 
 use super::{TransferError, archived, session};
 use crate::Cluster;
-use crate::database::{HeadKeys, archive as rows, heads_after, kind};
+use crate::database::{CouponRow, HeadKeys, archive as rows, heads_after, kind};
 use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
@@ -154,7 +154,7 @@ impl Export {
         rows.iter().map(|row| self.node.database.old_pass_secret(row)).collect()
     }
 
-    async fn coupon_rows(&mut self) -> Result<Vec<crate::database::CouponRow>, SqlError> {
+    async fn coupon_rows(&mut self) -> Result<Vec<CouponRow>, SqlError> {
         let mut coupons = Vec::new();
         let mut after = i64::MIN;
         loop {
@@ -173,7 +173,9 @@ impl Export {
 
     async fn coupons(&mut self) -> Result<Vec<(ArchivedCoupon, u64)>, SqlError> {
         let rows = self.coupon_rows().await?;
-        Ok(rows.into_iter().map(|row| (row.issued.into(), row)).map(|(claims, row)| (archived(row), claims)).collect())
+        // None of a purged coupon goes out, whether its rows are all removed yet or not.
+        let claims = |row: &CouponRow| if row.purged_at.is_some() { 0 } else { row.issued.into() };
+        Ok(rows.into_iter().map(|row| (claims(&row), row)).map(|(claims, row)| (archived(row), claims)).collect())
     }
 
     async fn claims<E: From<TransferError>>(
@@ -181,6 +183,9 @@ impl Export {
         mut visit: impl FnMut(ArchivedClaim) -> Result<(), E>,
     ) -> Result<(), E> {
         for coupon in self.coupon_rows().await.map_err(TransferError::from)? {
+            if coupon.purged_at.is_some() {
+                continue;
+            }
             let mut after = 0;
             while after < coupon.issued {
                 let page = self.page_of_claims(coupon.id, after).await.map_err(TransferError::from)?;

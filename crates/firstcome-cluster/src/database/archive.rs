@@ -8,7 +8,7 @@ use firstcome_core::time::{Now, Timestamp};
 use firstcome_sql::SqlError;
 use firstcome_sql::dialect::{Dialect, Row, list, maybe, quoted};
 use firstcome_sql::reader::{Reader, wrong};
-use firstcome_store::archive::ArchivedRoom;
+use firstcome_store::archive::{ArchivedPurge, ArchivedRoom};
 use firstcome_store::embedded::journal::{CouponPut, PassSecret};
 use std::fmt::Write as _;
 
@@ -57,6 +57,15 @@ pub(crate) fn write_issued(text: &mut String, id: i64, issued: u32, last_at: Tim
 /// Writes from which serial on the codes of a coupon are bound to their claims.
 pub(crate) fn write_codes_bound(id: i64, from: u32) -> String {
     format!("UPDATE firstcome_coupon SET codes_bound_from={from} WHERE id={id};")
+}
+
+/// How a coupon that comes in is over, if it is.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CouponEnd {
+    /// When it was deleted.
+    pub(crate) deleted_at: Option<Timestamp>,
+    /// What is known of its claims if they were purged.
+    pub(crate) purged: Option<ArchivedPurge>,
 }
 
 /// What reads the number of what has this name.
@@ -109,9 +118,11 @@ impl Database {
     }
 
     /// Makes a coupon that came in, without its claims.
-    pub(crate) fn make_coupon(&self, put: &CouponPut, deleted_at: Option<Timestamp>) -> Result<String, SqlError> {
+    pub(crate) fn make_coupon(&self, put: &CouponPut, over: CouponEnd) -> Result<String, SqlError> {
+        let CouponEnd { deleted_at, purged } = over;
         let mut text = format!(
-            "INSERT INTO firstcome_coupon ({},name,code_key,codes_bound_from,deleted_at,version) VALUES ({},",
+            "INSERT INTO firstcome_coupon ({},name,code_key,codes_bound_from,deleted_at,purged_at,issued,position,purged_to,version) \
+             VALUES ({},",
             coupon::SETTINGS.join(","),
             coupon::values(self.dialect(), &put.settings).join(",")
         );
@@ -120,7 +131,10 @@ impl Database {
         self.dialect().bytes(&mut text, &self.wrapped(put.voucher_key.as_bytes(), &coupon::place(&put.name))?);
         let _ = write!(text, ",{},", put.voucher_key.codes_bound_from());
         maybe(&mut text, deleted_at.map(Timestamp::as_us));
-        text.push_str(",1);");
+        text.push(',');
+        maybe(&mut text, purged.map(|purged| purged.at.as_us()));
+        let issued = purged.map_or(0, |purged| purged.issued);
+        let _ = write!(text, ",{issued},{issued},{issued},1);");
         Ok(text)
     }
 

@@ -6,9 +6,10 @@ use super::coupon::select;
 use super::{CouponRow, Database, kind};
 use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::{list, number, quoted};
+use firstcome_sql::dialect::{Dialect, list, number, quoted};
 use firstcome_sql::reader::Reader;
 use std::fmt::Write as _;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// Rows that one page removes at most, or looks at.
@@ -20,7 +21,7 @@ pub(crate) struct PurgeTurn {
     pub(crate) now: Timestamp,
     /// When the last purge came to its end.
     pub(crate) finished_at: Option<Timestamp>,
-    /// The latest instant that the rows of coupons and rooms bear.
+    /// The latest instant that the rows of coupons, rooms, members and listings bear.
     pub(crate) last_at: Option<Timestamp>,
 }
 
@@ -96,8 +97,37 @@ impl Database {
         let mut columns = Reader::at(row, 0);
         let (finished_at, now) = (columns.maybe_instant()?, columns.instant()?);
         // A coupon without claims bears the first instant of all, a room without a log that of 1970.
-        let last_at = Some(columns.instant()?.max(columns.instant()?)).filter(|last| 0 < last.as_us());
+        let last_at = columns.instant()?.max(columns.instant()?);
+        let last_at = Some(last_at).max(self.last_of_auctions().await?).filter(|last| 0 < last.as_us());
         Ok(Some(PurgeTurn { now, finished_at, last_at }))
+    }
+
+    /// How long ago the last purge came to its end.
+    pub(crate) async fn last_purge_age(&self) -> Result<Option<Duration>, SqlError> {
+        let text = format!("SELECT {}-finished_at FROM firstcome_purge WHERE id=1;", self.clock());
+        let rows = self.base.read(text).await?;
+        let age_us = rows.first().map(|row| Reader::at(row, 0).maybe_integer()).transpose()?.flatten();
+        Ok(age_us.map(|us| Duration::from_micros(us.max(0).unsigned_abs())))
+    }
+
+    /// The latest instant that the rows of members and listings bear, if their tables are in this database.
+    async fn last_of_auctions(&self) -> Result<Option<Timestamp>, SqlError> {
+        let schema = match self.dialect() {
+            Dialect::Postgres => "current_schema()",
+            Dialect::MySql => "DATABASE()",
+        };
+        let text = format!(
+            "SELECT 1 FROM information_schema.tables WHERE table_schema={schema} AND table_name='firstcome_listing';"
+        );
+        if self.base.read(text).await?.is_empty() {
+            return Ok(None);
+        }
+        let text = "SELECT MAX(last_at) FROM firstcome_member;SELECT MAX(last_at) FROM firstcome_listing;";
+        let mut last = None;
+        for row in &self.base.read(text.to_owned()).await? {
+            last = last.max(Reader::at(row, 0).maybe_instant()?);
+        }
+        Ok(last)
     }
 
     /// Gives the turn back; with an end if the purge came to its end.

@@ -74,7 +74,7 @@ fn refused(rejection: PurgeRejection) -> Problem {
 /// Purge what is over
 ///
 /// Removes what the settings of the service do not keep any longer, as the service does by itself every hour, and answers how much
-/// that was. A purge that takes longer than an answer may goes on after `outcome_unknown`, and the log has its end.
+/// that was. The nodes of a cluster purge what they share, one at a time. A purge that takes longer than an answer may goes on after `outcome_unknown`, and the log has its end.
 #[utoipa::path(post, path = "/v1/purge", tag = "Retention", security(("admin" = [])),
     request_body = PurgeBody,
     responses(
@@ -82,7 +82,6 @@ fn refused(rejection: PurgeRejection) -> Problem {
         (status = 400, description = "`invalid_json` `invalid_field`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`forbidden`", body = ProblemShape),
-        (status = 404, description = "`not_served`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`purge_refused`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
@@ -95,11 +94,6 @@ pub(crate) async fn post_purge(State(app): State<Arc<App>>, request: Request) ->
         app.caller(&parts.headers)?.require(Scope::Admin)?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
         let PurgeBody { dry_run, trust_clock } = body::parse(&bytes)?;
-        if !app.purges() {
-            return Err(
-                Problem::new(Code::NotServed).detail("This service purges nothing: it is no service over a directory.")
-            );
-        }
         let request = PurgeRequest {
             mode: if dry_run { PurgeMode::Count } else { PurgeMode::Remove },
             clock: if trust_clock { ClockCheck::Skip } else { ClockCheck::Refuse },

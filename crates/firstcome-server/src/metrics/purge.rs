@@ -23,7 +23,7 @@ impl PurgeFigures {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let (rows, ended_at) = (Family::<KindLabels, Counter>::default(), Gauge::default());
         registry.register("purged_rows", "Rows that purges of this process removed, by kind", rows.clone());
-        let help = "When the last purge of this process ended, as Unix time; 0 for none since the start";
+        let help = "When the last purge that this process knows of ended, as Unix time; 0 for none since the start";
         registry.register("last_purge_timestamp_seconds", help, ended_at.clone());
         for (kind, _) in Purged::default().kinds() {
             drop(rows.get_or_create(&KindLabels { kind }));
@@ -36,6 +36,11 @@ impl PurgeFigures {
         for (kind, count) in purged.kinds() {
             self.rows.get_or_create(&KindLabels { kind }).inc_by(count);
         }
-        self.ended_at.set(now.as_us() / 1_000_000);
+        self.seen(now);
+    }
+
+    /// Notes when the last purge ended, which may be that of another node.
+    pub(crate) fn seen(&self, ended_at: Timestamp) {
+        self.ended_at.set(ended_at.as_us() / 1_000_000);
     }
 }

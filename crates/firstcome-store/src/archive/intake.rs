@@ -40,6 +40,8 @@ pub struct Intake {
     next_coupon: u32,
     /// Coupons whose first bound serial has changed and is not written yet.
     rebound: BTreeSet<CouponId>,
+    /// Coupons whose claims were purged: none of them comes.
+    purged: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
     pub(super) auctions: IncomingAuctionRows,
     secrets: BTreeMap<String, [u8; 32]>,
@@ -59,9 +61,9 @@ impl Intake {
         coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
         let rooms = IncomingRooms::new(before.rooms, &hasher);
         let auctions = IncomingAuctionRows::new(before.has_auctions, &hasher);
-        let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let (rebound, purged, secrets, changes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new(), Vec::new());
         let last_heads = HashMap::with_hasher(hasher.clone());
-        Self { now, hasher, coupons, next_coupon, rebound, rooms, auctions, secrets, last_heads, changes }
+        Self { now, hasher, coupons, next_coupon, rebound, purged, rooms, auctions, secrets, last_heads, changes }
     }
 
     /// Takes one row.
@@ -140,7 +142,8 @@ impl Intake {
             let same = *known.coupon.settings() == archived.settings
                 && known.voucher_key.as_bytes() == archived.voucher_key.as_bytes()
                 && known.coupon.is_deleted() == archived.deleted_at.is_some()
-                && known.coupon.issued() == 0;
+                && known.coupon.issued() == 0
+                && archived.purged.is_none();
             if !same {
                 return Err(ImportError::CouponDiffers(archived.name));
             }
@@ -149,9 +152,13 @@ impl Intake {
             self.rebound.insert(known.id);
             return Ok(());
         }
+        let ArchivedCoupon { name, settings, voucher_key, deleted_at, purged } = archived;
+        if purged.is_some_and(|purged| settings.limit.get() < purged.issued) {
+            return Err(ImportError::PurgedTooMany(name));
+        }
         let id = CouponId(self.next_coupon);
         self.next_coupon += 1;
-        let ArchivedCoupon { name, settings, voucher_key, deleted_at } = archived;
+        self.purged.extend(purged.map(|_| id));
         let mut coupon = Coupon::new(settings.clone(), self.hasher.clone());
         let put = CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: self.now.wall };
         self.change(Change::CouponPut(Box::new(put)));
@@ -166,13 +173,16 @@ impl Intake {
     /// Makes a coupon with a fresh secret, for claims that come without one.
     pub fn new_coupon(&mut self, name: CouponName, settings: CouponSettings) -> Result<(), ImportError> {
         let voucher_key = VoucherKey::new(draw_secret()?);
-        self.take_coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None })
+        self.take_coupon(ArchivedCoupon { name, settings, voucher_key, deleted_at: None, purged: None })
     }
 
     /// Takes a claim. It must be the next one of its coupon. Every rule of a live claim holds, except the window.
     fn claim(&mut self, incoming: IncomingClaim) -> Result<(), ImportError> {
         let IncomingClaim { coupon, serial, issued_at, user, attributes, request, redeemed, code } = incoming;
         let Some(stored) = self.coupons.get_mut(&coupon) else { return Err(ImportError::UnknownCoupon(coupon)) };
+        if self.purged.contains(&stored.id) {
+            return Err(ImportError::ClaimOfPurged(coupon));
+        }
         let next = Serial::new(stored.coupon.issued() + 1).or(serial);
         let Some(serial) = serial.or(next) else { return Err(ImportError::UnknownCoupon(coupon)) };
         let broken = |damage| ImportError::Broken { coupon: coupon.clone(), serial, damage };

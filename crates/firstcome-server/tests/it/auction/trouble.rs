@@ -14,7 +14,7 @@ use firstcome::core::revision::Revision;
 use firstcome::embedded::journal::Outcome;
 use firstcome::{
     AuctionAnswer, AuctionStore, Closings, Embedded, EraseAnswer, EraseStore, ListingView, MovePoints, Numbered,
-    PlaceBid, Purchase, Put, StoreError,
+    PlaceBid, Purchase, PurgeAnswer, PurgeRequest, PurgeStore, Put, StoreError,
 };
 use firstcome_server::{App, api};
 use serde_json::json;
@@ -143,7 +143,13 @@ impl EraseStore for Deaf {
     }
 }
 
-fn alone(auctions: impl AuctionStore + EraseStore + 'static, answer: Duration) -> Router {
+impl PurgeStore for Deaf {
+    async fn purge(&self, _: PurgeRequest) -> PurgeAnswer {
+        pending().await
+    }
+}
+
+fn alone(auctions: impl AuctionStore + EraseStore + PurgeStore + 'static, answer: Duration) -> Router {
     let mut config = config();
     config.limits.answer = answer;
     api::router(Arc::new(App::of_auctions(auctions, config)))
