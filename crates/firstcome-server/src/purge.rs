@@ -48,13 +48,14 @@ impl App {
     /// Purges from time to time. Never returns.
     pub(crate) async fn keep_purging(&self) {
         let Some(period) = self.config.purge_every else { return std::future::pending().await };
-        tokio::time::sleep(FIRST_AFTER.min(period)).await;
+        let look_every = self.purges.look_every(period);
+        tokio::time::sleep(FIRST_AFTER.min(look_every)).await;
         loop {
             if self.is_purge_due(period).await {
                 // The log has what came of it.
                 let _ = self.purge(PurgeRequest::new(self.config.retention)).await;
             }
-            tokio::time::sleep(self.purges.look_every(period)).await;
+            tokio::time::sleep(look_every).await;
         }
     }
 }

@@ -78,12 +78,12 @@ impl<S: CouponStore> CouponHandle<S> {
         self.put(CouponSettings::with_limit(limit)).await
     }
 
-    /// Ends the coupon for good; claims stay readable and redeemable. Refused: `unknown_coupon`.
+    /// Ends the coupon for good; claims stay readable and redeemable until a purge removes them. Refused: `unknown_coupon`.
     pub async fn delete(&self) -> Result<(), CouponError> {
         flat(self.store.delete_coupon(&self.name).await)
     }
 
-    /// Shows the settings, the number of claims, and the state. Refused: `unknown_coupon`.
+    /// Shows the settings, the number of claims, the state, and whether the claims are purged. Refused: `unknown_coupon`.
     pub async fn view(&self) -> Result<CouponView, CouponError> {
         flat(self.store.coupon(&self.name).await)
     }
@@ -94,19 +94,19 @@ impl<S: CouponStore> CouponHandle<S> {
         Ok(ClaimRequest { coupon: self, claim: Claim { user, attributes: None, request: None }, key: None })
     }
 
-    /// Returns the claim of a user, if there is one. Refused: `unknown_coupon`.
+    /// Returns the claim of a user, if there is one. Refused: `unknown_coupon`, `purged`.
     pub async fn claim_of(&self, user: &str) -> Result<Option<ClaimRecord>, CouponError> {
         flat(self.store.claim_of(&self.name, user).await)
     }
 
     /// Returns claims in the order of serials: at most `count`, beginning after serial `after`. Refused:
-    /// `unknown_coupon`.
+    /// `unknown_coupon`, `purged`.
     pub async fn claims(&self, after: Option<Serial>, count: usize) -> Result<Page<ClaimRecord>, CouponError> {
         flat(self.store.claims(&self.name, after, count).await)
     }
 
     /// Redeems a claim by its code. The claimant must be `user`, if given. Refused, in this order: `unknown_coupon`,
-    /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
+    /// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`. Once the claims are purged: `deleted` or `expired`.
     pub async fn redeem(&self, code: &str, user: Option<&str>) -> Result<ClaimRecord, CouponError> {
         let user = user.map(UserId::parse).transpose().map_err(|error| InputError::Name { field: "user", error })?;
         let request = RedeemRequest { code: code.into(), user, request: None };

@@ -37,6 +37,7 @@ mod ops;
 mod pass_keys;
 mod places;
 mod plan;
+mod purge_cluster;
 mod stories;
 mod support;
 mod sync_faults;

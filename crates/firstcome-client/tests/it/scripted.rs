@@ -2,7 +2,7 @@
 
 use crate::service::{ADMIN, hasty, soon};
 use firstcome_client::HttpStore;
-use firstcome_store::core::coupon::{Claim, Effect, Issued, Serial};
+use firstcome_store::core::coupon::{Claim, CouponState, Effect, Issued, Rejection, Serial};
 use firstcome_store::core::id::{CouponName, UserId};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::Stopwatch;
@@ -142,4 +142,24 @@ async fn an_answer_that_is_not_understood_proves_nothing_of_a_write() {
         let Err(StoreError::Faulted(fault)) = told else { panic!("{strange}: {told:?}") };
         assert!(matches!(fault.kind, FaultKind::Unfit | FaultKind::Unreachable), "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_purged_coupon_is_told_as_the_library_tells_it() {
+    let purged_at = Timestamp::from_us(1_893_456_000_000_000).expect("2030-01-01");
+    let shown = answer(
+        "200 OK",
+        "application/json",
+        "{\"coupon\":\"launch\",\"limit\":9,\"issued\":3,\"remaining\":6,\"state\":\"expired\",\"purged_at\":\"2030-01-01T00:00:00Z\"}",
+    );
+    let gone = problem("410 Gone", "purged", "not kept", ",\"purged_at\":\"2030-01-01T00:00:00Z\"");
+    let (address, _) = server(vec![shown, gone]).await;
+    let client = HttpStore::with(&format!("http://{address}"), ADMIN, hasty()).expect("it can be made");
+    let coupon = CouponName::parse("launch").expect("a name");
+    let view = soon(client.coupon(&coupon)).await.expect("it answers").expect("it is there");
+    assert_eq!((view.issued, view.state, view.purged_at), (3, CouponState::Expired, Some(purged_at)));
+    let refused = soon(client.claims(&coupon, None, 9)).await.expect("it answers").expect_err("none is kept");
+    assert_eq!(refused.rejection, Rejection::Purged(purged_at));
+    let refused = soon(client.claim_of(&coupon, "ann")).await.expect("it answers").expect_err("none is kept");
+    assert_eq!(refused.rejection, Rejection::Purged(purged_at));
 }

@@ -227,7 +227,7 @@ pub(crate) async fn get_coupon(State(app): State<Arc<App>>, path: PathName, head
 
 /// Delete a coupon for good
 ///
-/// Its claims stay readable and redeemable. A second time has no effect.
+/// Its claims stay readable and redeemable, until `--retain-claims` removes them. A second time has no effect.
 #[utoipa::path(delete, path = "/v1/coupons/{coupon}", tag = "Coupons", security(("admin" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon")),
     responses(
@@ -388,6 +388,7 @@ pub(super) async fn claim(
         (status = 400, description = "`invalid_name`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape),
+        (status = 410, description = "`purged`", body = ProblemShape),
         (status = 503, description = "`overloaded` `not_stored_yet` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claim(
@@ -418,6 +419,7 @@ pub(crate) async fn get_claim(
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 403, description = "`forbidden`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 410, description = "`purged`", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
@@ -436,9 +438,10 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
 
 /// Use up a coupon by its code
 ///
-/// A code can be redeemed once. Codes of a deleted or sold-out coupon stay redeemable. Case, blanks and dashes of a
-/// code do not matter: another spelling is the same code, and the same body to an `Idempotency-Key`. Order of
-/// refusals: `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
+/// A code can be redeemed once. Codes of a deleted or sold-out coupon stay redeemable, until `--retain-claims` removes
+/// its claims: then each code is refused as `deleted`, or as `expired`. Case, blanks and dashes of a code do not
+/// matter: another spelling is the same code, and the same body to an `Idempotency-Key`. Order of refusals:
+/// `unknown_code`, `wrong_user`, `already_redeemed`, `expired`.
 #[utoipa::path(post, path = "/v1/coupons/{coupon}/redemptions", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"),
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 128 visible ASCII characters")),
@@ -450,7 +453,7 @@ pub(crate) async fn get_claims(State(app): State<Arc<App>>, path: PathName, head
         (status = 404, description = "`unknown_coupon` `unknown_code`", body = ProblemShape),
         (status = 408, description = "`request_timeout`", body = ProblemShape),
         (status = 409, description = "`wrong_user` `already_redeemed`", body = ProblemShape),
-        (status = 410, description = "`expired`", body = ProblemShape),
+        (status = 410, description = "`expired` `deleted`", body = ProblemShape),
         (status = 413, description = "`body_too_large`", body = ProblemShape),
         (status = 415, description = "`unsupported_media_type`", body = ProblemShape),
         (status = 422, description = "`idempotency_key_reused`", body = ProblemShape),

@@ -165,6 +165,7 @@ pub(crate) async fn get_coupon_heads(
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape),
         (status = 409, description = "`receipt_pending`", body = ProblemShape),
+        (status = 410, description = "`purged`", body = ProblemShape),
         (status = 503, description = "`overloaded` `not_stored_yet` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claim_receipt(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {

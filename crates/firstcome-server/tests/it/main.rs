@@ -9,6 +9,7 @@ mod bad_bodies;
 mod bad_names;
 mod claims;
 mod cluster;
+mod cluster_purges;
 mod cors;
 mod dashboard;
 mod deadlines;

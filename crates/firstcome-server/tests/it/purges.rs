@@ -1,5 +1,6 @@
 //! Purges that an operator asks for.
 
+use crate::auction::{charge, fixed_price, purchase as buy, put};
 use crate::service::{ADMIN, Ask, Service, claim, config};
 use crate::stores::clock;
 use firstcome::Embedded;
@@ -49,9 +50,14 @@ pub(crate) async fn a_purge_with_a_wrong_clock_is_refused_unless_an_operator_tru
     service.send(purge(&json!({}))).await.is(200);
 }
 
-pub(crate) async fn a_service_of_listings_alone_purges_nothing() {
+pub(crate) async fn a_service_of_listings_alone_purges_keys_of_bids() {
     let clock = clock();
     let store = Embedded::memory_with(Arc::clone(&clock) as _);
     let service = Service::of(App::of_auctions(store.clone(), config()), store, clock);
-    service.send(purge(&json!({}))).await.refused(404, "not_served");
+    service.send(charge("ann", 100)).await.is(200);
+    service.send(put("lamp", &fixed_price())).await.is(201);
+    service.send(buy("lamp", "ann").once("one")).await.is(201);
+    service.clock.pass_ms(31 * DAY_MS);
+    let purged = service.send(purge(&json!({}))).await.is(200).json();
+    assert_eq!(purged["requests"], 1);
 }

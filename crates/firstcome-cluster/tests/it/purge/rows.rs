@@ -5,12 +5,12 @@ use crate::claim_replies::{COUPON, by, claim, coupon, keyed, limit, new, put, re
 use crate::room;
 use crate::world::{Foreign, TestDeployment, World, secret, wait_for};
 use firstcome_cluster::{Cluster, Verified, verify};
-use firstcome_store::core::coupon::{CouponSettings, Effect, Rejection};
+use firstcome_store::core::coupon::{CouponSettings, CouponState, Effect, Rejection};
 use firstcome_store::core::room::{Departure, RoomSettings, TicketState};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::{Clock as _, ManualClock};
-use firstcome_store::purge::{PurgeRejection, Purged, Retention};
-use firstcome_store::{CouponStore, Joining, RedeemRequest, RoomStore};
+use firstcome_store::purge::{PurgeRejection, PurgeRequest, PurgeStore as _, Purged, Retention};
+use firstcome_store::{CouponStore, Joining, ReceiptStore, RedeemRequest, RoomStore};
 use firstcome_test_servers::Kind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,18 @@ async fn rows(foreign: &mut Foreign) -> [i64; 3] {
         *count = foreign.number(&format!("SELECT COUNT(*) FROM firstcome_{table}")).await;
     }
     counts
+}
+
+/// A node says that it shows no claims of the coupon, rather than that there were none.
+async fn says_purged(node: &Cluster) {
+    let view = node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
+    let purged = Rejection::Purged(view.purged_at.expect("it is purged"));
+    let of_ann = node.claim_of(&coupon(COUPON), "ann").await.expect("it answers");
+    assert_eq!(of_ann.expect_err("none is kept").rejection, purged);
+    let all = node.claims(&coupon(COUPON), None, 10).await.expect("it answers");
+    assert_eq!(all.expect_err("none is kept").rejection, purged);
+    let receipt = node.claim_receipt(&coupon(COUPON), "ann").await.expect("it answers");
+    assert_eq!(receipt.expect_err("none is kept").rejection, purged);
 }
 
 async fn redeem(node: &Cluster, code: &str) -> Option<Rejection> {
@@ -82,8 +94,8 @@ async fn claims_go(kind: Kind) {
     for node in &nodes {
         assert_eq!(refusal(claim(node, "ann").await), Rejection::Deleted);
         assert_eq!(refusal(claim(node, "new").await), Rejection::Deleted);
-        assert_eq!(redeem(node, ann.code.as_str()).await, Some(Rejection::UnknownCode));
-        assert!(node.claim_of(&coupon(COUPON), "ann").await.expect("it answers").expect("it is there").is_none());
+        assert_eq!(redeem(node, ann.code.as_str()).await, Some(Rejection::Deleted));
+        says_purged(node).await;
         let again = node.put_coupon(&coupon(COUPON), limit(20)).await.expect("it answers");
         assert_eq!(again.expect_err("it is over").rejection, Rejection::Deleted);
         let view = node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
@@ -126,14 +138,24 @@ async fn an_expired_coupon_is_purged_once_no_code_can_be_redeemed() {
     assert!(redeem_until < until);
     clock.pass_ms(3 * DAY_MS);
     assert_eq!(done(purge(&nodes[0], &claims_after(1)).await), Purged::default());
-    // A purge that was killed after it had removed a page: the next one goes on.
+    // A purge that was killed after it had marked the coupon: no claim is shown or redeemed any more, and the next one goes on.
+    let code = nodes[0].claim_of(&coupon(COUPON), "ann").await.expect("it answers").expect("it may be");
+    let code = code.expect("a claim").claimed.code;
     foreign.say("UPDATE firstcome_coupon SET purged_at=1,version=version+1").await;
     is_sound(&place).await;
+    for node in &nodes {
+        says_purged(node).await;
+        assert_eq!(redeem(node, code.as_str()).await, Some(Rejection::Expired(until.expect("an end"))));
+        assert_eq!(refusal(claim(node, "ann").await), Rejection::Expired(expires_at.expect("an end")));
+    }
     let purged = done(purge(&nodes[0], &claims_after(1)).await);
     assert_eq!((purged.claims, purged.coupons), (1, 1));
     is_sound(&place).await;
     for node in &nodes {
+        says_purged(node).await;
         assert_eq!(refusal(claim(node, "bob").await), Rejection::Expired(expires_at.expect("an end")));
+        let view = node.coupon(&coupon(COUPON)).await.expect("it answers").expect("it is there");
+        assert_eq!((view.state, view.issued), (CouponState::Expired, 1));
         assert!(node.put_coupon(&coupon(COUPON), limit(9)).await.expect("it answers").is_err());
     }
     assert_eq!(foreign.issued(COUPON).await, 0);
@@ -250,6 +272,7 @@ async fn a_purge_needs_the_turn_and_a_clock_that_can_be_right() {
     put(&node, limit(9)).await;
     new(node.claim(&coupon(COUPON), keyed("ann", 1, 1)).await);
     foreign.say("INSERT INTO firstcome_dead_letter VALUES (1,1,1,1,'none','')").await;
+    assert_eq!(node.last_purge_age().await.expect("it answers"), None);
     let soon = clock.now().as_us() + 50_000_000;
     foreign.say(&format!("UPDATE firstcome_purge SET node='another',until_at={soon}")).await;
     assert_eq!(purge(&node, &retention(0)).await, Err(PurgeRejection::Running));
@@ -267,4 +290,36 @@ async fn a_purge_needs_the_turn_and_a_clock_that_can_be_right() {
     foreign.say("UPDATE firstcome_purge SET finished_at=NULL").await;
     let purged = done(purge(&node, &retention(0)).await);
     assert_eq!((purged.requests, purged.dead_letters), (1, 1));
+    clock.pass_ms(5_000);
+    assert_eq!(node.last_purge_age().await.expect("it answers"), Some(Duration::from_secs(5)));
+}
+
+/// The turn in the database tells nodes apart; a node tells its own purges apart.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_runs_one_purge_at_a_time_and_gives_the_turn_back() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let node = place.node_by(Arc::clone(&clock)).await;
+    put(&node, limit(9)).await;
+    new(node.claim(&coupon(COUPON), keyed("ann", 1, 1)).await);
+    // Its row is locked by another program, so that the first purge waits in its page.
+    let mut other = place.foreign().await;
+    other.say("BEGIN").await;
+    other.say("SELECT 1 FROM firstcome_coupon_request FOR UPDATE").await;
+    let first = tokio::spawn({
+        let node = node.clone();
+        async move { node.purge(PurgeRequest::new(retention(0))).await }
+    });
+    let mut foreign = place.foreign().await;
+    wait_for("the turn of the first", async || {
+        (foreign.number("SELECT until_at FROM firstcome_purge").await != 0).then_some(())
+    })
+    .await;
+    let second = node.purge(PurgeRequest::new(retention(0))).await.expect("it answers");
+    assert_eq!(second, Err(PurgeRejection::Running));
+    assert_ne!(foreign.number("SELECT until_at FROM firstcome_purge").await, 0, "the first still has the turn");
+    other.say("COMMIT").await;
+    let purged = done(first.await.expect("it ends").expect("it answers"));
+    assert_eq!(purged.requests, 1);
+    assert_eq!(done(purge(&node, &retention(0)).await), Purged::default());
 }

@@ -153,3 +153,27 @@ fn the_time_matters_exactly_if_there_is_a_window() {
         assert_eq!(coupon(settings).is_timed(), timed, "{opens_at:?} {expires_at:?}");
     }
 }
+
+#[test]
+fn a_purged_coupon_is_over_whatever_the_clock_says() {
+    let settings =
+        CouponSettings { opens_at: Some(at(1)), expires_at: Some(at(50)), redeem_until: Some(at(90)), ..limited(5) };
+    let purged = |deleted| CouponStanding { settings: &settings, deleted, purged_at: Some(at(100)), issued: 2 };
+    let rows = [
+        // At, deleted, a claim, a redemption, the state.
+        (200, false, Rejection::Expired(at(50)), Rejection::Expired(at(90)), CouponState::Expired),
+        (60, false, Rejection::Expired(at(50)), Rejection::Deleted, CouponState::Expired),
+        (0, false, Rejection::Deleted, Rejection::Deleted, CouponState::Deleted),
+        (200, true, Rejection::Deleted, Rejection::Expired(at(90)), CouponState::Deleted),
+    ];
+    for (now, deleted, claim, redemption, state) in rows {
+        let standing = purged(deleted);
+        assert_eq!(standing.judge_newcomer(at(now)), Err(claim), "{now}");
+        assert_eq!(standing.judge_redemptions(at(now)), Err(redemption), "{now}");
+        assert_eq!(standing.judge_reads(), Err(Rejection::Purged(at(100))));
+        assert_eq!(standing.state(at(now)), state, "{now}");
+        assert_eq!(standing.judge_settings(&settings.clone().into()), Err(Rejection::Deleted));
+    }
+    let kept = CouponStanding { purged_at: None, ..purged(false) };
+    assert_eq!((kept.judge_redemptions(at(200)), kept.judge_reads()), (Ok(()), Ok(())));
+}
