@@ -45,7 +45,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
         run(&mut doctor)
     };
     let ended = doctor(redis, None);
-    is(&said(&ended)("database", "tables of coupons"), "0 of 8", "unsafe");
+    is(&said(&ended)("database", "tables of coupons"), "0 of 9", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     world.migrate(sql);
     let ended = doctor(redis, Some(SECRET));

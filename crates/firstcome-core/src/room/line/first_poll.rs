@@ -79,12 +79,12 @@ impl Columns {
 }
 
 impl Segment {
-    /// Marks all living tickets as polled or as not polled.
-    fn mark_all(&mut self, is_unpolled: bool) {
+    /// Gives all living tickets this mark: [`UNPOLLED`], or 0 for those that count as polled.
+    fn mark_all(&mut self, mark: u16) {
         let living = self.living();
         let Some(columns) = self.columns.as_deref_mut() else { return };
         for at in each(&living) {
-            columns.told[at] = columns.told(at) | if is_unpolled { UNPOLLED } else { 0 };
+            columns.told[at] = columns.told(at) | mark;
         }
     }
 }
@@ -104,7 +104,7 @@ impl Line {
     /// Lets every visitor of a living ticket poll for the first time within the time from now on.
     pub(in crate::room) fn await_polls_afresh(&mut self, ms: u64, now: Steady) {
         self.first_polls = Some(FirstPolls::afresh(ms, now));
-        self.segments.iter_mut().for_each(|page| page.mark_all(true));
+        self.segments.iter_mut().for_each(|page| page.mark_all(UNPOLLED));
     }
 
     /// Puts another time for the first poll in force; `None` ends no ticket for want of a poll. Does nothing if it is the same
@@ -116,11 +116,11 @@ impl Line {
             _ if first_poll_ms == before_ms => {}
             None => {
                 self.first_polls = None;
-                self.segments.iter_mut().for_each(|page| page.mark_all(false));
+                self.segments.iter_mut().for_each(|page| page.mark_all(0));
             }
             Some(ms) => {
                 if before_ms.is_none() {
-                    self.segments.iter_mut().for_each(|page| page.mark_all(true));
+                    self.segments.iter_mut().for_each(|page| page.mark_all(UNPOLLED));
                 }
                 self.first_polls = Some(FirstPolls::afresh(ms, now));
                 self.restart_expiry(now);
