@@ -12,7 +12,7 @@ use anyhow::{anyhow, bail};
 use clap::Args;
 use firstcome::cluster::{Cluster, ClusterOptions};
 use firstcome::edge::SystemClock;
-use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_REQUESTS_MIN};
+use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_RECORDS_MIN, RETAIN_REQUESTS_MIN};
 use firstcome::sql::{SqlAuctions, Tables};
 use firstcome::{PurgeAnswer, PurgeRequest, PurgeStore, Purged, Retention, StoreError};
 use serde_json::{Map, Value};
@@ -58,6 +58,15 @@ fn kept_requests(text: &str) -> anyhow::Result<Kept> {
     }
 }
 
+fn kept_records(text: &str) -> anyhow::Result<Kept> {
+    match kept(text)? {
+        Kept::For(time) if time < RETAIN_RECORDS_MIN => {
+            bail!("it must be 31d at least: idempotency keys of charges and refunds name records for 30 days")
+        }
+        time => Ok(time),
+    }
+}
+
 /// The settings of how long a store keeps what is over.
 #[derive(Args)]
 pub(crate) struct RetentionArgs {
@@ -75,6 +84,9 @@ pub(crate) struct RetentionArgs {
     /// How long claims are kept that a node of a cluster could not read and put aside, such as 90d, or forever
     #[arg(long, env = "FIRSTCOME_RETAIN_DEAD_LETTERS", value_name = "TIME", value_parser = kept, default_value = "90d")]
     retain_dead_letters: Kept,
+    /// How long records of members' points are kept, such as 365d; 31d at least, or forever
+    #[arg(long, env = "FIRSTCOME_RETAIN_RECORDS", value_name = "TIME", value_parser = kept_records, default_value = "forever")]
+    retain_records: Kept,
 }
 
 impl RetentionArgs {
@@ -85,6 +97,7 @@ impl RetentionArgs {
             tickets: self.retain_tickets.time(),
             claims: self.retain_claims.time(),
             dead_letters: self.retain_dead_letters.time(),
+            records: self.retain_records.time(),
         }
     }
 }
@@ -238,5 +251,12 @@ mod tests {
         assert_eq!(kept_requests("1d").unwrap(), Kept::For(RETAIN_REQUESTS_MIN));
         assert_eq!(kept_requests("forever").unwrap(), Kept::Forever);
         assert!(kept_requests("23h").is_err());
+    }
+
+    #[test]
+    fn records_stay_for_31_days_at_least() {
+        assert_eq!(kept_records("31d").unwrap(), Kept::For(RETAIN_RECORDS_MIN));
+        assert_eq!(kept_records("forever").unwrap(), Kept::Forever);
+        assert!(kept_records("30d").is_err());
     }
 }

@@ -25,6 +25,8 @@ use shown::{BalanceShown, BidShown, ListingShown, PageShown, PlacedBidShown, Rec
 
 /// The largest number after which the service lists: what JSON readers keep exactly. No list is so long.
 const NUMBER_MAX: u64 = (1 << 53) - 1;
+/// The code of a list that begins later, since a purge removed its first items.
+const RECORDS_REMOVED: &str = "records_removed";
 
 #[derive(Serialize)]
 struct ExtendBody {
@@ -160,23 +162,32 @@ impl HttpStore {
         item: impl Fn(&T) -> Option<U>,
     ) -> Result<Result<Numbered<U>, CallReply>, StoreError> {
         let (mut items, mut next) = (Vec::new(), after.map(|after| after.min(NUMBER_MAX)));
+        let mut removed_to = 0;
         loop {
             // A page of no items still says whether there is a list.
             let limit = (count - items.len()).clamp(1, PAGE_ITEMS_MAX);
             let after = next.unwrap_or(0);
             let told = self.service.call(&Call::get(format!("{path}?after={after}&limit={limit}"))).await?;
             if !told.is_yes() {
-                return Ok(Err(told));
+                let problem = told.problem().filter(|problem| problem.code() == RECORDS_REMOVED);
+                match problem.and_then(|problem| problem.number("removed_to")) {
+                    Some(to) if after < to && items.is_empty() => next = Some(to),
+                    // A purge went on while the pages were read. What was read is whole, and the next call tells.
+                    Some(to) if after < to => return Ok(Ok(Numbered { items, next, removed_to })),
+                    _ => return Ok(Err(told)),
+                }
+                continue;
             }
             let page = told.read::<PageShown<T>>()?;
+            removed_to = page.removed_to;
             if count == 0 {
-                return Ok(Ok(Numbered { items, next: None }));
+                return Ok(Ok(Numbered { items, next: None, removed_to }));
             }
             let shown: Option<Vec<U>> = page.items.iter().map(&item).collect();
             items.extend(shown.ok_or_else(|| told.strange())?);
             next = page.next;
             if next.is_none() || count <= items.len() {
-                return Ok(Ok(Numbered { items, next }));
+                return Ok(Ok(Numbered { items, next, removed_to }));
             }
         }
     }

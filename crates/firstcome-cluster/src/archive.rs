@@ -345,7 +345,11 @@ impl Import {
                     _ => {}
                 }
             }
-            Change::Listing { .. } | Change::Moved { .. } | Change::Bid { .. } | Change::Member { .. } => {
+            Change::Listing { .. }
+            | Change::Moved { .. }
+            | Change::RecordsRemoved(_)
+            | Change::Bid { .. }
+            | Change::Member { .. } => {
                 waiting.auctions.push(change);
             }
             // Rooms are made whole at once, and coupons deleted as they are made.

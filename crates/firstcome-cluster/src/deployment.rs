@@ -104,7 +104,7 @@ impl Node {
         let more = count < items.len();
         items.truncate(count);
         let next = if more { items.last().map(|letter| letter.position) } else { None };
-        Ok(Ok(Numbered { items, next }))
+        Ok(Ok(Numbered { items, next, removed_to: 0 }))
     }
 }
 

@@ -7,16 +7,20 @@
 //! - `0 ≤ held ≤ total ≤` [`BALANCE_MAX`]: no member owes points, and no sum overflows.
 //! - A balance is the sum of its records, and each [`Record`] carries the balance that it led to.
 //! - The records of a member are a chain: each carries the hash of itself and of all before it. So a record cannot be
-//!   changed, left out or moved unless all later ones are written again.
+//!   changed, left out or moved unless all later ones are written again. A purge may remove the first ones: it leaves an [`Anchor`].
 //! - Over all members `Σ total = Σ charged − Σ refunded`: a sale only moves points from one member to another.
 
+mod anchor;
 #[cfg(test)]
 mod tests;
+
+pub use anchor::Anchor;
 
 use crate::id::{ListingName, MemberName};
 use crate::limits::{AMOUNT_MAX, BALANCE_MAX};
 use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 /// Points that one step moves, or a price: 1 to [`AMOUNT_MAX`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -227,13 +231,26 @@ pub struct Wallet {
     pub last_at: Timestamp,
     /// The chain up to the last record.
     pub chain: Chain,
+    /// What stands in the place of removed records, if some were removed.
+    pub anchor: Option<Arc<Anchor>>,
 }
 
 impl Wallet {
     /// Makes the wallet of a member without records: it is empty.
     pub const fn empty(member: MemberName) -> Self {
-        let chain = Chain([0; 32]);
-        Self { member, balance: Balance { total: 0, held: 0 }, records: 0, last_at: Timestamp::MIN, chain }
+        let Anchor { number, balance, at, chain, .. } = Anchor::START;
+        Self { member, balance, records: number, last_at: at, chain, anchor: None }
+    }
+
+    /// Makes the wallet of a member as it was after the last removed record: [`Self::restore`] goes on with the next one.
+    pub fn anchored(member: MemberName, anchor: Option<Arc<Anchor>>) -> Self {
+        let Anchor { number, balance, at, chain, .. } = anchor.as_deref().copied().unwrap_or(Anchor::START);
+        Self { member, balance, records: number, last_at: at, chain, anchor }
+    }
+
+    /// Returns the anchor that the records begin with: [`Anchor::START`] if none was removed.
+    pub fn begins_with(&self) -> Anchor {
+        self.anchor.as_deref().copied().unwrap_or(Anchor::START)
     }
 
     /// Moves points and returns the record. On an error nothing changes.
@@ -254,7 +271,7 @@ impl Wallet {
         Ok(record)
     }
 
-    /// Restores a stored record. Call it for every record, in order. The error says what is wrong with it.
+    /// Restores a stored record. Call it for every record, in order, from the first one after [`Self::anchored`]. The error says what is wrong with it.
     pub fn restore(&mut self, record: &Record) -> Result<(), Damage> {
         if record.number != self.records + 1 {
             return Err(Damage::Gap);
@@ -334,7 +351,7 @@ impl Damage {
     /// Describes the damage in words.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Gap => "records are not exactly 1..count",
+            Self::Gap => "records are not exactly 1..count, or those after the anchor",
             Self::TimeFell => "a later record has an earlier instant",
             Self::WrongBalance => "a balance is not the sum of its records",
             Self::BrokenChain => "a record was changed after it was written",

@@ -124,6 +124,7 @@ codes! {
     Purged 410 "purged" "The claims of the coupon are not kept any longer" "`purged_at` says since when. The coupon itself still says how many there were.";
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
     LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop using the guarded record, and acquire the lock again.";
+    RecordsRemoved 410 "records_removed" "These records were removed" "A purge removed all up to the number `removed_to`: ask after it, or without `after`.";
     SettingsChanged 412 "settings_changed" "The settings have changed since they were read" "Read them again, and decide whether your change still holds: `settings` and the `ETag` are in the answer to a GET with your key.";
     BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less. An appearance may have 256 KiB.";
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";

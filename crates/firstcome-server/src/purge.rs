@@ -23,7 +23,17 @@ impl App {
                 self.metrics.purges.ended(purged, self.backend.now());
                 let (requests, tickets, admissions) = (purged.requests, purged.tickets, purged.admissions);
                 let (claims, coupons, dead_letters) = (purged.claims, purged.coupons, purged.dead_letters);
-                tracing::info!(requests, tickets, admissions, claims, coupons, dead_letters, "purged what is over");
+                let records = purged.records;
+                tracing::info!(
+                    requests,
+                    tickets,
+                    admissions,
+                    claims,
+                    coupons,
+                    dead_letters,
+                    records,
+                    "purged what is over"
+                );
             }
             // One node purges for all.
             Ok(Err(PurgeRejection::Running)) => tracing::debug!("another purge runs"),

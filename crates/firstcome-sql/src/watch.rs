@@ -244,8 +244,11 @@ fn question(told: &VecDeque<AcknowledgedCommit>) -> String {
     let mut text = "SELECT 0,generation,0 FROM firstcome_market_state WHERE id=1;".to_owned();
     for (at, told) in (1_usize..).zip(told) {
         match &told.of {
+            // An anchor at that number or a later one was made from the record, and shows it as well.
             CommittedRow::Record { id, number, .. } => text.push_str(&format!(
-                "SELECT {at},writer,0 FROM firstcome_record WHERE member={id} AND number={number};"
+                "SELECT {at},writer,0 FROM firstcome_record WHERE member={id} AND number={number};\
+                 SELECT {at},{},0 FROM firstcome_anchor WHERE member={id} AND {number}<=number;",
+                told.writer
             )),
             CommittedRow::Listing { name, .. } => {
                 text.push_str(&format!("SELECT {at},writer,version FROM firstcome_listing WHERE name="));

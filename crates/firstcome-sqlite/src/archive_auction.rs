@@ -7,6 +7,7 @@ use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedBid, ArchivedListing, ArchivedRecord};
 use firstcome_store::embedded::journal::ListingId;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Archive {
     /// Returns all listings, in the order of their creation.
@@ -21,9 +22,10 @@ impl Archive {
         mut visit: impl FnMut(ArchivedRecord) -> Result<(), E>,
     ) -> Result<(), E> {
         for member in auction::members(&self.connection)? {
+            let mut anchor = member.wallet.anchor.as_ref().map(Arc::clone);
             stoppable(&mut visit, |visit| {
                 auction::for_each_record(&self.connection, member.id, &member.wallet.member, |record, request| {
-                    visit(ArchivedRecord { record, request })
+                    visit(ArchivedRecord { record, request, anchor: anchor.take() })
                 })
             })?;
         }

@@ -4,13 +4,14 @@ use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, PlacedBid, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
-use firstcome_core::points::{Amount, Balance, Chain, Kind, Record, Reference, Wallet};
+use firstcome_core::points::{Amount, Anchor, Balance, Chain, Kind, Record, Reference, Wallet};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::Fault;
 use firstcome_store::embedded::journal::{Change, ListingId, MemberId};
 use firstcome_store::embedded::{KeyedMovement, StoredAuctions, StoredListing, StoredMember, keys_kept_since};
 use rusqlite::{Connection, Row, params};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 const INSERT_BID: &str = "\
 INSERT INTO bid (id, member, price, at, ends_at, fence, request_key, request_body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
@@ -30,6 +31,10 @@ ON CONFLICT (id) DO UPDATE SET owner = ?3, price = ?4, starts_at = ?5, ends_at =
     extensions = ?13, bids = ?14, phase = ?15, phase_at = ?16, buyer = ?17, sold_for = ?18, request_key = ?19,
     request_body = ?20, version = ?21, last_at = ?22";
 
+const SELECT_MEMBER: &str = "\
+SELECT member.id, member.name, member.total, member.held, member.records, member.last_at, member.chain,
+    anchor.number, anchor.total, anchor.held, anchor.at, anchor.charged, anchor.chain
+FROM member LEFT JOIN anchor ON anchor.member = member.id ORDER BY member.id";
 const SELECT_LISTING: &str = "\
 SELECT id, name, owner, price, starts_at, ends_at, min_increment, extend_window_ms, extend_by_ms, extend_max_count,
     settle_within_ms, effective_ends_at, extensions, bids, phase, phase_at, buyer, sold_for, request_key, request_body,
@@ -183,22 +188,35 @@ fn for_each(
 
 /// Reads all members, in the order of their creation.
 pub(super) fn members(connection: &Connection) -> Result<Vec<StoredMember>, Fault> {
-    let query = "SELECT id, name, total, held, records, last_at, chain FROM member ORDER BY id";
     let mut members = Vec::new();
-    for_each(connection, query, [0; 2], "members", |row| {
+    for_each(connection, SELECT_MEMBER, [0; 2], "members", |row| {
         let (id, name): (u32, String) = (row.get(0)?, row.get(1)?);
         let (total, held, records, last_at) = (row.get(2)?, row.get(3)?, row.get::<_, i64>(4)?, row.get(5)?);
         let chain = Chain(row.get(6)?);
-        let mut read = || {
+        let anchor = anchor_of(row)?;
+        let read = || {
             let records = u64::try_from(records).map_err(|_| damaged(format!("member {name}: {records} records")))?;
             let (member, balance, last_at) = (member_name(&name)?, balance(total, held)?, instant(last_at)?);
-            members
-                .push(StoredMember { id: MemberId(id), wallet: Wallet { member, balance, records, last_at, chain } });
+            let anchor = anchor?.map(Arc::new);
+            let wallet = Wallet { member, balance, records, last_at, chain, anchor };
+            members.push(StoredMember { id: MemberId(id), wallet });
             Ok(())
         };
         Ok(read())
     })?;
     Ok(members)
+}
+
+/// Reads the anchor of a member behind its wallet.
+fn anchor_of(row: &Row<'_>) -> rusqlite::Result<Result<Option<Anchor>, Fault>> {
+    let Some(number) = row.get::<_, Option<i64>>(7)? else { return Ok(Ok(None)) };
+    let (total, held, at, charged) = (row.get(8)?, row.get(9)?, row.get(10)?, row.get(11)?);
+    let chain = Chain(row.get(12)?);
+    let read = || {
+        let number = u64::try_from(number).map_err(|_| damaged(format!("{number} is not the number of an anchor")))?;
+        Ok(Some(Anchor { number, balance: balance(total, held)?, at: instant(at)?, charged, chain }))
+    };
+    Ok(read())
 }
 
 /// Reads all listings, in the order of their creation, without their highest bids.

@@ -73,6 +73,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::Headed(signed) => receipt::put_head(connection, signed)?,
             Change::ApiKeys(change) => api_key::write(connection, change)?,
             Change::RequestsForgotten(requests) => purge::forget(connection, requests)?,
+            Change::RecordsRemoved(removed) => purge::remove_records(connection, removed)?,
             Change::PurgeEnded(at) => purge::put_ended(connection, *at)?,
             Change::Clock(now) => room::put_clock(connection, *now)?,
             Change::PassSecret { fresh, oldest_kept } => room::put_secret(connection, *fresh, *oldest_kept)?,

@@ -4,6 +4,7 @@
 //! versions of the pages is emptied afterwards.
 
 use super::faults::fault;
+use super::purge;
 use super::room::key_of;
 use firstcome_core::id::UserId;
 use firstcome_core::room::TicketNumber;
@@ -55,7 +56,10 @@ fn erase_member(connection: &Connection, erased: &MemberErased) -> rusqlite::Res
     let mut erase = connection.prepare_cached(ERASE_MEMBER)?;
     erase.execute(params![id.0, wallet.member.as_str(), &wallet.chain.0[..]])?;
     let mut erase = connection.prepare_cached(ERASE_RECORD)?;
-    for (number, chain) in (1..).zip(chains) {
+    if let Some(anchor) = &wallet.anchor {
+        purge::put_anchor(connection, *id, anchor)?;
+    }
+    for (number, chain) in (wallet.begins_with().number + 1..).zip(chains) {
         erase.execute(params![id.row(number), &chain.0[..]])?;
     }
     let mut erase = connection.prepare_cached(ERASE_BID)?;

@@ -354,7 +354,8 @@ impl Journal for Sqlite {
     fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
         self.checkpoint().map_err(|error| self.rolled_back(&error, "checkpoint failed", true))?;
         let is_erasure = erase::is_erasure(changes);
-        if is_erasure {
+        let overwrites = is_erasure || purge::removes_records(changes);
+        if overwrites {
             let set = erase::overwrite_freed(&self.connection, true);
             set.map_err(|error| self.rolled_back(&error, "cannot have freed pages overwritten", true))?;
         }
@@ -368,6 +369,8 @@ impl Journal for Sqlite {
         self.pages += 3 + changes.len() as i64 / 40;
         if is_erasure {
             self.forget_log();
+        } else if overwrites {
+            let _ = erase::overwrite_freed(&self.connection, false);
         }
         Ok(())
     }

@@ -3,10 +3,14 @@
 use super::coupon::instant;
 use super::faults::fault;
 use firstcome_core::coupon::KeyedEffect;
+use firstcome_core::points::Anchor;
 use firstcome_core::time::Timestamp;
 use firstcome_store::Fault;
-use firstcome_store::embedded::journal::{ForgottenRequest, MemberId};
+use firstcome_store::embedded::journal::{Change, ForgottenRequest, MemberId, RecordsRemoved};
 use rusqlite::{Connection, OptionalExtension, params};
+
+const PUT_ANCHOR: &str = "\
+INSERT OR REPLACE INTO anchor (member, number, total, held, at, charged, chain) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 /// Forgets idempotency keys within the open transaction.
 pub(super) fn forget(connection: &Connection, requests: &[ForgottenRequest]) -> rusqlite::Result<()> {
@@ -30,6 +34,33 @@ pub(super) fn forget(connection: &Connection, requests: &[ForgottenRequest]) -> 
         };
         connection.prepare_cached(statement)?.execute([row])?;
     }
+    Ok(())
+}
+
+/// Whether a batch removes records. Their chain values cover the name of the member: an erasure that comes later does not find them.
+pub(super) fn removes_records(changes: &[Change]) -> bool {
+    matches!(changes.first(), Some(Change::RecordsRemoved(_)))
+}
+
+/// Removes the first records of a member within the open transaction, and puts the anchor in their place.
+pub(super) fn remove_records(connection: &Connection, removed: &RecordsRemoved) -> rusqlite::Result<()> {
+    let RecordsRemoved { id, anchor, .. } = removed;
+    let mut remove = connection.prepare_cached("DELETE FROM record WHERE id BETWEEN ?1 AND ?2")?;
+    remove.execute([id.row(0), id.row(anchor.number)])?;
+    put_anchor(connection, *id, anchor)
+}
+
+/// Puts the anchor of a member.
+pub(super) fn put_anchor(connection: &Connection, id: MemberId, anchor: &Anchor) -> rusqlite::Result<()> {
+    connection.prepare_cached(PUT_ANCHOR)?.execute(params![
+        id.0,
+        anchor.number.cast_signed(),
+        anchor.balance.total().cast_signed(),
+        anchor.balance.held().cast_signed(),
+        anchor.at.as_us(),
+        anchor.charged,
+        &anchor.chain.0[..]
+    ])?;
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! Checks every stored invariant of members, listings and bids from the rows alone, by a replay of the history.
 
 use super::auction::{for_each_bid, for_each_record, for_each_stray_record, listings, members};
-use firstcome_core::points::Wallet;
 use firstcome_store::Fault;
 use firstcome_store::check::Check;
 use firstcome_store::check::auction::Replay;
@@ -11,7 +10,7 @@ use rusqlite::Connection;
 pub(super) fn check(snapshot: &Connection) -> Result<Vec<Check>, Fault> {
     let mut replay = Replay::new();
     for member in members(snapshot)? {
-        let mut wallet = Wallet::empty(member.wallet.member.clone());
+        let mut wallet = replay.begin(&member.wallet);
         for_each_record(snapshot, member.id, &member.wallet.member, |record, _| {
             replay.record(&mut wallet, &record);
             Ok(())

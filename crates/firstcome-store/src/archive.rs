@@ -21,7 +21,7 @@ use crate::voucher::{VoucherCode, VoucherKey};
 use firstcome_core::auction::{ListingStanding, PlacedBid};
 use firstcome_core::coupon::{self, Attributes, CouponSettings, Issued, Serial};
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName, UserId};
-use firstcome_core::points::{self, Record};
+use firstcome_core::points::{self, Anchor, Record};
 use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self as core_room, Departure, Draw, Join, Renewal, RoomSettings, TicketNumber};
@@ -120,6 +120,8 @@ pub struct ArchivedRecord {
     pub record: Record,
     /// The request that made it, if the request made only this movement and carried a key.
     pub request: Option<RequestId>,
+    /// Of the first record of a member: what takes the place of the records before it, if a purge removed some.
+    pub anchor: Option<Arc<Anchor>>,
 }
 
 /// A room in an export or import. Its tickets follow, one for every number from `first` to `drawn`.

@@ -71,6 +71,8 @@ pub struct Numbered<T> {
     pub items: Vec<T>,
     /// Ask again after this number for the next items; `None` at the end.
     pub next: Option<u64>,
+    /// A purge removed the items up to this number; 0 if it removed none. A caller that asks after an earlier number misses some.
+    pub removed_to: u64,
 }
 
 /// How many auctions a store closed since it was opened, for metrics.
@@ -153,7 +155,7 @@ pub trait AuctionStore: Send + Sync {
     fn balance(&self, member: &MemberName) -> impl Future<Output = Result<Balance, StoreError>> + Send;
 
     /// Returns the records of a member in order, at most `count`, beginning after number `after` (with the first one if
-    /// `None`). An unknown member has none.
+    /// `None`). An unknown member has none. [`Numbered::removed_to`] says which ones a purge removed.
     fn records(
         &self,
         member: &MemberName,

@@ -22,6 +22,7 @@ mod coupon;
 mod erase;
 mod lock;
 mod receipt;
+mod records;
 mod room;
 
 pub use auction::{AuctionSizes, auction_by_the_clock, auction_reopens, auctions};
@@ -31,6 +32,7 @@ pub use erase::{
 };
 pub use lock::{LetPass, lock};
 pub use receipt::{Published, receipts, receipts_reopen};
+pub use records::record_purges;
 pub use room::{room, room_reopens};
 
 use crate::edge::ManualClock;

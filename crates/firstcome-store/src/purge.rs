@@ -13,6 +13,9 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// The shortest time that idempotency keys may be kept: clients repeat a request within it.
 pub const RETAIN_REQUESTS_MIN: Duration = DAY;
 
+/// The shortest time that records of members' points may be kept: the idempotency keys of charges and refunds name them for 30 days.
+pub const RETAIN_RECORDS_MIN: Duration = Duration::from_secs(31 * 86_400);
+
 /// How far the clock may be ahead of the last purge before a purge refuses: a year.
 pub const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
@@ -33,17 +36,25 @@ pub struct Retention {
     pub claims: Option<Duration>,
     /// Claims that a cluster could not store, from when they were set aside.
     pub dead_letters: Option<Duration>,
+    /// Records of members' points, from their instant on; [`RETAIN_RECORDS_MIN`] or more.
+    pub records: Option<Duration>,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { requests: Some(DAY * 30), tickets: Some(DAY * 7), claims: None, dead_letters: Some(DAY * 90) }
+        Self {
+            requests: Some(DAY * 30),
+            tickets: Some(DAY * 7),
+            claims: None,
+            dead_letters: Some(DAY * 90),
+            records: None,
+        }
     }
 }
 
 impl Retention {
     /// Keeps everything for ever.
-    pub const FOREVER: Self = Self { requests: None, tickets: None, claims: None, dead_letters: None };
+    pub const FOREVER: Self = Self { requests: None, tickets: None, claims: None, dead_letters: None, records: None };
 }
 
 /// Whether a purge removes data or only counts them.
@@ -97,11 +108,13 @@ pub struct Purged {
     pub coupons: u64,
     /// Dead letters.
     pub dead_letters: u64,
+    /// Records of members' points.
+    pub records: u64,
 }
 
 impl Purged {
     /// Returns each kind, by the name that metrics, the HTTP API and the command line use, with its count.
-    pub const fn kinds(&self) -> [(&'static str, u64); 6] {
+    pub const fn kinds(&self) -> [(&'static str, u64); 7] {
         [
             ("requests", self.requests),
             ("tickets", self.tickets),
@@ -109,6 +122,7 @@ impl Purged {
             ("claims", self.claims),
             ("coupons", self.coupons),
             ("dead_letters", self.dead_letters),
+            ("records", self.records),
         ]
     }
 
@@ -126,6 +140,7 @@ impl AddAssign for Purged {
         self.claims += page.claims;
         self.coupons += page.coupons;
         self.dead_letters += page.dead_letters;
+        self.records += page.records;
     }
 }
 
@@ -203,7 +218,8 @@ pub type PurgeAnswer = Result<Result<Purged, PurgeRejection>, StoreError>;
 /// Removes what is over from a store.
 ///
 /// - What is not over stays, also with the shortest retention: living tickets and slots, claims of coupons that can still be claimed
-///   or redeemed, records of points.
+///   or redeemed. Of the records of a member a part stays without a gap: the last one, and all from the first hold on that has not
+///   ended. An anchor takes the place of the others.
 /// - In pages of at most [`PAGE_ROWS_MAX`] rows, each one atomic step, with other commands between them.
 /// - A purge that a crash cut short has removed whole pages. The next purge removes the rest.
 /// - Durable: what the answer counts stays removed after a crash. It counts what this call removed; after an error the pages before

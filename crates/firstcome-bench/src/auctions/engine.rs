@@ -108,7 +108,10 @@ fn entry(record: &Record) -> Entry {
 async fn pages<T>(mut page: impl AsyncFnMut(Option<u64>) -> anyhow::Result<Numbered<T>>) -> anyhow::Result<Vec<T>> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
-        let Numbered { items, next } = page(after).await?;
+        let Numbered { items, next, removed_to } = page(after).await?;
+        if 0 < removed_to {
+            bail!("records were removed, which an audit needs");
+        }
         if items.is_empty() && next.is_some() {
             bail!("a page without items has a next one");
         }

@@ -8,10 +8,11 @@ use firstcome::core::auction::{
     AuctionTerms, Bid, Extend, ListingSettings, ListingStanding, Phase, PlacedBid, Sale, Terms,
 };
 use firstcome::core::id::{ListingName, MemberName, RequestId};
-use firstcome::core::points::{Amount, Balance, Chain, Kind, Record, Reference};
+use firstcome::core::points::{Amount, Anchor, Balance, Chain, Kind, Record, Reference};
 use firstcome::core::time::Timestamp;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,6 +74,20 @@ pub(super) struct RecordLine {
     hash: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     request: Option<RequestLine>,
+    /// Of the first record of a member: what takes the place of the records before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    removed: Option<AnchorLine>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnchorLine {
+    to: u64,
+    total: u64,
+    held: u64,
+    at: String,
+    charged: i64,
+    hash: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -206,6 +221,7 @@ impl RecordLine {
             held: record.balance.held(),
             hash: record.chain.to_string(),
             request: archived.request.map(RequestLine::new),
+            removed: archived.anchor.as_deref().map(AnchorLine::new),
         }
     }
 
@@ -226,7 +242,31 @@ impl RecordLine {
             balance: Balance::new(self.total, self.held).ok_or_else(|| anyhow!("total and held are no balance"))?,
             chain: Chain(super::secrecy::bytes("hash", &self.hash)?),
         };
-        Ok(ArchivedRecord { record, request: request(self.request)? })
+        let anchor = self.removed.map(|line| line.read().context("removed")).transpose()?.map(Arc::new);
+        Ok(ArchivedRecord { record, request: request(self.request)?, anchor })
+    }
+}
+
+impl AnchorLine {
+    fn new(anchor: &Anchor) -> Self {
+        Self {
+            to: anchor.number,
+            total: anchor.balance.total(),
+            held: anchor.balance.held(),
+            at: instant(anchor.at),
+            charged: anchor.charged,
+            hash: anchor.chain.to_string(),
+        }
+    }
+
+    fn read(self) -> anyhow::Result<Anchor> {
+        Ok(Anchor {
+            number: self.to,
+            balance: Balance::new(self.total, self.held).ok_or_else(|| anyhow!("total and held are no balance"))?,
+            at: read_instant(&self.at)?,
+            charged: self.charged,
+            chain: Chain(super::secrecy::bytes("hash", &self.hash)?),
+        })
     }
 }
 

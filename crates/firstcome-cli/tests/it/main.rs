@@ -38,6 +38,7 @@ mod pass_keys;
 mod places;
 mod plan;
 mod purge_cluster;
+mod records;
 mod stories;
 mod support;
 mod sync_faults;

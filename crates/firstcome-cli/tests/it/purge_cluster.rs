@@ -36,7 +36,7 @@ fn rows(printed: &str) -> Value {
 
 fn counts(requests: u64, claims: i64, coupons: u64, dead_letters: u64) -> Value {
     json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": claims, "coupons": coupons,
-        "dead_letters": dead_letters})
+        "dead_letters": dead_letters, "records": 0})
 }
 
 fn post(client: &mut Client, body: &Value) -> Answer {

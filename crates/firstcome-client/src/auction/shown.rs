@@ -14,6 +14,8 @@ use serde::Deserialize;
 pub(super) struct PageShown<T> {
     pub(super) items: Vec<T>,
     pub(super) next: Option<u64>,
+    #[serde(default)]
+    pub(super) removed_to: u64,
 }
 
 #[derive(Deserialize)]

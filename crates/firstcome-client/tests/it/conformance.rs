@@ -14,8 +14,9 @@ use firstcome_store::edge::ManualClock;
 use firstcome_store::embedded::journal::{PassSecret, PassSecretRevocation};
 use firstcome_store::{
     Answer, AuctionAnswer, AuctionStore, ClaimRecord, Claimed, Closings, CouponStore, CouponView, Durability, Embedded,
-    EraseAnswer, EraseStore, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page, PassCheck, PlaceBid, Purchase,
-    Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary, StoreError, TicketAnswer,
+    EraseAnswer, EraseStore, Handoff, HeadPage, Joining, ListingView, LiveAdmissions, MovePoints, Numbered, Page,
+    PassCheck, PlaceBid, Purchase, Put, ReceiptReply, ReceiptStore, RedeemRequest, RoomAnswer, RoomStore, RoomSummary,
+    StoreError, TicketAnswer,
 };
 use std::sync::Arc;
 

@@ -11,8 +11,9 @@ use firstcome_store::Fault;
 use firstcome_store::archive::ImportError;
 use firstcome_store::check::auction::Replay;
 use firstcome_store::edge::draw_id;
-use firstcome_store::embedded::journal::Change;
+use firstcome_store::embedded::journal::{Change, RecordsRemoved};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A listing until all its bids have come.
 struct Coming {
@@ -54,6 +55,7 @@ struct Sorted {
     listings: Vec<(u32, ListingStanding, Option<RequestId>)>,
     records: Vec<(Option<u32>, Record, Option<RequestId>)>,
     bids: Vec<(u32, PlacedBid, Option<RequestId>)>,
+    removed: Vec<RecordsRemoved>,
     wallets: Vec<Wallet>,
 }
 
@@ -66,6 +68,7 @@ fn sorted(changes: Vec<Change>) -> Sorted {
                 sorted.records.push((listing.map(|id| id.0), record, request));
             }
             Change::Bid { id, placed, request, .. } => sorted.bids.push((id.0, placed, request)),
+            Change::RecordsRemoved(removed) => sorted.removed.push(*removed),
             Change::Member { wallet, .. } => sorted.wallets.push(*wallet),
             _ => {}
         }
@@ -95,6 +98,7 @@ impl Import {
         }
         let mut keyed = Vec::new();
         self.listings(&sorted, &mut keyed).await?;
+        self.anchors(&sorted).await?;
         self.records(&sorted, &mut keyed).await?;
         self.bids(&sorted, &mut keyed).await?;
         let dialect = self.session.dialect();
@@ -152,6 +156,21 @@ impl Import {
                 }));
             }
             let text = archive::write_records(self.session.dialect(), &rows, self.auctions.writer);
+            self.session.run(text).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes what takes the place of records that were removed elsewhere: the first record of the member follows.
+    async fn anchors(&mut self, sorted: &Sorted) -> Result<(), TransferError> {
+        for removed in sorted.removed.chunks(STATEMENTS_MAX) {
+            let mut text = String::new();
+            for RecordsRemoved { member, anchor, .. } in removed {
+                archive::write_anchor(self.session.dialect(), &mut text, self.member(member.as_str())?, anchor);
+                let stored = Wallet::anchored(member.clone(), Some(Arc::new(*anchor)));
+                let begun = self.auctions.replay.get_or_insert_with(Replay::new).begin(&stored);
+                self.auctions.wallets.insert(member.to_string(), begun);
+            }
             self.session.run(text).await?;
         }
         Ok(())

@@ -7,6 +7,7 @@ use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName};
+use firstcome_core::points::Anchor;
 use firstcome_core::receipt::Object;
 use firstcome_sql::SqlError;
 use firstcome_sql::auction::archive as auctions;
@@ -114,6 +115,8 @@ pub(super) struct Export {
     pub(super) session: Session,
     listings: BTreeMap<i64, ListingName>,
     members: BTreeMap<i64, MemberName>,
+    /// Anchors of members whose first record was not visited yet.
+    anchors: BTreeMap<i64, Arc<Anchor>>,
 }
 
 fn request(columns: &mut Reader<'_>) -> Result<RequestId, SqlError> {
@@ -138,7 +141,7 @@ impl Export {
         // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
         session.run(ROLL_BACK.to_owned()).await?;
         session.run(session.dialect().words().begin_read_only.to_owned()).await?;
-        Ok(Self { node, session, listings: BTreeMap::new(), members: BTreeMap::new() })
+        Ok(Self { node, session, listings: BTreeMap::new(), members: BTreeMap::new(), anchors: BTreeMap::new() })
     }
 
     async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, SqlError> {
@@ -301,8 +304,9 @@ impl Export {
         loop {
             let rows = self.session.ask(auctions::members_after(after, PAGE)).await?;
             for row in &rows {
-                let (id, name) = auctions::number_and_name(row)?;
+                let (id, name, anchor) = auctions::member_of(row)?;
                 after = id;
+                self.anchors.extend(anchor.map(|anchor| (id, anchor)));
                 self.members.insert(id, MemberName::restore(&name).map_err(|_| wrong("an invalid name"))?);
             }
             if rows.len() < PAGE {
@@ -362,7 +366,8 @@ impl Export {
                 };
                 let (id, record) = read(&mut columns).map_err(TransferError::from)?;
                 after = [id, record.number.cast_signed()];
-                visit(ArchivedRecord { record, request: requests.remove(&after) })?;
+                let anchor = self.anchors.remove(&id);
+                visit(ArchivedRecord { record, request: requests.remove(&after), anchor })?;
             }
             if rows.len() < PAGE {
                 return Ok(());

@@ -30,5 +30,5 @@ fn done(outcome: Result<Purged, PurgeRejection>) -> Purged {
 /// Everything but claims stays for so many days.
 fn retention(days: u64) -> Retention {
     let stays = Some(Duration::from_secs(days * 86_400));
-    Retention { requests: stays, tickets: stays, claims: None, dead_letters: stays }
+    Retention { requests: stays, tickets: stays, claims: None, dead_letters: stays, records: None }
 }

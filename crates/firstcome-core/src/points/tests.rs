@@ -1,5 +1,6 @@
 //! The rules of points: amounts and balances at their limits, movements, and the chain of their records.
 
+mod anchor;
 mod chain;
 mod moving;
 mod values;

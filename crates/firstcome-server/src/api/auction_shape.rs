@@ -126,6 +126,9 @@ pub(crate) struct RecordPage {
     /// Ask again with `after` set to this; absent at the end
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<u64>,
+    /// A purge removed the records up to this number; absent if it removed none
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) removed_to: Option<u64>,
 }
 
 /// How late bids put off the end

@@ -6,7 +6,7 @@ use super::json::Json;
 use super::shape::Problem as ProblemShape;
 use super::{NO_STORE, answered, listing, measured, replayed};
 use crate::auth::Scope;
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::metrics::{Movement, Route};
 use crate::state::App;
 use axum::extract::{Request, State};
@@ -41,7 +41,7 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
 /// List the movements of a member's points
 ///
 /// In order. Each record is written once and never changed; `hash` covers it and all before it. The balance is the sum
-/// of the deltas. When the winner of an auction settles, one step writes two records: CAPTURE ends the hold, and
+/// of the deltas, after the records up to `removed_to` if a purge removed some. When the winner of an auction settles, one step writes two records: CAPTURE ends the hold, and
 /// PURCHASE pays with the held points. A purchase at a fixed price writes only the PURCHASE record of the buyer.
 #[utoipa::path(get, path = "/v1/members/{member}/points/records", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
@@ -51,6 +51,7 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
         (status = 200, description = "A page", body = RecordPage),
         (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
+        (status = 410, description = "`records_removed` (with `removed_to`)", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {
@@ -59,8 +60,13 @@ pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, hea
         let member = body::member("member", &path.map_err(|_| body::undecodable())?.0)?;
         let page = PageQuery::numbers(uri.query().unwrap_or_default())?;
         let found = listing::read(&app, app.auctions.records(&member, page.after, page.limit)).await?;
+        // A caller that walks the pages would not notice that some are missing. Without a number it asks for what there is.
+        if (1..found.removed_to).contains(&page.after.unwrap_or(0)) {
+            return Err(Problem::new(Code::RecordsRemoved).with("removed_to", found.removed_to));
+        }
         let items = found.items.iter().map(Record::new).collect();
-        Ok((NO_STORE, Json(RecordPage { items, next: found.next })).into_response())
+        let removed_to = Some(found.removed_to).filter(|removed_to| 0 < *removed_to);
+        Ok((NO_STORE, Json(RecordPage { items, next: found.next, removed_to })).into_response())
     });
     measured(&app, Route::GetRecords, call).await
 }

@@ -48,12 +48,14 @@ pub(crate) struct PurgeShown {
     coupons: u64,
     /// Claims that a cluster could not store
     dead_letters: u64,
+    /// Records of members' points
+    records: u64,
 }
 
 impl From<Purged> for PurgeShown {
     fn from(purged: Purged) -> Self {
-        let Purged { requests, tickets, admissions, claims, coupons, dead_letters } = purged;
-        Self { requests, tickets, admissions, claims, coupons, dead_letters }
+        let Purged { requests, tickets, admissions, claims, coupons, dead_letters, records } = purged;
+        Self { requests, tickets, admissions, claims, coupons, dead_letters, records }
     }
 }
 

@@ -45,7 +45,7 @@ impl Coupons {
         match self {
             Self::Embedded(store) => {
                 let view = store.coupon(coupon).await?;
-                Ok(view.map(|_| Numbered { items: Vec::new(), next: None }))
+                Ok(view.map(|_| Numbered { items: Vec::new(), next: None, removed_to: 0 }))
             }
             Self::Cluster(store, _) => Box::pin(store.dead_letters(coupon, after, count)).await,
         }

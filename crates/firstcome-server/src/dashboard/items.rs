@@ -273,6 +273,9 @@ impl Visit<'_> {
             fact("Held by bids", Datum::of(grouped(balance.held()))),
             fact("Available", Datum::of(grouped(balance.available()))),
         ];
+        if 0 < records.removed_to {
+            item.facts.push(fact("Records removed", Datum::soft(format!("up to {}", grouped(records.removed_to)))));
+        }
         let next = records.next.map(|next| format!("/dashboard/members/{}?after={next}", path_segment(name.as_str())));
         item.tables.push(Table {
             title: "Records".into(),

@@ -1,6 +1,6 @@
 //! Purges that an operator asks for.
 
-use crate::auction::{charge, fixed_price, purchase as buy, put};
+use crate::auction::{self, charge, fixed_price, purchase as buy, put};
 use crate::service::{ADMIN, Ask, Service, claim, config};
 use crate::stores::clock;
 use firstcome::Embedded;
@@ -28,7 +28,7 @@ pub(crate) async fn keys_of_old_requests_are_purged_and_counted() {
     let service = service();
     service.send(Ask::put("/v1/coupons/launch").by(ADMIN).json(&json!({"limit": 9}))).await.is(201);
     service.send(keyed("ann")).await.is(201);
-    let counts = |requests: u64| json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": 0, "coupons": 0, "dead_letters": 0});
+    let counts = |requests: u64| json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": 0, "coupons": 0, "dead_letters": 0, "records": 0});
     assert_eq!(service.send(purge(&json!({}))).await.is(200).json(), counts(0));
     service.clock.pass_ms(31 * DAY_MS);
     assert_eq!(service.send(purge(&json!({"dry_run": true}))).await.is(200).json(), counts(1));
@@ -38,6 +38,34 @@ pub(crate) async fn keys_of_old_requests_are_purged_and_counted() {
     let figures = service.send(Ask::get("/metrics").by(ADMIN)).await.is(200);
     let text = figures.body();
     assert!(text.contains("firstcome_purged_rows_total{kind=\"requests\"} 1\n"), "{text}");
+}
+
+pub(crate) async fn removed_records_are_told_from_records_that_never_were() {
+    let clock = clock();
+    let mut config = config();
+    config.retention.records = Some(std::time::Duration::from_secs(31 * 86_400));
+    let service = Service::new(Embedded::memory_with(Arc::clone(&clock) as _), clock, config);
+    for amount in [1, 2, 3] {
+        service.send(auction::charge("ann", amount)).await.is(200);
+    }
+    service.clock.pass_ms(32 * DAY_MS);
+    service.send(auction::charge("ann", 4)).await.is(200);
+    let before = service.send(auction::records("ann", "")).await.is(200).json();
+    assert_eq!((before["items"].as_array().map(Vec::len), before.get("removed_to")), (Some(4), None));
+    assert_eq!(service.send(purge(&json!({}))).await.is(200).json()["records"], 3);
+    for query in ["", "?after=0", "?after=3"] {
+        let page = service.send(auction::records("ann", query)).await.is(200).json();
+        assert_eq!((page["items"].as_array().map(Vec::len), &page["removed_to"]), (Some(1), &json!(3)), "{query}");
+        assert_eq!(page["items"][0], before["items"][3], "{query}: what stays is as it was");
+    }
+    for query in ["?after=1", "?after=2"] {
+        let refused = service.send(auction::records("ann", query)).await.refused(410, "records_removed");
+        assert_eq!(refused.json()["removed_to"], 3, "{query}");
+    }
+    let beyond = service.send(auction::records("ann", "?after=9")).await.is(200).json();
+    assert_eq!((&beyond["items"], &beyond["removed_to"]), (&json!([]), &json!(3)));
+    let text = service.send(Ask::get("/metrics").by(ADMIN)).await.is(200);
+    assert!(text.body().contains("firstcome_purged_rows_total{kind=\"records\"} 3\n"), "{}", text.body());
 }
 
 pub(crate) async fn a_purge_with_a_wrong_clock_is_refused_unless_an_operator_trusts_it() {

@@ -71,7 +71,7 @@ scenarios! {
     erasures: an_erased_person_leaves_a_pseudonym_and_may_come_again a_member_with_something_to_settle_is_not_erased
         erasures_are_checked a_service_of_listings_alone_erases_members;
     purges: keys_of_old_requests_are_purged_and_counted a_purge_with_a_wrong_clock_is_refused_unless_an_operator_trusts_it
-        a_service_of_listings_alone_purges_keys_of_bids;
+        a_service_of_listings_alone_purges_keys_of_bids removed_records_are_told_from_records_that_never_were;
     scopes: a_caller_without_the_scope_is_told_which_kind_of_no_it_is;
     dev_gate: a_call_from_elsewhere_is_refused_and_has_no_effect;
     deadlines: a_connection_over_the_limit_is_told_so;

@@ -318,7 +318,7 @@ impl Story {
     }
 
     pub(super) fn replied_bids(&mut self, items: Vec<Bid>, next: Option<u64>) -> &mut Self {
-        self.told(Command::Bids(name(), None, 2), AuctionReply::Bids(Numbered { items, next }))
+        self.told(Command::Bids(name(), None, 2), AuctionReply::Bids(Numbered { items, next, removed_to: 0 }))
     }
 
     pub(super) fn replied_balance(&mut self, who: &str, total: u64, held: u64) -> &mut Self {

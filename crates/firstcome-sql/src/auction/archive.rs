@@ -9,10 +9,11 @@ use crate::dialect::{Dialect, Row, list, maybe, quoted};
 use crate::reader::{Reader, wrong};
 use firstcome_core::auction::{Bid, Listing, ListingStanding, PlacedBid, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
-use firstcome_core::points::{Record, Wallet};
+use firstcome_core::points::{Anchor, Record, Wallet};
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// Makes members that are new; their numbers are read by [`numbers`].
 pub fn make_members(names: &[&str]) -> String {
@@ -132,6 +133,11 @@ pub fn write_wallet(dialect: Dialect, text: &mut String, id: i64, wallet: &Walle
     let _ = write!(text, " WHERE id={id} AND records=0;");
 }
 
+/// Writes what takes the place of removed records of a new member.
+pub fn write_anchor(dialect: Dialect, text: &mut String, id: i64, anchor: &Anchor) {
+    super::dialect::put_anchor(dialect, text, id, anchor);
+}
+
 /// Reads a number and a name.
 pub fn number_and_name(row: &Row) -> Result<(i64, String), SqlError> {
     let mut columns = Reader::at(row, 0);
@@ -151,7 +157,18 @@ pub fn listing_of(row: &Row) -> Result<(i64, ListingStanding), SqlError> {
 
 /// What reads members after a number, by their numbers.
 pub fn members_after(id: i64, count: usize) -> String {
-    format!("SELECT id,name FROM firstcome_member WHERE id>{id} ORDER BY id LIMIT {count};")
+    format!(
+        "SELECT id,name,{} FROM firstcome_member m LEFT JOIN firstcome_anchor a ON a.member=m.id \
+         WHERE id>{id} ORDER BY id LIMIT {count};",
+        load::ANCHOR_COLUMNS
+    )
+}
+
+/// A member's number, its name, and its anchor if it has one.
+pub fn member_of(row: &Row) -> Result<(i64, String, Option<Arc<Anchor>>), SqlError> {
+    let mut columns = Reader::at(row, 0);
+    let (id, name) = (columns.integer()?, columns.maybe_text()?.unwrap_or_default());
+    Ok((id, name, load::anchor_of(&mut columns)?))
 }
 
 /// The columns of a record after the number of its member.

@@ -235,13 +235,22 @@ impl AuctionDatabase {
         let text = format!(
             "SELECT {},r.number,r.kind,r.amount,l.name,r.bid,r.at,r.total,r.held,r.chain FROM firstcome_record r \
              LEFT JOIN firstcome_listing l ON l.id=r.listing \
-             WHERE r.member=(SELECT id FROM firstcome_member WHERE name={name}) AND {};",
+             WHERE r.member=(SELECT id FROM firstcome_member WHERE name={name}) AND {};\
+             SELECT {},number FROM firstcome_anchor WHERE member=(SELECT id FROM firstcome_member WHERE name={name});",
             tag::RECORD,
-            page("r.number", after, count)
+            page("r.number", after, count),
+            tag::ANCHOR
         );
-        let rows = self.read(text).await?;
-        let records: Result<Vec<_>, _> = rows.iter().map(|row| load::record(row, member)).collect();
-        Ok(numbered(records?, count, |record| record.number))
+        let (mut records, mut removed_to) = (Vec::new(), 0);
+        // The anchor is read after the records: it knows of all that were missing.
+        for row in &self.read(text).await? {
+            let mut columns = Reader::at(row, 0);
+            match columns.integer()? {
+                tag::ANCHOR => removed_to = columns.count()?,
+                _ => records.push(load::record(row, member)?),
+            }
+        }
+        Ok(Numbered { removed_to, ..numbered(records, count, |record| record.number) })
     }
 }
 
@@ -255,7 +264,7 @@ fn numbered<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> N
     let more = count < items.len();
     items.truncate(count);
     let next = if more { items.last().map(number) } else { None };
-    Numbered { items, next }
+    Numbered { items, next, removed_to: 0 }
 }
 
 fn keep<N: Clone + Eq + Hash>(names: &Mutex<HashMap<N, i64, RandomState>>, name: &N, id: i64) {

@@ -5,6 +5,7 @@ use super::{mysql, postgres};
 use crate::dialect::{Dialect, list, number, quoted};
 use crate::schema::Part;
 use firstcome_core::id::{ListingName, MemberName};
+use firstcome_core::points::Anchor;
 use std::fmt::Write as _;
 
 /// What a transaction needs to see, and to lock.
@@ -53,6 +54,7 @@ pub(super) mod tag {
     pub(in super::super) const BID: i64 = 5;
     pub(in super::super) const RECORD: i64 = 6;
     pub(in super::super) const OWNER: i64 = 7;
+    pub(in super::super) const ANCHOR: i64 = 8;
 }
 
 /// The tables of auctions.
@@ -60,13 +62,21 @@ pub const fn auction_part(dialect: Dialect) -> Part {
     Part {
         name: "market",
         steps: match dialect {
-            Dialect::Postgres => &[include_str!("postgres_0001.sql"), include_str!("postgres_0002.sql")],
-            Dialect::MySql => &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql")],
+            Dialect::Postgres => &[
+                include_str!("postgres_0001.sql"),
+                include_str!("postgres_0002.sql"),
+                include_str!("postgres_0003.sql"),
+            ],
+            Dialect::MySql => {
+                &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql"), include_str!("mysql_0003.sql")]
+            }
         },
-        readable_from: 2,
+        // A program from before anchors takes purged records for damage, and erases a member without the anchor.
+        readable_from: 3,
         written: &[
             ("firstcome_member", "name"),
             ("firstcome_record", "number"),
+            ("firstcome_anchor", "number"),
             ("firstcome_listing", "name"),
             ("firstcome_bid", "number"),
             ("firstcome_request", "scope"),
@@ -174,6 +184,20 @@ pub(super) fn create_members(dialect: Dialect, names: &[&MemberName]) -> String 
 pub(super) fn find_members(names: &[&MemberName]) -> String {
     let names = list(names, |text, name| quoted(text, name.as_str()));
     format!("SELECT {},id,name FROM firstcome_member WHERE name IN ({names})", tag::WALLET)
+}
+
+/// Puts the anchor of a member in the place of the one before it.
+pub(super) fn put_anchor(dialect: Dialect, text: &mut String, member: i64, anchor: &Anchor) {
+    let Anchor { number, balance, at, charged, chain } = anchor;
+    let (total, held, at) = (balance.total(), balance.held(), at.as_us());
+    let _ = write!(
+        text,
+        "DELETE FROM firstcome_anchor WHERE member={member};\
+         INSERT INTO firstcome_anchor (member,number,total,held,at,charged,chain) \
+         VALUES ({member},{number},{total},{held},{at},{charged},"
+    );
+    dialect.bytes(text, &chain.0);
+    text.push_str(");");
 }
 
 /// Finds a listing by its name.

@@ -5,7 +5,7 @@
 //! as batches do. What it has not found before it locked is a reason to begin again.
 
 use super::database::AuctionDatabase;
-use super::dialect::{listing_columns, tag};
+use super::dialect::{self, listing_columns, tag};
 use super::load;
 use crate::SqlError;
 use crate::base::{Pause, ROLL_BACK, Session, is_passing};
@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use firstcome_core::auction::ListingStanding;
 use firstcome_core::erase::{Erased, Rejection, judge};
 use firstcome_core::id::MemberName;
-use firstcome_core::points::{Chain, Wallet};
+use firstcome_core::points::{Anchor, Chain, Wallet};
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -40,6 +40,19 @@ fn name_of(member: &MemberName) -> String {
 /// Finds the listings that name a member. Reads all listings.
 fn naming(name: &str) -> String {
     format!("SELECT id FROM firstcome_listing WHERE owner={name} OR highest={name} OR buyer={name} ORDER BY id;")
+}
+
+/// Finds the bids of a member that have an idempotency key, where the records that would tell are removed. Reads all keys of bids.
+async fn keyed_bids(session: &mut Session, id: i64) -> Result<Vec<(i64, u32)>, SqlError> {
+    let text = format!(
+        "SELECT b.listing,b.number FROM firstcome_request q JOIN firstcome_bid b ON b.listing=q.scope AND b.number=q.number \
+         WHERE q.kind=1 AND b.member={id};"
+    );
+    let read = |row| {
+        let mut columns = Reader::at(row, 0);
+        Ok((columns.integer()?, columns.small()?))
+    };
+    session.ask(text).await?.iter().map(read).collect()
 }
 
 impl AuctionDatabase {
@@ -73,7 +86,12 @@ impl AuctionDatabase {
             self.end(session, ROLL_BACK).await?;
             return Ok(Err(rejection));
         }
-        let (chain, records, bids) = self.rename_records(&mut session, id, member, pseudonym).await?;
+        let anchor = self.anchor(&mut session, id).await?.map(|anchor| anchor.renamed(pseudonym));
+        let renamed = self.rename_records(&mut session, id, member, pseudonym, anchor.unwrap_or(Anchor::START)).await?;
+        let (chain, records, mut bids) = renamed;
+        if anchor.is_some() {
+            bids.extend(keyed_bids(&mut session, id).await?);
+        }
         if records != wallet.records {
             return Err(SqlError::broken(format!(
                 "member {id} has {records} records, and {} are known",
@@ -84,6 +102,9 @@ impl AuctionDatabase {
         let mut text = format!("UPDATE firstcome_member SET name={after},chain=");
         self.dialect.bytes(&mut text, &chain.0);
         let _ = write!(text, " WHERE id={id};");
+        if let Some(anchor) = &anchor {
+            dialect::put_anchor(self.dialect, &mut text, id, anchor);
+        }
         if !listings.is_empty() {
             let ids = list(&listings, |text, (id, _)| number(text, *id));
             let column = |column| format!("{column}=CASE WHEN {column}={before} THEN {after} ELSE {column} END");
@@ -106,6 +127,7 @@ impl AuctionDatabase {
         self.watch.allow()?;
         session.commit(self.options.connections.answer_timeout).await?;
         self.forget_names();
+        let records = records - anchor.map_or(0, |anchor| anchor.number);
         Ok(Ok(Erased { members: 1, records, listings: listings.len() as u64, ..Erased::default() }))
     }
 
@@ -157,15 +179,17 @@ impl AuctionDatabase {
         }
     }
 
-    /// Makes the chain of a member's records again. Returns its end, the number of records, and the bids that they are about.
+    /// Makes the chain of a member's records again, after its anchor under the pseudonym. Returns its end, the number of the last
+    /// record, and the bids that they are about.
     async fn rename_records(
         &self,
         session: &mut Session,
         id: i64,
         member: &MemberName,
         pseudonym: &MemberName,
+        anchor: Anchor,
     ) -> Result<(Chain, u64, BTreeSet<(i64, u32)>), SqlError> {
-        let (mut chain, mut last, mut bids) = (Chain::default(), 0, BTreeSet::new());
+        let (mut chain, mut last, mut bids) = (anchor.chain, anchor.number, BTreeSet::new());
         loop {
             let text = format!(
                 "SELECT {},r.number,r.kind,r.amount,l.name,r.bid,r.at,r.total,r.held,r.chain,r.listing \

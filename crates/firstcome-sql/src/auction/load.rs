@@ -7,7 +7,8 @@ use crate::dialect::Row;
 use crate::reader::{Reader, wrong};
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::{Amount, Kind, Record, Reference, Wallet};
+use firstcome_core::points::{Amount, Anchor, Kind, Record, Reference, Wallet};
+use std::sync::Arc;
 
 /// A listing as it stands in its table.
 pub(super) struct Stored {
@@ -112,14 +113,24 @@ pub(super) fn wallet(row: &Row) -> Result<(i64, Wallet), SqlError> {
     Ok((columns.integer()?, wallet_of(&mut columns)?))
 }
 
-/// Reads a wallet from its member's name on.
+/// The columns of the anchor of a member in the order in which [`anchor_of`] reads them.
+pub(super) const ANCHOR_COLUMNS: &str = "a.number,a.total,a.held,a.at,a.charged,a.chain";
+
+/// Reads the anchor of a member, whose columns are `NULL` if there is none.
+pub(super) fn anchor_of(columns: &mut Reader<'_>) -> Result<Option<Arc<Anchor>>, SqlError> {
+    let Some(number) = columns.maybe_count()? else { return Ok(None) };
+    let (balance, at, charged) = (columns.balance()?, columns.instant()?, columns.integer()?);
+    Ok(Some(Arc::new(Anchor { number, balance, at, charged, chain: columns.chain()? })))
+}
+
+/// Reads a wallet from its member's name on, without the anchor, which no rule needs to move points.
 pub(super) fn wallet_of(columns: &mut Reader<'_>) -> Result<Wallet, SqlError> {
     let member = columns.member()?;
     let balance = columns.balance()?;
     let records = columns.count()?;
     let last_at = columns.instant()?;
     let chain = columns.chain()?;
-    Ok(Wallet { member, balance, records, last_at, chain })
+    Ok(Wallet { member, balance, records, last_at, chain, anchor: None })
 }
 
 /// Reads a bid from number, bidder, price and instant.

@@ -1,7 +1,10 @@
-//! Removes idempotency keys of bids, sales and points that are older than they stay, in pages, beside nodes at work.
+//! Removes idempotency keys of bids, sales and points that are older than they stay, in pages, beside nodes at work. Its part
+//! [`records`] removes records of members.
 //!
 //! A page finds its rows by the primary key, so no bid pays for an index. Nodes hold no keys in memory: a key whose row is gone is a
 //! new request. Any number of nodes may purge at once, since a page that another node has removed is empty.
+
+mod records;
 
 use super::database::AuctionDatabase;
 use crate::SqlError;
@@ -12,8 +15,8 @@ use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::time::Timestamp;
 use firstcome_store::edge::Stopwatch;
 use firstcome_store::purge::{
-    ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, check_clock,
-    kept_since,
+    ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged,
+    RETAIN_RECORDS_MIN, check_clock, kept_since,
 };
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -55,9 +58,14 @@ impl AuctionDatabase {
 
     async fn purge_all(&self, request: PurgeRequest, now: Timestamp) -> Result<Purged, SqlError> {
         let mut purged = Purged::default();
-        let Some(kept) = request.retention.requests else { return Ok(purged) };
-        for (kind, kept) in [(OF_LISTINGS, kept), (OF_POINTS, kept.max(Duration::from_millis(POINTS_KEY_MS)))] {
-            purged.requests += self.purge_keys(kind, kept_since(now, kept), request.mode).await?;
+        if let Some(kept) = request.retention.requests {
+            for (kind, kept) in [(OF_LISTINGS, kept), (OF_POINTS, kept.max(Duration::from_millis(POINTS_KEY_MS)))] {
+                purged.requests += self.purge_keys(kind, kept_since(now, kept), request.mode).await?;
+            }
+        }
+        if let Some(kept) = request.retention.records {
+            let since = kept_since(now, kept.max(RETAIN_RECORDS_MIN));
+            purged.records += self.purge_records(since, request.mode).await?;
         }
         Ok(purged)
     }
@@ -123,7 +131,7 @@ impl AuctionDatabase {
 }
 
 impl PurgeStore for super::SqlAuctions {
-    /// Removes idempotency keys; listings and members have nothing else that ends.
+    /// Removes idempotency keys, and records of members; listings have nothing else that ends.
     async fn purge(&self, request: PurgeRequest) -> PurgeAnswer {
         crate::boxed::boxed(self.database.purge(request)).await
     }

@@ -81,9 +81,15 @@ impl Reading {
 
     async fn members(&mut self) -> Result<BTreeMap<i64, Wallet>, SqlError> {
         let mut members = BTreeMap::new();
-        let what = "SELECT id,name,total,held,records,last_at,chain FROM firstcome_member";
-        self.numbered(what, |id, row| {
-            members.insert(id, load::wallet_of(&mut Reader::at(row, 1))?);
+        let what = format!(
+            "SELECT id,name,m.total,m.held,records,last_at,m.chain,{} FROM firstcome_member m \
+             LEFT JOIN firstcome_anchor a ON a.member=m.id",
+            load::ANCHOR_COLUMNS
+        );
+        self.numbered(&what, |id, row| {
+            let mut columns = Reader::at(row, 1);
+            let wallet = load::wallet_of(&mut columns)?;
+            members.insert(id, Wallet { anchor: load::anchor_of(&mut columns)?, ..wallet });
             Ok(())
         })
         .await?;
@@ -108,7 +114,7 @@ impl Reading {
             if wallet.as_ref().is_none_or(|(of, _)| *of != id) {
                 up_to(replay, &mut rest, wallet.take().as_ref(), Some(id));
             }
-            let (_, played) = wallet.get_or_insert_with(|| (id, Wallet::empty(stored.member.clone())));
+            let (_, played) = wallet.get_or_insert_with(|| (id, replay.begin(stored)));
             let record = load::record_of(columns, &stored.member, |columns| {
                 Ok(columns.maybe_integer()?.and_then(|listing| names.get(&listing).cloned()))
             })?;
@@ -171,7 +177,10 @@ fn up_to<'a>(
         rest.next();
         match played {
             Some((of, wallet)) if of == id => replay.member(wallet, stored),
-            _ => replay.member(&Wallet::empty(stored.member.clone()), stored),
+            _ => {
+                let begun = replay.begin(stored);
+                replay.member(&begun, stored);
+            }
         }
     }
 }

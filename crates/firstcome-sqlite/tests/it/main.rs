@@ -10,6 +10,7 @@ mod old_codes;
 mod old_rooms;
 mod presence;
 mod purge;
+mod records;
 mod restarts;
 mod sqlite;
 

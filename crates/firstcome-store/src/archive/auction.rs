@@ -2,7 +2,7 @@
 
 use super::intake::Intake;
 use super::{ArchivedBid, ArchivedListing, ArchivedRecord, ImportError};
-use crate::embedded::journal::{Change, ListingId, MemberId};
+use crate::embedded::journal::{Change, ListingId, MemberId, RecordsRemoved};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Wallet;
 use std::collections::HashMap;
@@ -64,13 +64,14 @@ impl Intake {
     /// Takes a record. It must be the next one of its member, and its balance and hash must be right.
     pub(super) fn record(&mut self, archived: ArchivedRecord) -> Result<(), ImportError> {
         self.begin_auctions()?;
-        let ArchivedRecord { record, request } = archived;
+        let ArchivedRecord { record, request, anchor } = archived;
         let listing = match &record.about {
             Some(about) => Some(self.auctions.known_listing(&about.listing)?),
             None => None,
         };
         let next = MemberId(self.auctions.members.len() as u32 + 1);
-        let fresh = || (next, Wallet::empty(record.member.clone()));
+        let removed = anchor.as_deref().filter(|_| !self.auctions.members.contains_key(&record.member)).copied();
+        let fresh = || (next, Wallet::anchored(record.member.clone(), anchor));
         let (id, wallet) = self.auctions.members.entry(record.member.clone()).or_insert_with(fresh);
         wallet.restore(&record).map_err(|damage| ImportError::BrokenRecord {
             member: record.member.clone(),
@@ -78,6 +79,10 @@ impl Intake {
             damage,
         })?;
         let id = *id;
+        if let Some(anchor) = removed {
+            let member = record.member.clone();
+            self.change(Change::RecordsRemoved(Box::new(RecordsRemoved { id, member, anchor })));
+        }
         self.change(Change::Moved { id, listing, record, request });
         Ok(())
     }

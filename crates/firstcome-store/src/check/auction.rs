@@ -3,20 +3,55 @@
 //!
 //! A store passes its rows in this order: each member after all of its records, then the listings, then all bids, in
 //! the order of numbers within a listing. Keys may come at any time after their listing.
+//!
+//! The records of a member begin with its anchor: [`Replay::begin`]. What removed records would show, their anchor vouches for, up to
+//! their number: that a bid of the member was backed, that its hold ended, that a price was paid or received. The sum of the balances
+//! is exact nevertheless, since an anchor has the charges less the refunds of what was removed. The hold of a bid that may still
+//! win is never removed.
 
 use super::Check;
 use firstcome_core::auction::{Bid, Listing, ListingStanding, Phase};
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::{Kind, Record, Wallet};
+use firstcome_core::points::{Anchor, Kind, Record, Wallet};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The holds of one listing, by bid, and the payments for it.
 #[derive(Default)]
 struct Money {
     held: HashMap<u32, (MemberName, u64)>,
     ended: HashMap<u32, u32>,
+    /// Ends whose hold was removed.
+    ended_alone: HashMap<u32, (MemberName, u64)>,
+    /// Bidders whose hold was removed.
+    unbacked: HashMap<u32, MemberName>,
     paid: Vec<(MemberName, u64)>,
     got: Vec<(MemberName, u64)>,
+}
+
+/// What the removed records of members may have shown.
+#[derive(Default)]
+struct Gone(HashMap<MemberName, GoneRecords>);
+
+struct GoneRecords {
+    /// How many there are for which nothing else was found yet.
+    count: u64,
+    /// The points that were held after the last of them, and whose holds have not ended yet.
+    held: u64,
+}
+
+impl Gone {
+    /// Whether a record of the member may have been removed. It counts for no other one.
+    fn takes(&mut self, member: &MemberName) -> bool {
+        let rest = self.0.get_mut(member).map(|gone| &mut gone.count).filter(|count| 0 < **count);
+        rest.map(|count| *count -= 1).is_some()
+    }
+
+    /// Whether so many points may have been held when the last removed record was written.
+    fn takes_held(&mut self, member: &MemberName, points: u64) -> bool {
+        let rest = self.0.get_mut(member).map(|gone| &mut gone.held).filter(|held| points <= **held);
+        rest.map(|held| *held -= points).is_some()
+    }
 }
 
 /// A stored listing, and its highest bid so far.
@@ -84,6 +119,7 @@ pub struct Replay {
     charged: u128,
     refunded: u128,
     totals: u128,
+    gone: Gone,
     /// The points that each member has held, by its stored balance.
     held: BTreeMap<MemberName, u64>,
     listings: BTreeMap<i64, Played>,
@@ -107,13 +143,25 @@ impl Replay {
             charged: 0,
             refunded: 0,
             totals: 0,
+            gone: Gone::default(),
             held: BTreeMap::new(),
             listings: BTreeMap::new(),
             keys: HashSet::new(),
         }
     }
 
-    /// Replays the next record of a member; `wallet` starts empty.
+    /// Begins the replay of a member, and returns the wallet that its first record must fit.
+    pub fn begin(&mut self, stored: &Wallet) -> Wallet {
+        let Anchor { number, balance, charged, .. } = stored.begins_with();
+        if 0 < number {
+            let sum = if charged < 0 { &mut self.refunded } else { &mut self.charged };
+            *sum += u128::from(charged.unsigned_abs());
+            self.gone.0.insert(stored.member.clone(), GoneRecords { count: number, held: balance.held() });
+        }
+        Wallet::anchored(stored.member.clone(), stored.anchor.as_ref().map(Arc::clone))
+    }
+
+    /// Replays the next record of a member; `wallet` is what [`Self::begin`] returned.
     pub fn record(&mut self, wallet: &mut Wallet, record: &Record) {
         let restored = wallet.restore(record);
         self.checks.chain.check(restored.is_ok(), || {
@@ -144,7 +192,13 @@ impl Replay {
             }
             Kind::Release | Kind::Capture => {
                 // A member's hold comes before its end, so it is known here.
-                let own = of.held.get(&bid).is_some_and(|hold| *hold == (record.member.clone(), amount));
+                let own = match of.held.get(&bid) {
+                    Some(hold) => *hold == (record.member.clone(), amount),
+                    None => {
+                        of.ended_alone.insert(bid, (record.member.clone(), amount));
+                        self.gone.takes_held(&record.member, amount)
+                    }
+                };
                 checks.ended_once.check(own, here);
                 *of.ended.entry(bid).or_default() += 1;
             }
@@ -157,6 +211,10 @@ impl Replay {
     /// Compares a member's stored wallet with the one from its records, after all of them were replayed.
     pub fn member(&mut self, played: &Wallet, stored: &Wallet) {
         self.checks.balance.check(played == stored, || format!("member {}", stored.member));
+        // A purge never removes the last record.
+        let removed_to = stored.begins_with().number;
+        let has_last = removed_to == 0 || removed_to < stored.records;
+        self.checks.chain.check(has_last, || format!("member {}: the last record was removed", stored.member));
         self.totals += u128::from(stored.balance.total());
         self.held.insert(stored.member.clone(), stored.balance.held());
     }
@@ -179,9 +237,17 @@ impl Replay {
             return;
         };
         check_bid(checks, standing, highest.as_ref(), &bid);
-        let hold = self.money.get(&standing.name).and_then(|money| money.held.get(&bid.number));
         let here = || format!("listing {}, bid {}", standing.name, bid.number);
-        checks.backed.check(hold.is_some_and(|hold| *hold == (bid.bidder.clone(), bid.price.get())), here);
+        let own = (bid.bidder.clone(), bid.price.get());
+        let money = self.money.entry(standing.name.clone()).or_default();
+        let backed = match (money.held.get(&bid.number), money.ended_alone.get(&bid.number)) {
+            (Some(hold), _) => *hold == own,
+            (None, end) => {
+                money.unbacked.insert(bid.number, bid.bidder.clone());
+                end.is_none_or(|end| *end == own) && self.gone.takes(&bid.bidder)
+            }
+        };
+        checks.backed.check(backed, here);
         *highest = Some(bid);
     }
 
@@ -224,7 +290,7 @@ impl Replay {
             }
             standing.highest = highest;
             let money = self.money.remove(&standing.name).unwrap_or_default();
-            check_listing(&mut self.checks, &standing, &money);
+            check_listing(&mut self.checks, &mut self.gone, &standing, &money);
         }
         self.checks.backed.check(self.money.is_empty(), || "holds of listings that do not exist".into());
         for (member, held) in self.held {
@@ -248,17 +314,24 @@ fn check_bid(checks: &mut Checks, standing: &ListingStanding, before: Option<&Bi
     checks.in_time.check((standing.starts_at..=standing.effective_ends_at).contains(&bid.at), here);
 }
 
-fn check_listing(checks: &mut Checks, standing: &ListingStanding, money: &Money) {
+fn check_listing(checks: &mut Checks, gone: &mut Gone, standing: &ListingStanding, money: &Money) {
     let here = || format!("listing {}", standing.name);
     checks.sound.check(Listing::restore(standing.clone()).is_ok(), here);
     let settled = matches!(standing.phase, Phase::Sold(_) | Phase::Unsold(_));
     // If some bids are missing, skip the checks per bid, however high the stored count is.
-    let bids = if money.held.len() as u64 == u64::from(standing.bids) { standing.bids } else { 0 };
+    let known = money.held.len() as u64 + money.unbacked.len() as u64;
+    let bids = if known == u64::from(standing.bids) { standing.bids } else { 0 };
     checks.ended_once.check(bids == standing.bids, here);
     for number in 1..=bids {
         let open = number == standing.bids && !settled;
         let ended = money.ended.get(&number).copied().unwrap_or(0);
-        checks.ended_once.check(ended == u32::from(!open), || format!("{}, bid {number}: ended {ended} times", here()));
+        let as_it_should = match money.unbacked.get(&number) {
+            // Its hold stays as long as it may win.
+            Some(_) if open => false,
+            Some(bidder) if ended == 0 => gone.takes(bidder),
+            _ => ended == u32::from(!open),
+        };
+        checks.ended_once.check(as_it_should, || format!("{}, bid {number}: ended {ended} times", here()));
     }
     let strays = money.held.keys().chain(money.ended.keys()).filter(|number| !(1..=standing.bids).contains(*number));
     checks.backed.check(strays.count() == 0, || format!("{}: holds of bids that do not exist", here()));
@@ -269,7 +342,13 @@ fn check_listing(checks: &mut Checks, standing: &ListingStanding, money: &Money)
         }
         _ => (Vec::new(), Vec::new()),
     };
-    checks.sold_once.check((&money.paid, &money.got) == (&paid, &got), || {
+    let mut is_there = |found: &[(MemberName, u64)], wanted: &[(MemberName, u64)]| {
+        // A purchase without its record, which may have been removed.
+        let is_gone = found.is_empty() && wanted.iter().all(|(member, _)| gone.takes(member));
+        found == wanted || is_gone
+    };
+    let is_paid = is_there(&money.paid, &paid) & is_there(&money.got, &got);
+    checks.sold_once.check(is_paid, || {
         format!("{}: paid {:?}, got {:?}, where it should be {paid:?} and {got:?}", here(), money.paid, money.got)
     });
 }

@@ -26,8 +26,8 @@ use firstcome_core::time::{Now, Timestamp};
 pub(super) use job::Job;
 use job::PendingAuctionReply;
 use parking_lot::{Mutex, RwLock};
-pub(super) use published::{ListingCell, PublishedAuctions};
-use published::{MemberCell, Names};
+use published::Names;
+pub(super) use published::{ListingCell, MemberCell, PublishedAuctions, ShownMember};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -421,7 +421,7 @@ impl AuctionWriter {
         for (place, _) in self.wallets.touched.drain(..) {
             let member = &mut self.wallets.members[place];
             member.is_touched = false;
-            let (id, shown) = (member.id, (member.wallet.balance, member.wallet.records));
+            let (id, shown) = (member.id, ShownMember::of(&member.wallet));
             match &member.cell {
                 Some(cell) => *cell.shown.lock() = shown,
                 None => {

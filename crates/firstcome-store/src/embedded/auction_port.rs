@@ -34,7 +34,7 @@ fn page<T>(mut items: Vec<T>, count: usize, number: impl Fn(&T) -> u64) -> Numbe
     let more = count < items.len();
     items.truncate(count);
     let next = items.last().filter(|_| more).map(number);
-    Numbered { items, next }
+    Numbered { items, next, removed_to: 0 }
 }
 
 impl AuctionStore for Embedded {
@@ -113,10 +113,13 @@ impl AuctionStore for Embedded {
             return Ok(page(Vec::new(), count, |_| 0));
         };
         let rows = Arc::clone(&self.inner.shared.rows);
-        let durable = cell.records();
-        let mut records = blocking(move || rows.records(cell.id, after.unwrap_or(0), count.saturating_add(1))).await?;
+        let (id, after, durable) = (cell.id, after.unwrap_or(0), cell.records());
+        let mut records = blocking(move || rows.records(id, after, count.saturating_add(1))).await?;
+        // What is missing at the beginning of the page was removed. The cell may not say so yet: it is published after the commit.
+        let missing = records.first().map_or(0, |first| first.number - 1);
+        let removed_to = cell.removed_to().max(if after < missing { missing } else { 0 });
         records.retain(|record| record.number <= durable);
-        Ok(page(records, count, |record| record.number))
+        Ok(Numbered { removed_to, ..page(records, count, |record| record.number) })
     }
 
     async fn close_due(&self) -> Result<(), StoreError> {

@@ -9,7 +9,7 @@ use firstcome_core::api_key::KeyChange;
 use firstcome_core::auction::{Bid, ListingStanding, PlacedBid};
 use firstcome_core::coupon::{Attributes, Claim, CouponSettings, Issued, KeyedEffect, Redeemed, Serial};
 use firstcome_core::id::{CouponName, MemberName, RequestId, RoomName, UserId};
-use firstcome_core::points::{Chain, Record, Wallet};
+use firstcome_core::points::{Anchor, Chain, Record, Wallet};
 use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
 use firstcome_core::room::{self, RoomSettings, TicketNumber};
@@ -170,12 +170,23 @@ pub struct MemberErased {
     pub id: MemberId,
     /// The name until now.
     pub before: MemberName,
-    /// The wallet from now on: the pseudonym, and the chain of the last record.
+    /// The wallet from now on: the pseudonym, the chain of the last record, and the anchor under the pseudonym.
     pub wallet: Wallet,
-    /// The chain of each record from now on, from the first one.
+    /// The chain of each record from now on, from the first one after the anchor.
     pub chains: Vec<Chain>,
     /// Bids of the member whose idempotency key goes.
     pub bids: Vec<(ListingId, u32)>,
+}
+
+/// The first records of a member go, and an anchor takes their place.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RecordsRemoved {
+    /// The member.
+    pub id: MemberId,
+    /// Its name.
+    pub member: MemberName,
+    /// What takes their place: all records up to its number go.
+    pub anchor: Anchor,
 }
 
 /// A request whose idempotency key is forgotten.
@@ -320,6 +331,8 @@ pub enum Change {
     ApiKeys(Box<KeyChange>),
     /// Idempotency keys are forgotten.
     RequestsForgotten(Vec<ForgottenRequest>),
+    /// A purge, or an import of what a purge has left, removed records.
+    RecordsRemoved(Box<RecordsRemoved>),
     /// A purge has ended. No data depend on it: the next purge compares its clock with it.
     PurgeEnded(Timestamp),
     /// Both clocks, so that time-outs continue after a restart as if no clock had been set.
@@ -439,8 +452,9 @@ struct MemoryRows {
 impl MemoryRows {
     fn erase_member(&mut self, erased: &MemberErased) {
         let name = &erased.wallet.member;
+        let first = erased.wallet.begins_with().number + 1;
         self.bids.values_mut().filter(|bid| bid.bidder == erased.before).for_each(|bid| bid.bidder = name.clone());
-        for (number, chain) in (1..).zip(&erased.chains) {
+        for (number, chain) in (first..).zip(&erased.chains) {
             if let Some(record) = self.records.get_mut(&(erased.id, number)) {
                 (record.member, record.chain) = (name.clone(), *chain);
             }
@@ -467,6 +481,14 @@ impl Journal for Memory {
                     self.kept.write().attributes.remove(&(*id, *serial));
                 }
                 Change::MemberErased(erased) => self.kept.write().erase_member(erased),
+                Change::RecordsRemoved(removed) => {
+                    let RecordsRemoved { id, anchor, .. } = &**removed;
+                    let mut kept = self.kept.write();
+                    let gone = kept.records.range((*id, 0)..=(*id, anchor.number)).map(|(key, _)| *key);
+                    for key in gone.collect::<Vec<_>>() {
+                        kept.records.remove(&key);
+                    }
+                }
                 Change::Headed(signed) => {
                     self.kept.write().heads.entry(signed.head.object.clone()).or_default().push((**signed).clone());
                 }

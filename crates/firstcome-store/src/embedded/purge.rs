@@ -3,16 +3,18 @@
 //! The caller's thread looks for what is over, a page at a time, under short read locks. The writer commits each page on its own,
 //! between other batches, and then takes the page out of memory. What only the writer sees (keys of bids) it looks for itself.
 
+mod records;
+
 use super::auction::AuctionWriter;
 use super::coupon::CouponCell;
-use super::journal::{Change, ForgottenRequest};
+use super::journal::{Change, ForgottenRequest, RecordsRemoved};
 use super::reply::Reply;
 use super::writer::Log;
 use super::{Command, Embedded, Shared, blocking, keys_kept_since};
 use crate::error::StoreError;
 use crate::purge::{
-    ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, check_clock,
-    kept_since,
+    ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged,
+    RETAIN_RECORDS_MIN, check_clock, kept_since,
 };
 use firstcome_core::coupon::{KeyPage, KeyWalk, KeyedRequest};
 use firstcome_core::time::{Now, Timestamp};
@@ -57,6 +59,8 @@ pub(super) enum PurgePage {
     Movements(Vec<ForgottenRequest>),
     /// Looks for keys of bids and purchases before this instant, from the listing at this place on, and forgets them or counts them.
     Listings { since: Timestamp, place: usize, mode: PurgeMode },
+    /// Removes the first records of a member, which has the name and the anchor that the page was made for.
+    Records { removed: RecordsRemoved, before: u64 },
     /// Notes that the purge has ended.
     End(Timestamp),
 }
@@ -106,6 +110,15 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
             }
             Ok(PageDone { purged, next })
         }
+        PurgePage::Records { removed, before } => {
+            if !auctions.may_remove(&removed, before) {
+                return Ok(PageDone::default());
+            }
+            log.commit(Change::RecordsRemoved(Box::new(removed.clone())))?;
+            auctions.remove_records(&removed);
+            let purged = Purged { records: removed.anchor.number - before, ..Purged::default() };
+            Ok(PageDone { purged, next: None })
+        }
         PurgePage::End(at) => {
             log.commit(Change::PurgeEnded(at))?;
             *log.shared.purges.ended_at.lock() = Some(at);
@@ -115,7 +128,7 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
 }
 
 const fn requests_of(count: usize) -> Purged {
-    Purged { requests: count as u64, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0 }
+    Purged { requests: count as u64, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0, records: 0 }
 }
 
 impl Shared {
@@ -216,6 +229,10 @@ impl PurgeStore for Embedded {
         if let Some(kept) = request.retention.requests {
             let since = kept_since(Timestamp::clamped_us(now_us), kept.max(crate::purge::RETAIN_REQUESTS_MIN));
             self.purge_requests(since, request.mode, &mut purged).await?;
+        }
+        if let Some(kept) = request.retention.records {
+            let since = kept_since(Timestamp::clamped_us(now_us), kept.max(RETAIN_RECORDS_MIN));
+            self.purge_records(since, request.mode, &mut purged).await?;
         }
         if request.mode == PurgeMode::Remove {
             self.purge_page(PurgePage::End(now.wall)).await?;

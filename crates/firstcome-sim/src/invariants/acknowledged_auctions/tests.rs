@@ -421,7 +421,7 @@ fn what_is_shown_of_nothing_is_found() {
     story.told(Command::View(other.clone()), AuctionReply::View(Box::new(view)));
     story.assert_found(check, "it was shown, and is not stored");
     let mut story = begun();
-    let nothing = firstcome_store::Numbered { items: Vec::new(), next: None };
+    let nothing = firstcome_store::Numbered { items: Vec::new(), next: None, removed_to: 0 };
     story.told(Command::Bids(other, None, 1), AuctionReply::Bids(nothing));
     story.assert_found(check, "nothing is stored");
 }

@@ -1,5 +1,6 @@
 //! The writer's part of erasures: a member gets another name, and its chain is made again.
 
+use super::published::ShownMember;
 use super::{AuctionWriter, PublishedAuctions};
 use crate::embedded::Judged;
 use crate::embedded::journal::{Change, ListingId, MemberErased, MemberId, Rows};
@@ -9,6 +10,7 @@ use firstcome_core::erase::{self, Erased, Rejection};
 use firstcome_core::id::{MemberName, RequestId};
 use firstcome_core::points::{Chain, Wallet};
 use firstcome_core::time::Timestamp;
+use std::sync::Arc;
 
 /// How many records one read brings.
 const RECORDS_PER_READ: usize = 1_024;
@@ -67,9 +69,11 @@ impl AuctionWriter {
         let erased = match place {
             Some(place) => {
                 let known = &self.wallets.members[place];
-                let chains = chains(known.id, &known.wallet, pseudonym, rows)?;
-                let chain = chains.last().copied().unwrap_or_default();
-                let wallet = Wallet { member: pseudonym.clone(), chain, ..known.wallet.clone() };
+                let anchor = known.wallet.anchor.as_ref().map(|anchor| Arc::new(anchor.renamed(pseudonym)));
+                let begun = Wallet::anchored(pseudonym.clone(), anchor.as_ref().map(Arc::clone));
+                let chains = chains(known.id, &known.wallet, &begun, rows)?;
+                let chain = chains.last().copied().unwrap_or(begun.chain);
+                let wallet = Wallet { member: pseudonym.clone(), chain, anchor, ..known.wallet.clone() };
                 Some((place, MemberErased { id: known.id, before: member.clone(), wallet, chains, bids }))
             }
             None => None,
@@ -100,24 +104,32 @@ impl AuctionWriter {
         if let Some(cell) = names.members.remove(&before) {
             names.members.insert(wallet.member.clone(), cell);
         }
-        self.wallets.members[place].wallet = wallet;
+        let known = &mut self.wallets.members[place];
+        known.wallet = wallet;
+        if let Some(cell) = &known.cell {
+            *cell.shown.lock() = ShownMember::of(&known.wallet);
+        }
         erased
     }
 }
 
-/// Makes the chain of a member's records again, under another name.
-fn chains(id: MemberId, wallet: &Wallet, name: &MemberName, rows: &dyn Rows) -> Result<Vec<Chain>, StoreError> {
+/// Makes the chain of a member's records again, under another name. `begun` is the wallet of that name before the first record.
+fn chains(id: MemberId, wallet: &Wallet, begun: &Wallet, rows: &dyn Rows) -> Result<Vec<Chain>, StoreError> {
     let mut chains: Vec<Chain> = Vec::new();
-    let mut chain = Chain::default();
+    let mut chain = begun.chain;
     loop {
-        let records = rows.records(id, chains.len() as u64, RECORDS_PER_READ)?;
+        let records = rows.records(id, begun.records + chains.len() as u64, RECORDS_PER_READ)?;
         let is_last = records.len() < RECORDS_PER_READ;
         for record in records {
-            chain = record.renamed(name.clone(), chain).chain;
+            chain = record.renamed(begun.member.clone(), chain).chain;
             chains.push(chain);
         }
         if is_last {
-            assert_eq!(chains.len() as u64, wallet.records, "a member has as many records as its wallet says");
+            assert_eq!(
+                begun.records + chains.len() as u64,
+                wallet.records,
+                "a member has as many records as its wallet says"
+            );
             return Ok(chains);
         }
     }

@@ -5,7 +5,7 @@ use crate::auction::Closings;
 use crate::names;
 use firstcome_core::auction::ListingStanding;
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::Balance;
+use firstcome_core::points::{Anchor, Balance, Wallet};
 use firstcome_core::time::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -44,8 +44,22 @@ pub(in crate::embedded) struct ListingCell {
 /// A member as readers see it.
 pub(in crate::embedded) struct MemberCell {
     pub(in crate::embedded) id: MemberId,
-    /// The balance and the number of records.
-    pub(super) shown: Mutex<(Balance, u64)>,
+    pub(super) shown: Mutex<ShownMember>,
+}
+
+/// What readers see of a member.
+#[derive(Clone)]
+pub(in crate::embedded) struct ShownMember {
+    pub(in crate::embedded) balance: Balance,
+    /// The number of the last record.
+    pub(in crate::embedded) records: u64,
+    pub(in crate::embedded) anchor: Option<Arc<Anchor>>,
+}
+
+impl ShownMember {
+    pub(super) fn of(wallet: &Wallet) -> Self {
+        Self { balance: wallet.balance, records: wallet.records, anchor: wallet.anchor.as_ref().map(Arc::clone) }
+    }
 }
 
 impl ListingCell {
@@ -56,11 +70,20 @@ impl ListingCell {
 
 impl MemberCell {
     pub(in crate::embedded) fn balance(&self) -> Balance {
-        self.shown.lock().0
+        self.shown.lock().balance
     }
 
     pub(in crate::embedded) fn records(&self) -> u64 {
-        self.shown.lock().1
+        self.shown.lock().records
+    }
+
+    /// The number of the last record that a purge removed; 0 if it removed none.
+    pub(in crate::embedded) fn removed_to(&self) -> u64 {
+        self.shown.lock().anchor.as_ref().map_or(0, |anchor| anchor.number)
+    }
+
+    pub(in crate::embedded) fn shown(&self) -> ShownMember {
+        self.shown.lock().clone()
     }
 }
 
@@ -87,6 +110,11 @@ impl PublishedAuctions {
         count: usize,
     ) -> names::Names<MemberName> {
         names::Names::select(self.names.read().members.keys(), after, count)
+    }
+
+    /// Returns the names and copies of all members.
+    pub(in crate::embedded) fn all_members(&self) -> Vec<(MemberName, Arc<MemberCell>)> {
+        self.names.read().members.iter().map(|(name, cell)| (name.clone(), Arc::clone(cell))).collect()
     }
 
     pub(in crate::embedded) fn counts(&self) -> (usize, usize) {

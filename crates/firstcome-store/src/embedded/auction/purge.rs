@@ -1,10 +1,12 @@
-//! Forgets idempotency keys of bids and purchases.
+//! Forgets idempotency keys of bids and purchases, and removes records of members.
 
 use super::AuctionWriter;
-use crate::embedded::journal::ForgottenRequest;
+use super::published::ShownMember;
+use crate::embedded::journal::{ForgottenRequest, MemberId, RecordsRemoved};
 use crate::purge::{PAGE_ROWS_MAX, PurgeMode};
 use firstcome_core::auction::Phase;
 use firstcome_core::time::Timestamp;
+use std::sync::Arc;
 
 /// How many keys and listings the writer looks at in one page, beyond the last listing: other commands wait for these.
 const LOOKED_MAX: usize = 10_000;
@@ -43,6 +45,25 @@ impl AuctionWriter {
         (found, None)
     }
 
+    /// Whether records of a member may go: it still has this name, and the anchor with the number `before`.
+    pub(in crate::embedded) fn may_remove(&self, removed: &RecordsRemoved, before: u64) -> bool {
+        let RecordsRemoved { id, member, anchor } = removed;
+        let wallet = self.wallets.members.get(place_of(*id)).map(|known| &known.wallet);
+        wallet.is_some_and(|wallet| {
+            let begins = wallet.begins_with().number == before;
+            wallet.member == *member && begins && (before + 1..wallet.records).contains(&anchor.number)
+        })
+    }
+
+    /// Takes removed records into account, after that is durable, and shows it.
+    pub(in crate::embedded) fn remove_records(&mut self, removed: &RecordsRemoved) {
+        let Some(known) = self.wallets.members.get_mut(place_of(removed.id)) else { return };
+        known.wallet.anchor = Some(Arc::new(removed.anchor));
+        if let Some(cell) = &known.cell {
+            *cell.shown.lock() = ShownMember::of(&known.wallet);
+        }
+    }
+
     /// Forgets requests that [`Self::keys_before`] found.
     pub(in crate::embedded) fn forget_requests(&mut self, requests: &[ForgottenRequest]) {
         // They come listing by listing, and the listing with number N has place N - 1.
@@ -62,6 +83,11 @@ impl AuctionWriter {
             }
         }
     }
+}
+
+/// The member with number N has place N - 1.
+const fn place_of(id: MemberId) -> usize {
+    (id.0 as usize).wrapping_sub(1)
 }
 
 const fn listing_of(request: &ForgottenRequest) -> Option<u32> {
