@@ -329,7 +329,7 @@ impl Import {
             Change::Redeemed { id, redeemed, request } => {
                 waiting.redemptions.push((coupon(id.0)?, redeemed, request));
             }
-            Change::Room { id, change } => {
+            Change::Room { id, change, .. } => {
                 let room = self.rooms.get(&id.0).copied().ok_or_else(unknown)?;
                 match change {
                     core_room::Change::Joined { number, join, joined_at } => {

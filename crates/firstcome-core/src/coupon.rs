@@ -27,7 +27,7 @@ use crate::time::Timestamp;
 pub use answers::{CouponState, Rejection};
 use book::{Book, Keys};
 use hashbrown::HashMap;
-pub use purge::{KeyPage, KeyWalk, KeyedEffect, KeyedRequest};
+pub use purge::{KeyPage, KeyWalk, KeyedEffect, KeyedRequest, PurgedClaims, is_over};
 pub use standing::CouponStanding;
 use std::hash::RandomState;
 
@@ -244,6 +244,8 @@ impl Damage {
 pub struct Coupon {
     settings: CouponSettings,
     deleted: bool,
+    /// When a purge began to remove the claims.
+    purged_at: Option<Timestamp>,
     book: Book,
     claim_keys: Keys,
     redemptions: HashMap<Serial, Timestamp, RandomState>,
@@ -258,6 +260,7 @@ impl Coupon {
         Self {
             settings,
             deleted: false,
+            purged_at: None,
             book: Book::new(hasher.clone()),
             claim_keys: Keys::new(),
             redemptions: HashMap::with_hasher(hasher),
@@ -285,8 +288,14 @@ impl Coupon {
         CouponStanding { issued, ..self.standing() }.state(now)
     }
 
-    const fn standing(&self) -> CouponStanding<'_> {
-        CouponStanding { settings: &self.settings, deleted: self.deleted, purged_at: None, issued: self.book.issued() }
+    /// Returns the rules of the coupon that need no claim.
+    pub const fn standing(&self) -> CouponStanding<'_> {
+        CouponStanding {
+            settings: &self.settings,
+            deleted: self.deleted,
+            purged_at: self.purged_at,
+            issued: self.book.issued(),
+        }
     }
 
     /// Returns whether a refusal depends on the time. If not, a reader need not read the clock.
@@ -347,9 +356,10 @@ impl Coupon {
 
     /// Judges one redemption and changes nothing.
     ///
-    /// Order of checks: idempotency key, unknown code, wrong user, already redeemed, expired. Claims of a deleted, sold-out
+    /// Order of checks: purged, idempotency key, unknown code, wrong user, already redeemed, expired. Claims of a deleted, sold-out
     /// or expired coupon can still be redeemed.
     pub fn judge_redeem(&self, redeem: &Redeem, now: Timestamp) -> Result<Effect<Redeemed>, Rejection> {
+        self.standing().judge_redemptions(now)?;
         if let Some(request) = redeem.request
             && let Some((body, serial)) = self.redemption_keys.find(request.key)
         {
@@ -358,7 +368,7 @@ impl Coupon {
                 _ => Err(Rejection::KeyReused(serial)),
             };
         }
-        let Some(serial) = redeem.serial.filter(|serial| serial.get() <= self.book.issued()) else {
+        let Some(serial) = redeem.serial.filter(|serial| self.has_claim(*serial)) else {
             return Err(Rejection::UnknownCode);
         };
         if let Some(user) = &redeem.user
@@ -450,10 +460,9 @@ impl Coupon {
         self.redemption_keys.remove_of(serial);
     }
 
-    /// Returns the user and the claim of a serial of this coupon.
+    /// Returns the user and the claim of a serial of this coupon; `None` if its claims were purged.
     pub fn claim_at(&self, serial: Serial) -> Option<(&str, Issued)> {
-        let known = serial.get() <= self.book.issued();
-        known.then(|| (self.book.user(serial), self.issued_as(serial)))
+        self.has_claim(serial).then(|| (self.book.user(serial), self.issued_as(serial)))
     }
 
     /// Returns the redemption of a serial.
@@ -489,7 +498,7 @@ impl Coupon {
     /// Restores a stored redemption.
     pub fn restore_redemption(&mut self, redeemed: Redeemed, request: Option<RequestId>) -> Result<(), Damage> {
         let serial = redeemed.serial;
-        let stray = self.book.issued() < serial.get() || self.redeemed(serial).is_some();
+        let stray = !self.has_claim(serial) || self.redeemed(serial).is_some();
         if stray || redeemed.redeemed_at < self.book.issued_at(serial) {
             return Err(Damage::StrayRedemption);
         }
@@ -502,7 +511,7 @@ impl Coupon {
         Ok(())
     }
 
-    /// Returns a serial with its instant. The serial must be one of `1..=issued`.
+    /// Returns a serial with its instant. The serial must be one of `1..=issued`, and its claim not purged.
     pub fn issued_as(&self, serial: Serial) -> Issued {
         Issued { serial, issued_at: self.book.issued_at(serial) }
     }

@@ -1,12 +1,14 @@
 //! Exports the data of a directory, and imports it into another one, row by row. Loses nothing, and keeps every rule.
 
-use super::coupon::{coupons, for_each_claim, for_each_redemption};
+use super::coupon::{CouponPurge, coupons, for_each_claim, for_each_redemption};
 use super::faults::fault;
 use super::{DATABASE_FILE, auction, connect, coupon, lock, open_reader, receipt, room, schema, verify_auction};
 use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
 use firstcome_core::id::{CouponName, RequestId, UserId};
 use firstcome_core::time::{Now, Steady, Timestamp};
-use firstcome_store::archive::{ArchivedClaim, ArchivedCoupon, Before, ImportError, Incoming, Intake, RoomsBefore};
+use firstcome_store::archive::{
+    ArchivedClaim, ArchivedCoupon, ArchivedPurge, Before, ImportError, Incoming, Intake, RoomsBefore,
+};
 use firstcome_store::edge::draw_hasher;
 use firstcome_store::embedded::journal::CouponId;
 use firstcome_store::receipt::SignedHead;
@@ -45,9 +47,10 @@ impl Archive {
         };
         rows.into_iter()
             .map(|row| {
-                let claims = count(row.id)?;
+                let claims = if row.purged.is_some() { 0 } else { count(row.id)? };
                 let (name, settings, voucher_key) = (row.name, row.settings, row.voucher_key);
-                Ok((ArchivedCoupon { name, settings, voucher_key, deleted_at: row.deleted_at, purged: None }, claims))
+                let purged = row.purged.map(|CouponPurge { at, issued }| ArchivedPurge { at, issued });
+                Ok((ArchivedCoupon { name, settings, voucher_key, deleted_at: row.deleted_at, purged }, claims))
             })
             .collect()
     }
@@ -63,7 +66,8 @@ impl Archive {
             redemptions.insert((row.coupon, row.redeemed.serial), (row.redeemed.redeemed_at, row.request));
             Ok(())
         })?;
-        for row in coupons(&self.connection)? {
+        // The claims that a purge has not removed yet are over like the others.
+        for row in coupons(&self.connection)?.into_iter().filter(|row| row.purged.is_none()) {
             stoppable(&mut visit, |visit| {
                 for_each_claim(&self.connection, Some(row.id), |claim| {
                     let user = UserId::restore(claim.user).map_err(|error| coupon::damaged(format!("user {error}")))?;
@@ -139,11 +143,6 @@ impl Importer {
 
     /// Imports a row. Everything that it refers to must exist or must have come before.
     pub fn take(&mut self, row: Incoming) -> Result<(), ImportError> {
-        if let Incoming::Coupon(coupon) = &row
-            && coupon.purged.is_some()
-        {
-            return Err(ImportError::PurgedCoupon(coupon.name.clone()));
-        }
         self.intake.take(row)?;
         if CHANGES_PER_WRITE <= self.intake.pending() { self.flush() } else { Ok(()) }
     }

@@ -4,7 +4,7 @@ use super::archive::{Archive, stoppable};
 use super::renewal;
 use super::room::{self, for_each_slot, for_each_ticket_of};
 use firstcome_core::id::UserId;
-use firstcome_core::room::{Hold, Join, Renewal, RoomPhase, Slot, TicketNumber};
+use firstcome_core::room::{Departure, Hold, Join, Renewal, RoomPhase, Slot, TicketNumber};
 use firstcome_core::time::Now;
 use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedLine, ArchivedRoom, ArchivedSlot, ArchivedTicket, TicketState};
@@ -32,7 +32,7 @@ impl Archive {
         let mut appearances = room::appearances(&self.connection)?;
         for row in room::rooms(&self.connection)? {
             let slots = slots.remove(&row.id).unwrap_or_default();
-            let drawn = room::last_number(&self.connection, row.id)?.unwrap_or(row.first - 1);
+            let drawn = room::last_number(&self.connection, &row)?;
             let room = ArchivedRoom {
                 name: row.name.clone(),
                 settings: row.settings,
@@ -51,6 +51,11 @@ impl Archive {
                 renewals.insert(number, renewal);
                 Ok(())
             })?;
+            // What a purge removed is gone like any other ticket that is gone: an archive has every number.
+            for number in (row.first..row.gone_before).filter_map(TicketNumber::new) {
+                let state = TicketState::Gone(Departure::Expired);
+                visit(ArchivedLine::Ticket(Box::new(ArchivedTicket { room: row.name.clone(), number, state })))?;
+            }
             stoppable(&mut visit, |visit| {
                 for_each_ticket_of(&self.connection, row.id, |ticket, joined_at| {
                     let user = ticket.user.map(UserId::parse).transpose();

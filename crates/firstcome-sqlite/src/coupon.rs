@@ -59,7 +59,10 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
             Change::CouponDeleted { id, at } => {
                 connection.prepare_cached(DELETE_COUPON)?.execute(params![id.0, at.as_us()])?;
             }
-            Change::Room { id, change } => room::write(connection, *id, change)?,
+            Change::Room { id, change, at } => room::write(connection, *id, change, *at)?,
+            Change::CouponPurged { id, at, issued } => purge::mark_coupon(connection, *id, *at, *issued)?,
+            Change::ClaimsPurged { id, first, last } => purge::remove_claims(connection, *id, [*first, *last])?,
+            Change::TicketsPurged { id, gone } => purge::remove_tickets(connection, *id, *gone)?,
             Change::Remembered { id, memory } => room::put_memory(connection, *id, memory)?,
             Change::RoomPut(put) => room::put_room(connection, put)?,
             Change::RoomClosed { id, first, at } => room::close_room(connection, *id, *first, *at)?,
@@ -124,6 +127,14 @@ pub(super) struct CouponRow {
     pub(super) settings: CouponSettings,
     pub(super) voucher_key: VoucherKey,
     pub(super) deleted_at: Option<Timestamp>,
+    pub(super) purged: Option<CouponPurge>,
+}
+
+/// What is known of the claims of a purged coupon. Rows that are left are those of the last serials.
+#[derive(Clone, Copy)]
+pub(super) struct CouponPurge {
+    pub(super) at: Timestamp,
+    pub(super) issued: u32,
 }
 
 /// A claim's row. The user is still text, which the visitor parses if it needs a [`UserId`].
@@ -162,7 +173,7 @@ pub(super) fn range(id: CouponId) -> [i64; 2] {
 pub(super) fn coupons(connection: &Connection) -> Result<Vec<CouponRow>, Fault> {
     let query =
         "SELECT id, name, limit_count, opens_at, expires_at, redeem_until, title, room, voucher_key, deleted_at,
-        codes_bound_from FROM coupon ORDER BY id";
+        codes_bound_from, purged_at, purged_issued FROM coupon ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the coupons");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;
@@ -176,14 +187,16 @@ pub(super) fn coupons(connection: &Connection) -> Result<Vec<CouponRow>, Fault> 
 fn coupon_row(row: &Row<'_>) -> rusqlite::Result<Result<CouponRow, Fault>> {
     let name: String = row.get(1)?;
     let limit: u32 = row.get(2)?;
-    let instants: [Option<i64>; 4] = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(9)?];
+    let instants: [Option<i64>; 5] = [row.get(3)?, row.get(4)?, row.get(5)?, row.get(9)?, row.get(11)?];
+    let purged_issued: Option<u32> = row.get(12)?;
     let title: Option<String> = row.get(6)?;
     let room: Option<String> = row.get(7)?;
     let voucher_key = VoucherKey::new(row.get(8)?).bound_from(row.get(10)?);
     let id = CouponId(row.get(0)?);
     let read = || {
         let wrong = || damaged(format!("coupon {name:?} has settings that no rule allows"));
-        let [opens_at, expires_at, redeem_until, deleted_at] = instants.map(|us| us.map(instant).transpose());
+        let [opens_at, expires_at, redeem_until, deleted_at, purged_at] =
+            instants.map(|us| us.map(instant).transpose());
         let settings = CouponSettings {
             limit: CouponLimit::new(limit).ok_or_else(wrong)?,
             opens_at: opens_at?,
@@ -194,7 +207,8 @@ fn coupon_row(row: &Row<'_>) -> rusqlite::Result<Result<CouponRow, Fault>> {
             acknowledge: firstcome_core::coupon::Acknowledge::Stored,
         };
         let name = CouponName::parse(&name).map_err(|_| wrong())?;
-        Ok(CouponRow { id, name, settings, voucher_key, deleted_at: deleted_at? })
+        let purged = purged_at?.zip(purged_issued).map(|(at, issued)| CouponPurge { at, issued });
+        Ok(CouponRow { id, name, settings, voucher_key, deleted_at: deleted_at?, purged })
     };
     Ok(read())
 }
@@ -250,7 +264,11 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
     for row in coupons(connection)? {
         place.insert(row.id, loaded.len());
         deleted.push(row.deleted_at.is_some());
-        let coupon = Coupon::new(row.settings, hasher.clone());
+        let mut coupon = Coupon::new(row.settings, hasher.clone());
+        if let Some(CouponPurge { at, issued }) = row.purged {
+            let restored = coupon.restore_purged(at, issued, hasher.clone());
+            restored.map_err(|damage| damaged(format!("coupon {}: {}", row.name, damage.as_str())))?;
+        }
         loaded.push(StoredCoupon { id: row.id, name: row.name, voucher_key: row.voucher_key, coupon });
     }
     let stray = |key: CouponId| damaged(format!("rows of a coupon {} that does not exist", key.0));
@@ -259,6 +277,10 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
     };
     for_each_claim(connection, None, |claim| {
         let stored = &mut loaded[*place.get(&claim.coupon).ok_or_else(|| stray(claim.coupon))?];
+        // The next purge removes it.
+        if stored.coupon.is_purged() {
+            return Ok(());
+        }
         let user = UserId::restore(claim.user).map_err(|error| {
             damaged(format!("coupon {}, serial {}: user {error}", stored.name, claim.issued.serial.get()))
         })?;
@@ -270,6 +292,9 @@ pub(super) fn load(connection: &Connection, hasher: &RandomState) -> Result<Vec<
     }
     for_each_redemption(connection, |row| {
         let stored = &mut loaded[*place.get(&row.coupon).ok_or_else(|| stray(row.coupon))?];
+        if stored.coupon.is_purged() {
+            return Ok(());
+        }
         let restored = stored.coupon.restore_redemption(row.redeemed, row.request);
         restored.map_err(|damage| wrong(&stored.name, row.redeemed.serial, damage))
     })?;

@@ -61,7 +61,7 @@ use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::Durability;
 use firstcome_store::edge::{Clock, Stopwatch, SystemSecrets, draw_hasher};
 use firstcome_store::embedded::journal::{
-    Change, CouponId, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows,
+    Change, CouponId, CouponOver, Journal, JournalError, ListingId, MemberId, Outcome, RoomId, Rows,
 };
 use firstcome_store::embedded::{Backing, Embedded, StoredRoom, Timeline};
 use firstcome_store::receipt::{HeadWanted, SignedHead};
@@ -108,6 +108,7 @@ pub fn open(directory: &Path, clock: Arc<dyn Clock>) -> Result<Embedded, Fault> 
     let coupons = coupon::load(&connection, &hasher)?;
     let seen = room::clock(&connection)?;
     let timeline = Timeline::after(seen, clock.as_ref());
+    purge::note_departures(&connection, clock.now())?;
     let rooms = room::load(&connection, &hasher, timeline.now(clock.as_ref()))?;
     let pass_secrets = room::secrets(&connection)?;
     let api_keys = api_key::load(&connection)?;
@@ -366,7 +367,7 @@ impl Journal for Sqlite {
             self.rolled_back(&error, "commit failed", is_full)
         })?;
         // Rows are dense, 40 to 100 per page, and each commit rewrites the last page of each tree.
-        self.pages += 3 + changes.len() as i64 / 40;
+        self.pages += 3 + changes.iter().map(purge::rows_of).sum::<i64>() / 40;
         if is_erasure {
             self.forget_log();
         } else if overwrites {
@@ -415,6 +416,16 @@ impl Rows for Reader {
     fn keyed_movements(&self, since: Timestamp, count: usize) -> Result<Vec<(MemberId, u64)>, StoreError> {
         let found = purge::keyed_movements(&self.connection.lock(), since, count);
         found.map_err(|error| StoreError::Faulted(Arc::new(fault(&error, "cannot read keys of movements"))))
+    }
+
+    fn coupons_over(&self) -> Result<Vec<CouponOver>, StoreError> {
+        let found = purge::coupons_over(&self.connection.lock());
+        found.map_err(|fault| StoreError::Faulted(Arc::new(fault)))
+    }
+
+    fn gone_before(&self, room: RoomId, from: u32, since: Timestamp, count: u32) -> Result<u32, StoreError> {
+        let found = purge::gone_before(&self.connection.lock(), room, from, since, count);
+        found.map_err(|error| StoreError::Faulted(Arc::new(fault(&error, "cannot read tickets that are gone"))))
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {

@@ -2,11 +2,15 @@
 
 use super::coupon::instant;
 use super::faults::fault;
-use firstcome_core::coupon::KeyedEffect;
+use super::room;
+use firstcome_core::coupon::{KeyedEffect, Serial};
 use firstcome_core::points::Anchor;
+use firstcome_core::room::GoneTickets;
 use firstcome_core::time::Timestamp;
 use firstcome_store::Fault;
-use firstcome_store::embedded::journal::{Change, ForgottenRequest, MemberId, RecordsRemoved};
+use firstcome_store::embedded::journal::{
+    Change, CouponId, CouponOver, ForgottenRequest, MemberId, RecordsRemoved, RoomId,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 const PUT_ANCHOR: &str = "\
@@ -89,6 +93,92 @@ pub(super) fn keyed_movements(
     let mut found = Vec::new();
     for row in rows {
         found.extend(MemberId::of_row(row?));
+    }
+    Ok(found)
+}
+
+/// Removes the rows of tickets that are gone.
+pub(super) fn remove_tickets(connection: &Connection, id: RoomId, gone: GoneTickets) -> rusqlite::Result<()> {
+    let [first, _] = room::range(id);
+    let below = |number: u32| first | i64::from(number - 1);
+    connection.prepare_cached("UPDATE room SET gone_before = ?2 WHERE id = ?1")?.execute([id.0, gone.before])?;
+    let mut remove = connection.prepare_cached("DELETE FROM ticket WHERE id BETWEEN ?1 AND ?2")?;
+    remove.execute([first, below(gone.before)])?;
+    // Number 0 stands for what is no visitor's.
+    let mut remove = connection.prepare_cached("DELETE FROM memory WHERE id BETWEEN ?1 AND ?2")?;
+    remove.execute([first | 1, below(gone.memory_from)]).map(drop)
+}
+
+/// Notes since when rows of tickets say when they were gone, if no start noted it before. For a file of an earlier version: its
+/// tickets count as gone since then.
+pub(super) fn note_departures(connection: &Connection, since: Timestamp) -> Result<(), Fault> {
+    let noted = connection.execute("INSERT OR IGNORE INTO departure (id, noted_since) VALUES (1, ?1)", [since.as_us()]);
+    noted.map(drop).map_err(|error| fault(&error, "cannot note since when departures have an instant"))
+}
+
+/// Returns the number before which all tickets of a room from `from` on are gone since before `since`. Looks at `count` of them at
+/// most.
+pub(super) fn gone_before(
+    connection: &Connection,
+    id: RoomId,
+    from: u32,
+    since: Timestamp,
+    count: u32,
+) -> rusqlite::Result<u32> {
+    let query = "SELECT id, gone IS NOT NULL AND coalesce(gone_at, (SELECT noted_since FROM departure)) < ?4 IS TRUE FROM ticket
+        WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3";
+    let mut statement = connection.prepare_cached(query)?;
+    let [first, last] = room::range(id);
+    let mut rows = statement.query([first | i64::from(from), last, count.into(), since.as_us()])?;
+    let mut before = from;
+    while let Some(row) = rows.next()? {
+        if row.get::<_, i64>(0)? != first | i64::from(before) || !row.get::<_, bool>(1)? {
+            break;
+        }
+        before += 1;
+    }
+    Ok(before)
+}
+
+/// Returns how many rows a change writes or removes, about.
+pub(super) const fn rows_of(change: &Change) -> i64 {
+    match change {
+        Change::RequestsForgotten(requests) => requests.len() as i64,
+        Change::TicketsPurged { gone, .. } => gone.count as i64,
+        Change::ClaimsPurged { first, last, .. } => 2 * (last.get() - first.get() + 1) as i64,
+        _ => 1,
+    }
+}
+
+/// Marks a coupon whose claims go.
+pub(super) fn mark_coupon(connection: &Connection, id: CouponId, at: Timestamp, issued: u32) -> rusqlite::Result<()> {
+    let mut mark = connection
+        .prepare_cached("UPDATE coupon SET purged_at = ?2, purged_issued = ?3, changed_at = ?2 WHERE id = ?1")?;
+    mark.execute(params![id.0, at.as_us(), issued]).map(drop)
+}
+
+/// Removes rows of claims, with their redemptions.
+pub(super) fn remove_claims(connection: &Connection, id: CouponId, serials: [Serial; 2]) -> rusqlite::Result<()> {
+    let range = serials.map(|serial| id.row(serial));
+    connection.prepare_cached("DELETE FROM redemption WHERE id BETWEEN ?1 AND ?2")?.execute(range)?;
+    connection.prepare_cached("DELETE FROM claim WHERE id BETWEEN ?1 AND ?2")?.execute(range).map(drop)
+}
+
+/// Returns coupons whose claims may be over, or that a purge has marked, and that have rows of claims. One look into the claims for
+/// each of them.
+pub(super) fn coupons_over(connection: &Connection) -> Result<Vec<CouponOver>, Fault> {
+    let query = "SELECT id, deleted_at, (SELECT min(claim.id) FROM claim
+            WHERE claim.id BETWEEN coupon.id << 32 AND (coupon.id << 32) | 4294967295) FROM coupon
+        WHERE purged_at IS NOT NULL OR deleted_at IS NOT NULL OR (expires_at IS NOT NULL AND redeem_until IS NOT NULL)";
+    let broken = |error: rusqlite::Error| fault(&error, "cannot read the coupons that are over");
+    let mut statement = connection.prepare_cached(query).map_err(broken)?;
+    let mut rows = statement.query([]).map_err(broken)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(broken)? {
+        let (id, deleted_at) = (CouponId(row.get(0).map_err(broken)?), row.get::<_, Option<i64>>(1).map_err(broken)?);
+        let deleted_at = deleted_at.map(instant).transpose()?;
+        let first = row.get::<_, Option<i64>>(2).map_err(broken)?.and_then(|row| Serial::new(row as u32));
+        found.extend(first.map(|first| CouponOver { id, deleted_at, first }));
     }
     Ok(found)
 }

@@ -113,7 +113,7 @@ pub(super) fn put_memory(connection: &Connection, id: RoomId, memory: &Memory) -
     put.execute(params![row, bytes]).map(drop)
 }
 
-pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rusqlite::Result<()> {
+pub(super) fn write(connection: &Connection, id: RoomId, change: &Change, at: Timestamp) -> rusqlite::Result<()> {
     let delete_slot = |number: &TicketNumber| -> rusqlite::Result<usize> {
         connection.prepare_cached("DELETE FROM slot WHERE id = ?1")?.execute([id.row(*number)])
     };
@@ -144,8 +144,8 @@ pub(super) fn write(connection: &Connection, id: RoomId, change: &Change) -> rus
         }
         Change::Gone { number, how } => {
             let how = if *how == Departure::Left { LEFT } else { EXPIRED };
-            let mut end = connection.prepare_cached("UPDATE ticket SET gone = ?2 WHERE id = ?1")?;
-            end.execute(params![id.row(*number), how])?;
+            let mut end = connection.prepare_cached("UPDATE ticket SET gone = ?2, gone_at = ?3 WHERE id = ?1")?;
+            end.execute(params![id.row(*number), how, at.as_us()])?;
             delete_slot(number)?;
             renewal::delete(connection, id.row(*number))?;
         }
@@ -224,6 +224,8 @@ pub(super) struct RoomRow {
     pub(super) settings: RoomSettings,
     pub(super) ticket_key: TicketKey,
     pub(super) first: u32,
+    /// Numbers before it are gone, and have no rows. At least the first number.
+    pub(super) gone_before: u32,
     pub(super) reached: u32,
     pub(super) standing: RoomPhase,
     pub(super) draw: Option<Draw>,
@@ -236,7 +238,7 @@ pub(super) const EVERY_ROOM: [i64; 2] = [i64::MIN, i64::MAX];
 pub(super) fn rooms(connection: &Connection) -> Result<Vec<RoomRow>, Fault> {
     let query = "SELECT id, name, admit_count, admit_every_ms, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms,
         claim_window_ms, idle_ttl_ms, opens_at, paused, message, target_url, ticket_key, first, reached, closed_at,
-        draws, draw_seed, draw_first, draw_entrants, drawn_at, first_poll_ms FROM room ORDER BY id";
+        draws, draw_seed, draw_first, draw_entrants, drawn_at, first_poll_ms, gone_before FROM room ORDER BY id";
     let broken = |error: &rusqlite::Error| fault(error, "cannot read the rooms");
     let mut statement = connection.prepare(query).map_err(|error| broken(&error))?;
     let mut rows = statement.query([]).map_err(|error| broken(&error))?;
@@ -268,7 +270,8 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
         target_url: row.get::<_, Option<String>>(13)?.map(Into::into),
     };
     let standing = if row.get::<_, Option<i64>>(17)?.is_some() { RoomPhase::Closed } else { RoomPhase::Running };
-    let (id, first, reached) = (RoomId(row.get(0)?), row.get(15)?, row.get(16)?);
+    let (id, first, reached) = (RoomId(row.get(0)?), row.get::<_, u32>(15)?, row.get(16)?);
+    let gone_before = row.get::<_, u32>(24)?.max(first);
     let ticket_key = TicketKey::new(row.get(14)?);
     let draw: Option<(u32, u32, i64)> = match row.get::<_, Option<u32>>(20)? {
         Some(first) => Some((first, row.get(21)?, row.get(22)?)),
@@ -282,7 +285,7 @@ fn room_row(row: &Row<'_>) -> rusqlite::Result<Result<RoomRow, Fault>> {
         let draw = draw.zip(seed).map(|((first, entrants, drawn_at), seed)| {
             Ok(Draw { seed: DrawSeed::new(seed), first, entrants, drawn_at: instant(drawn_at)? })
         });
-        Ok(RoomRow { id, name, settings, ticket_key, first, reached, standing, draw: draw.transpose()? })
+        Ok(RoomRow { id, name, settings, ticket_key, first, gone_before, reached, standing, draw: draw.transpose()? })
     };
     Ok(read())
 }
@@ -346,12 +349,14 @@ fn walk_tickets(
     Ok(())
 }
 
-/// Returns the last number that a room has drawn, if it has tickets that are not void.
-pub(super) fn last_number(connection: &Connection, id: RoomId) -> Result<Option<u32>, Fault> {
+/// Returns the last number that a room has drawn; 0 if it has drawn none.
+pub(super) fn last_number(connection: &Connection, room: &RoomRow) -> Result<u32, Fault> {
     let query = "SELECT max(id) FROM ticket WHERE id BETWEEN ?1 AND ?2";
-    let last = connection.query_row(query, range(id), |row| row.get::<_, Option<i64>>(0));
+    let last = connection.query_row(query, range(room.id), |row| row.get::<_, Option<i64>>(0));
     let last = last.map_err(|error| fault(&error, "cannot read the tickets"))?;
-    Ok(last.map(key_of).transpose()?.map(|(_, number)| number.get()))
+    let last = last.map(key_of).transpose()?.map(|(_, number)| number.get());
+    // The rows of void and of purged numbers are not there.
+    Ok(last.unwrap_or(room.gone_before - 1))
 }
 
 /// Visits slots in key order.
@@ -440,7 +445,9 @@ fn load_of(
     let mut appearances = appearances(connection)?;
     for row in rows {
         place.insert(row.id, loaded.len());
-        let room = Room::restoring(row.settings.clone(), hasher.clone(), now, row.first);
+        let mut room = Room::restoring(row.settings.clone(), hasher.clone(), now, row.first);
+        let skipped = room.restore_gone(row.gone_before);
+        skipped.map_err(|damage| damaged(format!("room {}: {}", row.name, damage.as_str())))?;
         let appearance = appearances.remove(&row.id).unwrap_or_default();
         let stored =
             StoredRoom { id: row.id, name: row.name.clone(), ticket_key: row.ticket_key.clone(), room, appearance };

@@ -28,6 +28,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0011_purges.sql"),
         include_str!("0012_first_polls.sql"),
         include_str!("0013_anchors.sql"),
+        include_str!("0014_purged_rows.sql"),
     ],
 };
 

@@ -19,6 +19,10 @@ struct CouponCheck {
     name: String,
     limit: u32,
     codes_bound_from: u32,
+    /// How many claims it had when a purge marked it.
+    purged_issued: Option<u32>,
+    /// How many claims a purge has removed: those of the first serials.
+    removed: u32,
     issued: u32,
     last_issued_at: Option<Timestamp>,
     users: HashSet<Box<str>>,
@@ -43,6 +47,9 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
         let Some(coupon) = known else { return Ok(()) };
         let name = coupon.name.clone();
         let here = || format!("coupon {name}, serial {serial}");
+        if coupon.purged_issued.is_some() && coupon.issued == 0 {
+            (coupon.removed, coupon.issued) = (serial - 1, serial - 1);
+        }
         checks.gapless.check(serial == coupon.issued + 1, here);
         checks.ordered.check(coupon.last_issued_at <= Some(claim.issued.issued_at), here);
         checks.once.check(coupon.users.insert(claim.user.into()), || format!("{}: user {}", here(), claim.user));
@@ -60,7 +67,7 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     for_each_redemption(&snapshot, |row| {
         let serial = row.redeemed.serial.get();
         let coupon = seen.get_mut(&row.coupon);
-        let claim = coupon.as_ref().and_then(|coupon| coupon.issued_at.get(serial as usize - 1).copied());
+        let claim = coupon.as_ref().and_then(|coupon| coupon.claim_at(serial));
         let here = || format!("redemption of serial {serial} of coupon number {}", row.coupon.0);
         checks.redeemed.check(claim.is_some_and(|issued_at| issued_at <= row.redeemed.redeemed_at), here);
         if let (Some(coupon), Some(request)) = (coupon, row.request) {
@@ -70,14 +77,15 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
     })?;
     for coupon in seen.values() {
         let here = || format!("coupon {}: {} of {}", coupon.name, coupon.issued_at.len(), coupon.limit);
-        checks.limit.check(coupon.issued_at.len() <= coupon.limit as usize, here);
-        let from = || {
-            format!(
-                "coupon {}: from serial {} on, and {} are issued",
-                coupon.name, coupon.codes_bound_from, coupon.issued
-            )
-        };
-        checks.codes.check(coupon.codes_bound_from <= coupon.issued + 1, from);
+        let issued = coupon.purged_issued.unwrap_or(coupon.issued_at.len() as u32);
+        checks.limit.check(issued <= coupon.limit, here);
+        // The rows that a purge has left are those of the last serials.
+        checks
+            .gapless
+            .check(coupon.issued_at.is_empty() || issued == coupon.issued_at.len() as u32 + coupon.removed, here);
+        let from =
+            || format!("coupon {}: from serial {} on, and {} are issued", coupon.name, coupon.codes_bound_from, issued);
+        checks.codes.check(coupon.codes_bound_from <= issued + 1, from);
     }
     let rooms = verify_room::check(&snapshot)?;
     let auctions = verify_auction::check(&snapshot)?;
@@ -87,7 +95,16 @@ pub fn verify(directory: &Path) -> Result<Vec<Check>, Fault> {
 
 fn remember(row: &CouponRow) -> (CouponId, CouponCheck) {
     let (limit, codes_bound_from) = (row.settings.limit.get(), row.voucher_key.codes_bound_from());
-    (row.id, CouponCheck { name: row.name.to_string(), limit, codes_bound_from, ..CouponCheck::default() })
+    let (name, purged_issued) = (row.name.to_string(), row.purged.map(|purged| purged.issued));
+    (row.id, CouponCheck { name, limit, codes_bound_from, purged_issued, ..CouponCheck::default() })
+}
+
+impl CouponCheck {
+    /// Returns when the claim of a serial was issued, if its row is there.
+    fn claim_at(&self, serial: u32) -> Option<Timestamp> {
+        let at = serial.checked_sub(self.removed + 1)?;
+        self.issued_at.get(at as usize).copied()
+    }
 }
 
 struct Checks {
@@ -107,7 +124,9 @@ impl Checks {
         Self {
             limit: Check::new("no oversell: a coupon has at most as many claims as its limit"),
             once: Check::new("one each: a user holds at most one claim of a coupon"),
-            gapless: Check::new("gapless: the serials of a coupon are exactly 1..issued"),
+            gapless: Check::new(
+                "gapless: the serials of a coupon are exactly 1..issued; the first ones may be purged if it is marked",
+            ),
             ordered: Check::new("in order: a later serial never has an earlier instant"),
             owned: Check::new("every claim belongs to a coupon"),
             valid: Check::new("users and attributes are within their limits"),

@@ -13,15 +13,16 @@ use std::collections::HashMap;
 fn standings(snapshot: &Connection) -> Result<HashMap<Object, Standing>, Fault> {
     let mut standings = HashMap::new();
     for row in rooms(snapshot)? {
-        let given = last_number(snapshot, row.id)?.unwrap_or(row.first - 1);
+        let given = last_number(snapshot, &row)?;
         let figures = Figures::Room { first: row.first, given, front: row.reached };
         let key = Some(row.ticket_key.head_key().public());
         standings.insert(Object::Room(row.name), Standing { key, figures });
     }
     for row in coupons(snapshot)? {
         let query = "SELECT count(*) FROM claim WHERE id BETWEEN ?1 AND ?2";
-        let issued = snapshot.query_row(query, super::coupon::range(row.id), |row| row.get(0));
-        let issued = issued.map_err(|error| super::faults::fault(&error, "cannot count the claims"))?;
+        let rows = snapshot.query_row(query, super::coupon::range(row.id), |row| row.get(0));
+        let rows = rows.map_err(|error| super::faults::fault(&error, "cannot count the claims"))?;
+        let issued = row.purged.map_or(rows, |purged| purged.issued);
         let figures = Figures::Coupon { limit: row.settings.limit.get(), issued };
         let key = Some(row.voucher_key.head_key().public());
         standings.insert(Object::Coupon(row.name), Standing { key, figures });

@@ -26,7 +26,7 @@ struct RoomCheck {
 
 impl RoomCheck {
     fn new(row: &RoomRow) -> (RoomId, Self) {
-        let (name, reached, next) = (row.name.to_string(), row.reached, row.first);
+        let (name, reached, next) = (row.name.to_string(), row.reached, row.gone_before);
         let turns = row.draw.map(|draw| draw.turns());
         let (alive, users, keys, admissions) = Default::default();
         (row.id, Self { name, reached, turns, next, alive, users, keys, admissions })

@@ -257,11 +257,6 @@ pub enum ImportError {
     /// A claim of a coupon that neither exists nor came before.
     #[error("there is no coupon {0}: put it first, or import the JSON lines that carry it")]
     UnknownCoupon(CouponName),
-    /// A purged coupon, for a store that cannot hold one.
-    #[error(
-        "coupon {0} is purged, which this store cannot hold: import into a cluster, or export coupon by coupon (--coupon)"
-    )]
-    PurgedCoupon(CouponName),
     /// More claims of a purged coupon than its limit allows.
     #[error("coupon {0}: more claims were purged than its limit allows")]
     PurgedTooMany(CouponName),

@@ -526,13 +526,13 @@ impl CouponStore for Embedded {
             let coupons = self.inner.shared.coupons.read();
             let Some(cell) = coupons.get(coupon.as_str()) else { return Ok(Err(Rejection::UnknownCoupon.into())) };
             if let Some(answer) = cell.settled(&claim, self.inner.shared.clock.as_ref()) {
-                return Ok(cell.tell(answer));
+                return Ok(cell.tell(answer, || self.now()));
             }
             Arc::clone(cell)
         };
         let (reply, answer) = Reply::pair();
         let command = Command::Claim(ClaimCommand { cell: Arc::clone(&cell), claim, reply });
-        Ok(cell.tell(self.ask(command, answer).await?))
+        Ok(cell.tell(self.ask(command, answer).await?, || self.now()))
     }
 
     async fn claim_of(&self, coupon: &CouponName, user: &str) -> Answer<Option<ClaimRecord>> {
@@ -540,10 +540,9 @@ impl CouponStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection.into())),
         };
-        let Some(serial) = cell.serial_of(user) else { return Ok(Ok(None)) };
+        let Some(serial) = cell.serial_of(user) else { return Ok(cell.shows(None)) };
         let rows = Arc::clone(&self.inner.shared.rows);
-        let records = blocking(move || cell.records(rows.as_ref(), serial, serial)).await?;
-        Ok(Ok(records.into_iter().next()))
+        blocking(move || Ok(cell.shows(cell.records(rows.as_ref(), serial, serial)?.into_iter().next()))).await
     }
 
     async fn claims(&self, coupon: &CouponName, after: Option<Serial>, count: usize) -> Answer<Page<ClaimRecord>> {
@@ -552,7 +551,7 @@ impl CouponStore for Embedded {
             Err(rejection) => return Ok(Err(rejection.into())),
         };
         let rows = Arc::clone(&self.inner.shared.rows);
-        blocking(move || cell.page(rows.as_ref(), after, count)).await.map(Ok)
+        blocking(move || Ok(cell.shows(cell.page(rows.as_ref(), after, count)?))).await
     }
 
     async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
@@ -561,16 +560,22 @@ impl CouponStore for Embedded {
             Err(rejection) => return Ok(Err(rejection.into())),
         };
         let serial = cell.claim_by_code(&redeem.code);
+        // A purge may come between the answer and this call's return: a redemption in time still shows its claim.
+        let shown = serial.and_then(|serial| cell.claim_at(serial));
         let redeem = Redeem { serial, user: redeem.user, request: redeem.request };
         let (reply, answer) = Reply::pair();
         let answer = self.ask(Command::Redeem { cell: Arc::clone(&cell), redeem, reply }, answer).await?;
         let record = |redeemed: Redeemed| {
-            let coupon = cell.coupon.read();
-            let user = coupon.claim_at(redeemed.serial).map_or("", |(user, _)| user);
-            let claimed = cell.claimed_by(coupon.issued_as(redeemed.serial), user);
-            ClaimRecord { user: user.into(), claimed, attributes: None, redeemed: Some(redeemed) }
+            let (user, issued) = cell.claim_at(redeemed.serial).or(shown)?;
+            let claimed = cell.claimed_by(issued, &user);
+            Some(ClaimRecord { user, claimed, attributes: None, redeemed: Some(redeemed) })
         };
-        Ok(answer.map(|effect| effect.map(record)).map_err(Into::into))
+        Ok(match answer {
+            Ok(Effect::New(redeemed)) => record(redeemed).map(Effect::New).ok_or(Rejection::UnknownCode),
+            Ok(Effect::Again(redeemed)) => record(redeemed).map(Effect::Again).ok_or(Rejection::UnknownCode),
+            Err(rejection) => Err(rejection),
+        }
+        .map_err(Into::into))
     }
 }
 

@@ -118,7 +118,7 @@ fn a_directory_that_others_may_read_is_not_fine() {
     let ended = firstcome(here, &["doctor", "--data", "data"]);
     let of = said(&ended);
     is(&of("directory", "keys.toml"), "its owner's alone", "fine");
-    is(&of("sqlite", "tables"), "version 13", "fine");
+    is(&of("sqlite", "tables"), "version 14", "fine");
     let in_memory = of("directory", "file system").1 == "unsafe";
     assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
     fs::set_permissions(here.join("data/keys.toml"), Permissions::from_mode(0o644)).expect("it is ours");

@@ -38,6 +38,7 @@ mod pass_keys;
 mod places;
 mod plan;
 mod purge_cluster;
+mod purge_killed;
 mod records;
 mod stories;
 mod support;

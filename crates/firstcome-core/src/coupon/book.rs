@@ -104,6 +104,16 @@ impl Book {
         Self { hasher, segments: Vec::new(), issued: 0, index: NumberIndex::new() }
     }
 
+    /// Makes a book of claims that are not kept: it knows only how many there were.
+    pub(super) const fn of_purged(hasher: RandomState, issued: u32) -> Self {
+        Self { hasher, segments: Vec::new(), issued, index: NumberIndex::new() }
+    }
+
+    /// Returns a book without claims for the same users.
+    pub(super) fn emptied(&self) -> Self {
+        Self::of_purged(self.hasher.clone(), self.issued)
+    }
+
     pub(super) const fn issued(&self) -> u32 {
         self.issued
     }

@@ -18,6 +18,7 @@ mod first_poll;
 mod image;
 mod lost;
 mod memory;
+mod purge;
 #[cfg(test)]
 mod tests;
 
@@ -200,8 +201,12 @@ impl Segment {
 /// The line of one room.
 pub(super) struct Line {
     hasher: RandomState,
-    /// The number of the first ticket of the first segment; earlier ones have expired.
+    /// Earlier numbers have expired. Segments begin at whole multiples of their size from here.
     first: u32,
+    /// The number of the first ticket of the first segment that is kept.
+    start: u32,
+    /// Earlier numbers are gone, and nothing else is known of them: [`Self::release`].
+    gone_before: u32,
     next: u32,
     reached: u32,
     segments: Vec<Segment>,
@@ -232,6 +237,8 @@ impl Line {
         Self {
             hasher,
             first,
+            start: first,
+            gone_before: first,
             next: first,
             reached: first,
             segments: Vec::new(),
@@ -264,7 +271,7 @@ impl Line {
     /// Returns the lowest number of a living ticket, or the next number. Looks once at each segment before it.
     pub(super) fn first_living(&self) -> u32 {
         let of = |(nth, segment): (usize, &Segment)| {
-            Some(self.first + nth as u32 * SEGMENT + segment.first_living()? as u32)
+            Some(self.start + nth as u32 * SEGMENT + segment.first_living()? as u32)
         };
         self.segments.iter().enumerate().find_map(of).unwrap_or(self.next)
     }
@@ -275,7 +282,7 @@ impl Line {
     }
 
     fn spot(&self, number: u32) -> (usize, usize) {
-        let index = number - self.first;
+        let index = number - self.start;
         ((index / SEGMENT) as usize, (index % SEGMENT) as usize)
     }
 
@@ -289,7 +296,7 @@ impl Line {
         if number == 0 || self.next <= number {
             return None;
         }
-        if number < self.first {
+        if number < self.gone_before {
             return Some(TicketPlace::Gone(Departure::Expired));
         }
         let (segment, at) = self.spot(number);
@@ -465,6 +472,7 @@ impl Line {
         if search.found.is_some() || self.reached < self.drawn_end() {
             return search;
         }
+        self.reached = self.reached.max(self.start);
         while self.reached < self.next && looked < looked_max {
             let (segment, at) = self.spot(self.reached);
             let start = self.reached - at as u32;
@@ -542,7 +550,7 @@ impl Line {
                 return;
             }
             self.sweeps.pop_first();
-            let start = self.first + segment * SEGMENT;
+            let start = self.start + segment * SEGMENT;
             let page = &mut self.segments[segment as usize];
             // All tickets of the segment are gone, and a full segment gets no new one.
             let Some(columns) = &mut page.columns else { continue };

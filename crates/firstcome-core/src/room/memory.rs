@@ -27,7 +27,7 @@ pub struct Memory {
 pub struct MemoryRounds {
     /// When each segment was stored last.
     stored: Vec<Option<Steady>>,
-    /// The first number of the room that they are of.
+    /// The number of the first ticket of the first segment.
     first: u32,
     /// What is stored of the part that is no segment's; `None` if that is not known.
     share: Option<Box<[u8]>>,
@@ -46,8 +46,12 @@ impl MemoryRounds {
                 return Some(share);
             }
         }
-        if self.first != line.first() {
-            (self.first, self.stored) = (line.first(), Vec::new());
+        let start = line.first_of(0);
+        if self.first != start {
+            // A purge released the first parts; without one, the room was closed, and all parts are new.
+            let released = line.released_since(self.first).unwrap_or(usize::MAX).min(self.stored.len());
+            self.stored.drain(..released);
+            self.first = start;
         }
         self.stored.resize(line.segments(), None);
         let front = line.segment_of(line.reached());

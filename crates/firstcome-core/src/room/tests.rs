@@ -24,6 +24,7 @@ mod planted;
 mod positions;
 mod presence;
 mod properties;
+mod purging;
 mod renewing;
 mod replica;
 mod restoring;

@@ -90,7 +90,7 @@ impl Story {
     }
 
     fn change(&mut self, change: room::Change) -> &mut Self {
-        self.log(Change::Room { id: ROOM, change })
+        self.log(Change::of_room(ROOM, change, self.now))
     }
 
     fn end(&mut self, command: Command, outcome: Outcome<RoomStepReply>) -> &mut Self {
@@ -163,7 +163,7 @@ impl Story {
     }
 
     pub(super) fn admitted_together(&mut self, all: &[u32]) -> &mut Self {
-        let changes = all.iter().map(|&of| Change::Room { id: ROOM, change: self.offer(of) }).collect();
+        let changes = all.iter().map(|&of| Change::of_room(ROOM, self.offer(of), self.now)).collect();
         self.push(changes);
         self.pass_us(1)
     }

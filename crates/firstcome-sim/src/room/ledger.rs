@@ -213,7 +213,7 @@ impl Ledger {
                             room.close(commit.in_force.0, *first).unwrap_or_else(|breach| ledger.breaches.push(breach));
                         }
                     }
-                    Change::Room { id, change } => {
+                    Change::Room { id, change, .. } => {
                         let Some(name) = names.get(id) else { continue };
                         let Some(room) = ledger.rooms.get_mut(name) else { continue };
                         if let Err(breach) = room.take(at, change) {

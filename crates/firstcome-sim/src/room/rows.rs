@@ -88,7 +88,7 @@ impl Tables for Stored {
                 rows.renewals.clear();
                 rows.memory.clear();
             }
-            Change::Room { id, change } => self.known(*id).apply(change),
+            Change::Room { id, change, .. } => self.known(*id).apply(change),
             Change::Remembered { id, memory } => {
                 let kept = &mut self.known(*id).memory;
                 if memory.bytes.is_empty() {

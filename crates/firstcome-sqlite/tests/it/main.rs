@@ -2,17 +2,20 @@
 
 mod auction;
 mod backup;
+mod departed;
 mod erase;
 mod lock;
 #[cfg(unix)]
 mod lock_files;
 mod old_codes;
 mod old_rooms;
+mod over;
 mod presence;
 mod purge;
 mod records;
 mod restarts;
 mod sqlite;
+mod year;
 
 use std::future::Future;
 use std::time::Duration;

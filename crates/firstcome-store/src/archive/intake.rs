@@ -3,7 +3,7 @@
 
 use super::auction::IncomingAuctionRows;
 use super::room::{IncomingRooms, RoomsBefore};
-use super::{ArchivedCoupon, ArchivedSecret, ImportError, Incoming, IncomingClaim};
+use super::{ArchivedCoupon, ArchivedPurge, ArchivedSecret, ImportError, Incoming, IncomingClaim};
 use crate::edge::{draw_hasher, draw_secret};
 use crate::embedded::StoredCoupon;
 use crate::embedded::journal::{Change, CouponId, CouponPut};
@@ -40,8 +40,6 @@ pub struct Intake {
     next_coupon: u32,
     /// Coupons whose first bound serial has changed and is not written yet.
     rebound: BTreeSet<CouponId>,
-    /// Coupons whose claims were purged: none of them comes.
-    purged: BTreeSet<CouponId>,
     pub(super) rooms: IncomingRooms,
     pub(super) auctions: IncomingAuctionRows,
     secrets: BTreeMap<String, [u8; 32]>,
@@ -61,9 +59,9 @@ impl Intake {
         coupons.extend(before.coupons.into_iter().map(|stored| (stored.name.clone(), stored)));
         let rooms = IncomingRooms::new(before.rooms, &hasher);
         let auctions = IncomingAuctionRows::new(before.has_auctions, &hasher);
-        let (rebound, purged, secrets, changes) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let (rebound, secrets, changes) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
         let last_heads = HashMap::with_hasher(hasher.clone());
-        Self { now, hasher, coupons, next_coupon, rebound, purged, rooms, auctions, secrets, last_heads, changes }
+        Self { now, hasher, coupons, next_coupon, rebound, rooms, auctions, secrets, last_heads, changes }
     }
 
     /// Takes one row.
@@ -153,18 +151,19 @@ impl Intake {
             return Ok(());
         }
         let ArchivedCoupon { name, settings, voucher_key, deleted_at, purged } = archived;
-        if purged.is_some_and(|purged| settings.limit.get() < purged.issued) {
-            return Err(ImportError::PurgedTooMany(name));
-        }
         let id = CouponId(self.next_coupon);
         self.next_coupon += 1;
-        self.purged.extend(purged.map(|_| id));
         let mut coupon = Coupon::new(settings.clone(), self.hasher.clone());
         let put = CouponPut { id, name: name.clone(), settings, voucher_key: voucher_key.clone(), at: self.now.wall };
         self.change(Change::CouponPut(Box::new(put)));
         if let Some(at) = deleted_at {
             coupon.delete();
             self.change(Change::CouponDeleted { id, at });
+        }
+        if let Some(ArchivedPurge { at, issued }) = purged {
+            let restored = coupon.restore_purged(at, issued, self.hasher.clone());
+            restored.map_err(|_| ImportError::PurgedTooMany(name.clone()))?;
+            self.change(Change::CouponPurged { id, at, issued });
         }
         self.coupons.insert(name.clone(), StoredCoupon { id, name, voucher_key, coupon });
         Ok(())
@@ -180,7 +179,7 @@ impl Intake {
     fn claim(&mut self, incoming: IncomingClaim) -> Result<(), ImportError> {
         let IncomingClaim { coupon, serial, issued_at, user, attributes, request, redeemed, code } = incoming;
         let Some(stored) = self.coupons.get_mut(&coupon) else { return Err(ImportError::UnknownCoupon(coupon)) };
-        if self.purged.contains(&stored.id) {
+        if stored.coupon.is_purged() {
             return Err(ImportError::ClaimOfPurged(coupon));
         }
         let next = Serial::new(stored.coupon.issued() + 1).or(serial);
@@ -219,7 +218,7 @@ impl Intake {
     /// Returns the id, the number of claims and the instant of the last claim, for each coupon with claims.
     pub fn last_claims(&self) -> impl Iterator<Item = (u32, u32, Timestamp)> {
         self.coupons.values().filter_map(|stored| {
-            let last = Serial::new(stored.coupon.issued())?;
+            let last = Serial::new(stored.coupon.issued()).filter(|_| !stored.coupon.is_purged())?;
             let Issued { issued_at, .. } = stored.coupon.issued_as(last);
             Some((stored.id.0, last.get(), issued_at))
         })

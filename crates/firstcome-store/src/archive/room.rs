@@ -135,10 +135,10 @@ impl Intake {
             self.change(Change::AppearancePut { id, appearance });
         }
         if first < reached {
-            self.change(Change::Room { id, change: room::Change::Reached(reached) });
+            self.change(Change::of_room(id, room::Change::Reached(reached), now));
         }
         if let Some(draw) = draw {
-            self.change(Change::Room { id, change: room::Change::Drawn(draw) });
+            self.change(Change::of_room(id, room::Change::Drawn(draw), now));
         }
         let turns = draw.map(|draw| draw.turns());
         let room = Room::restoring(settings, self.hasher.clone(), now, first);
@@ -165,7 +165,7 @@ impl Intake {
         let id = coming.id;
         let joined = |number, join, joined_at| {
             let change = room::Change::Joined { number, join, joined_at };
-            Change::Room { id, change }
+            Change::of_room(id, change, now)
         };
         let mut changes = Vec::new();
         match state {
@@ -174,18 +174,18 @@ impl Intake {
                 changes.push(joined(number, join, joined_at.unwrap_or(now.wall)));
                 if let Some(slot) = slot {
                     let slot = coming.admitted(number, slot, now).map_err(broken)?;
-                    changes.push(Change::Room { id, change: room::Change::Admitted { number, slot } });
+                    changes.push(Change::of_room(id, room::Change::Admitted { number, slot }, now));
                 }
                 if let Some(renewal) = renewal {
                     coming.room.restore_renewal(number, renewal).map_err(broken)?;
-                    changes.push(Change::Room { id, change: room::Change::Renewed { number, renewal } });
+                    changes.push(Change::of_room(id, room::Change::Renewed { number, renewal }, now));
                 }
             }
             TicketState::Gone(how) => {
                 let nobody = Join { user: None, request: None };
                 coming.room.restore_ticket(number, &nobody, Some(how), now).map_err(broken)?;
                 changes.push(joined(number, nobody, now.wall));
-                changes.push(Change::Room { id, change: room::Change::Gone { number, how } });
+                changes.push(Change::of_room(id, room::Change::Gone { number, how }, now));
             }
             TicketState::Lost(last) => {
                 // If every number needs a row, they count as visitors in line until they come back or are silent for

@@ -65,7 +65,12 @@ impl CouponCell {
     pub(super) fn view(&self, now: Timestamp) -> CouponView {
         let coupon = self.coupon.read();
         let issued = durable(self);
-        CouponView { settings: coupon.settings().clone(), issued, state: coupon.state(issued, now), purged_at: None }
+        CouponView {
+            settings: coupon.settings().clone(),
+            issued,
+            state: coupon.state(issued, now),
+            purged_at: coupon.purged_at(),
+        }
     }
 
     /// Returns a claim with the code that its holder shows.
@@ -74,6 +79,11 @@ impl CouponCell {
         // Use the stored user, because a repeated request may name another one. The claim exists, since it was issued.
         let user = coupon.claim_at(issued.serial).map_or("", |(user, _)| user);
         self.claimed_by(issued, user)
+    }
+
+    /// Returns the user and the claim of a serial, if it is kept.
+    pub(super) fn claim_at(&self, serial: Serial) -> Option<(Box<str>, Issued)> {
+        self.coupon.read().claim_at(serial).map(|(user, issued)| (user.into(), issued))
     }
 
     pub(super) fn claimed_by(&self, issued: Issued, user: &str) -> Claimed {
@@ -88,8 +98,19 @@ impl CouponCell {
         self.voucher_key.fits(&shown, issued, user).then_some(issued.serial)
     }
 
-    /// Completes a reply with the code that the holder needs.
-    pub(super) fn tell(&self, answer: Result<Effect<Issued>, Rejection>) -> Result<Effect<Claimed>, Refused> {
+    /// Completes a reply with the code that the holder needs. A coupon that was purged meanwhile knows no claim any more.
+    pub(super) fn tell(
+        &self,
+        answer: Result<Effect<Issued>, Rejection>,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Result<Effect<Claimed>, Refused> {
+        let refusal = {
+            let coupon = self.coupon.read();
+            if coupon.is_purged() { coupon.standing().closed(now()) } else { None }
+        };
+        if let Some(rejection) = refusal {
+            return Err(rejection.into());
+        }
         let claimed = |issued| self.claimed(issued);
         answer.map(|effect| effect.map(claimed)).map_err(|rejection| {
             let claim = if let Rejection::AlreadyIssued(issued) = rejection { Some(claimed(issued)) } else { None };
@@ -121,6 +142,13 @@ impl CouponCell {
             })
         };
         Ok(serials.filter_map(record).collect())
+    }
+
+    /// Returns what was read of claims, unless they were purged. A purge marks the coupon before it removes a claim: without a mark now,
+    /// none was missing.
+    pub(super) fn shows<T>(&self, read: T) -> Result<T, Refused> {
+        self.coupon.read().standing().judge_reads()?;
+        Ok(read)
     }
 
     pub(super) fn page(

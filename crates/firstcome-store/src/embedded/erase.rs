@@ -46,14 +46,14 @@ struct Found {
 
 impl Found {
     /// Returns the changes, behind the mark of an erasure; none if memory holds nothing of the person.
-    fn changes(&self, pseudonym: &Pseudonym) -> Vec<Change> {
+    fn changes(&self, pseudonym: &Pseudonym, now: Now) -> Vec<Change> {
         let claim = |(cell, serial): &(Arc<CouponCell>, Serial)| Change::ClaimErased {
             id: cell.id,
             serial: *serial,
             pseudonym: pseudonym.user(),
         };
         let left = |(cell, change): &(Arc<RoomCell>, Option<room::Change>)| {
-            change.clone().map(|change| Change::Room { id: cell.id, change })
+            change.clone().map(|change| Change::of_room(cell.id, change, now))
         };
         let mut changes = vec![Change::Erasure];
         changes.extend(self.claims.iter().map(claim));
@@ -96,7 +96,7 @@ pub(super) fn first_turn(
         Ok(found) => found,
         Err(rejection) => return Ok(Err(rejection)),
     };
-    log.commit_all(found.changes(pseudonym))?;
+    log.commit_all(found.changes(pseudonym, now))?;
     let Found { claims, rooms, auctions } = found;
     let mut erased = Erased { claims: claims.len() as u64, ..Erased::default() };
     for (cell, serial) in claims {

@@ -12,7 +12,7 @@ use firstcome_core::id::{CouponName, MemberName, RequestId, RoomName, UserId};
 use firstcome_core::points::{Anchor, Chain, Record, Wallet};
 use firstcome_core::receipt::Object;
 use firstcome_core::room::appearance::Appearance;
-use firstcome_core::room::{self, RoomSettings, TicketNumber};
+use firstcome_core::room::{self, GoneTickets, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
@@ -189,6 +189,17 @@ pub struct RecordsRemoved {
     pub anchor: Anchor,
 }
 
+/// A coupon whose claims may be over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CouponOver {
+    /// The coupon.
+    pub id: CouponId,
+    /// When it was deleted, if it was.
+    pub deleted_at: Option<Timestamp>,
+    /// The first serial whose row is there.
+    pub first: Serial,
+}
+
 /// A request whose idempotency key is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ForgottenRequest {
@@ -273,12 +284,39 @@ pub enum Change {
     TicketsErased(Vec<(RoomId, TicketNumber)>),
     /// A member was erased.
     MemberErased(Box<MemberErased>),
+    /// The claims of a coupon are over for so long that they go: from now on none of them is known.
+    CouponPurged {
+        /// The coupon.
+        id: CouponId,
+        /// When.
+        at: Timestamp,
+        /// How many claims it has.
+        issued: u32,
+    },
+    /// The rows of a purged coupon's claims go, with their redemptions.
+    ClaimsPurged {
+        /// The coupon.
+        id: CouponId,
+        /// The first serial whose row is there.
+        first: Serial,
+        /// The last serial whose row goes.
+        last: Serial,
+    },
     /// Something happened in a room.
     Room {
         /// The room.
         id: RoomId,
         /// What happened.
         change: room::Change,
+        /// When it was decided: what the later of both clocks showed.
+        at: Timestamp,
+    },
+    /// Tickets of a room are gone for so long that their rows go: all before a number.
+    TicketsPurged {
+        /// The room.
+        id: RoomId,
+        /// Which tickets.
+        gone: GoneTickets,
     },
     /// A part of what a room remembers: it replaces the part with the same first number. Empty: no row is needed any more.
     Remembered {
@@ -353,6 +391,14 @@ pub enum Change {
     },
 }
 
+impl Change {
+    /// Makes the change of a room that was decided now.
+    pub fn of_room(id: RoomId, change: room::Change, now: Now) -> Self {
+        let at = Timestamp::clamped_us(now.wall.as_us().max(now.steady.as_us()));
+        Self::Room { id, change, at }
+    }
+}
+
 /// Why a commit failed.
 #[derive(Debug)]
 pub struct JournalError {
@@ -413,6 +459,18 @@ pub trait Rows: Send + Sync {
     /// beside memory.
     fn keyed_movements(&self, _since: Timestamp, _count: usize) -> Result<Vec<(MemberId, u64)>, StoreError> {
         Ok(Vec::new())
+    }
+
+    /// Returns the coupons whose claims may be over, by their settings or by a deletion, and that have rows of claims. Empty if the
+    /// store keeps none beside memory.
+    fn coupons_over(&self) -> Result<Vec<CouponOver>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns the number before which all tickets of a room from `from` on are gone since before `since`: looks at `count` of them
+    /// at most. `from` if the store keeps no rows of tickets.
+    fn gone_before(&self, _room: RoomId, from: u32, _since: Timestamp, _count: u32) -> Result<u32, StoreError> {
+        Ok(from)
     }
 
     /// Returns the bids of a listing after number `after`, at most `count`, in order. Empty if the store has no

@@ -7,8 +7,9 @@ mod records;
 
 use super::auction::AuctionWriter;
 use super::coupon::CouponCell;
-use super::journal::{Change, ForgottenRequest, RecordsRemoved};
+use super::journal::{Change, CouponId, CouponOver, ForgottenRequest, RecordsRemoved};
 use super::reply::Reply;
+use super::room::RoomCell;
 use super::writer::Log;
 use super::{Command, Embedded, Shared, blocking, keys_kept_since};
 use crate::error::StoreError;
@@ -16,11 +17,17 @@ use crate::purge::{
     ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged,
     RETAIN_RECORDS_MIN, check_clock, kept_since,
 };
-use firstcome_core::coupon::{KeyPage, KeyWalk, KeyedRequest};
+use firstcome_core::coupon::{KeyPage, KeyWalk, KeyedRequest, PurgedClaims, Serial, is_over};
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How many tickets one page looks at and removes at most.
+const TICKETS_PER_PAGE: u32 = PAGE_ROWS_MAX as u32;
+/// How many claims one page removes at most. Each may have a redemption, whose row goes too.
+const CLAIMS_PER_PAGE: u32 = PAGE_ROWS_MAX as u32 / 2;
 
 /// What a store knows of its purges.
 pub(super) struct PurgeState {
@@ -57,6 +64,12 @@ pub(super) enum PurgePage {
     Coupon(Arc<CouponCell>, Vec<KeyedRequest>),
     /// Forgets stored keys of charges and refunds. Memory forgets them by itself.
     Movements(Vec<ForgottenRequest>),
+    /// Marks a coupon whose claims were over before an instant, and takes them out of memory.
+    Over { cell: Arc<CouponCell>, deleted_at: Option<Timestamp>, before: Timestamp },
+    /// Removes rows of claims of a purged coupon.
+    Claims { id: CouponId, first: Serial, last: Serial },
+    /// Forgets tickets of a room before this number.
+    Tickets(Arc<RoomCell>, u32),
     /// Looks for keys of bids and purchases before this instant, from the listing at this place on, and forgets them or counts them.
     Listings { since: Timestamp, place: usize, mode: PurgeMode },
     /// Removes the first records of a member, which has the name and the anchor that the page was made for.
@@ -66,9 +79,11 @@ pub(super) enum PurgePage {
 }
 
 /// What a page did.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Default, Debug)]
 pub(super) struct PageDone {
     purged: Purged,
+    /// Claims that memory no longer needs: the caller drops them, because it takes time.
+    claims: Option<PurgedClaims>,
     /// The place at which [`PurgePage::Listings`] goes on.
     next: Option<usize>,
 }
@@ -93,13 +108,37 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
             let forgotten = requests.iter().map(|request| ForgottenRequest::Coupon(cell.id, request.effect)).collect();
             log.commit(Change::RequestsForgotten(forgotten))?;
             cell.coupon.write().forget_keys(&requests);
-            Ok(PageDone { purged: requests_of(requests.len()), next: None })
+            Ok(PageDone { purged: requests_of(requests.len()), ..PageDone::default() })
+        }
+        PurgePage::Over { cell, deleted_at, before } => {
+            let issued = {
+                let coupon = cell.coupon.read();
+                // An operator may have made it longer since the caller looked.
+                if coupon.is_purged() || !is_over(coupon.settings(), deleted_at, before) {
+                    return Ok(PageDone::default());
+                }
+                coupon.issued()
+            };
+            log.commit(Change::CouponPurged { id: cell.id, at: now.wall, issued })?;
+            let claims = Some(cell.coupon.write().purge(now.wall));
+            Ok(PageDone { claims, ..PageDone::default() })
+        }
+        PurgePage::Claims { id, first, last } => {
+            log.commit(Change::ClaimsPurged { id, first, last })?;
+            Ok(PageDone { purged: claims_of(first, last), ..PageDone::default() })
+        }
+        PurgePage::Tickets(cell, before) => {
+            // What was gone when the caller looked is gone still; the room may have been closed since.
+            let Some(gone) = cell.kept.lock().room.judge_purge(before) else { return Ok(PageDone::default()) };
+            log.commit(Change::TicketsPurged { id: cell.id, gone })?;
+            cell.kept.lock().room.purge(gone);
+            Ok(PageDone { purged: tickets_of(gone.count), ..PageDone::default() })
         }
         PurgePage::Movements(forgotten) => {
             let count = forgotten.len();
             log.commit(Change::RequestsForgotten(forgotten))?;
             auctions.forget_keys(now);
-            Ok(PageDone { purged: requests_of(count), next: None })
+            Ok(PageDone { purged: requests_of(count), ..PageDone::default() })
         }
         PurgePage::Listings { since, place, mode } => {
             let (forgotten, next) = auctions.keys_before(since, place, mode);
@@ -108,7 +147,7 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
                 log.commit(Change::RequestsForgotten(forgotten.clone()))?;
                 auctions.forget_requests(&forgotten);
             }
-            Ok(PageDone { purged, next })
+            Ok(PageDone { purged, next, ..PageDone::default() })
         }
         PurgePage::Records { removed, before } => {
             if !auctions.may_remove(&removed, before) {
@@ -117,7 +156,7 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
             log.commit(Change::RecordsRemoved(Box::new(removed.clone())))?;
             auctions.remove_records(&removed);
             let purged = Purged { records: removed.anchor.number - before, ..Purged::default() };
-            Ok(PageDone { purged, next: None })
+            Ok(PageDone { purged, ..PageDone::default() })
         }
         PurgePage::End(at) => {
             log.commit(Change::PurgeEnded(at))?;
@@ -127,8 +166,19 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
     }
 }
 
+const NONE: Purged =
+    Purged { requests: 0, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0, records: 0 };
+
 const fn requests_of(count: usize) -> Purged {
-    Purged { requests: count as u64, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0, records: 0 }
+    Purged { requests: count as u64, ..NONE }
+}
+
+const fn claims_of(first: Serial, last: Serial) -> Purged {
+    Purged { claims: (last.get() - first.get() + 1) as u64, ..NONE }
+}
+
+const fn tickets_of(count: u32) -> Purged {
+    Purged { tickets: count as u64, ..NONE }
 }
 
 impl Shared {
@@ -213,6 +263,76 @@ impl Embedded {
     }
 }
 
+impl Embedded {
+    /// Claims of coupons that were over before an instant. The mark of a coupon comes first, so a purge that was cut short goes on
+    /// with the rows that are there.
+    async fn purge_claims(&self, before: Timestamp, mode: PurgeMode, purged: &mut Purged) -> Result<(), StoreError> {
+        let rows = Arc::clone(&self.inner.shared.rows);
+        let found = blocking(move || rows.coupons_over()).await?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let cells: HashMap<CouponId, Arc<CouponCell>> = {
+            let cells = self.inner.shared.coupons.read();
+            cells.values().map(|cell| (cell.id, Arc::clone(cell))).collect()
+        };
+        for CouponOver { id, deleted_at, first } in found {
+            let Some(cell) = cells.get(&id) else { continue };
+            let (is_due, issued) = {
+                let coupon = cell.coupon.read();
+                (coupon.is_purged() || is_over(coupon.settings(), deleted_at, before), coupon.issued())
+            };
+            let Some(end) = Serial::new(issued).filter(|end| is_due && first <= *end) else { continue };
+            if mode == PurgeMode::Count {
+                *purged += Purged { coupons: 1, ..claims_of(first, end) };
+                continue;
+            }
+            let done = self.purge_page(PurgePage::Over { cell: Arc::clone(cell), deleted_at, before }).await?;
+            blocking(move || {
+                drop(done.claims);
+                Ok(())
+            })
+            .await?;
+            // An operator may have made it longer meanwhile.
+            if !cell.coupon.read().is_purged() {
+                continue;
+            }
+            let mut next = Some(first);
+            while let Some(first) = next {
+                let last =
+                    Serial::new(first.get().saturating_add(CLAIMS_PER_PAGE - 1)).map_or(end, |last| last.min(end));
+                *purged += self.purge_page(PurgePage::Claims { id, first, last }).await?.purged;
+                next = Serial::new(last.get() + 1).filter(|next| *next <= end);
+            }
+            purged.coupons += 1;
+        }
+        Ok(())
+    }
+
+    /// Tickets that are gone since before `since`, from the first number of each room up to one that is not.
+    async fn purge_tickets(&self, since: Timestamp, mode: PurgeMode, purged: &mut Purged) -> Result<(), StoreError> {
+        let cells: Vec<Arc<RoomCell>> = self.inner.shared.rooms.read().values().map(Arc::clone).collect();
+        for cell in cells {
+            let mut from = cell.kept.lock().room.gone_before();
+            loop {
+                let (rows, id) = (Arc::clone(&self.inner.shared.rows), cell.id);
+                let before = blocking(move || rows.gone_before(id, from, since, TICKETS_PER_PAGE)).await?;
+                let found = before.saturating_sub(from);
+                if mode == PurgeMode::Count {
+                    *purged += tickets_of(found);
+                } else if found != 0 {
+                    *purged += self.purge_page(PurgePage::Tickets(Arc::clone(&cell), before)).await?.purged;
+                }
+                if found < TICKETS_PER_PAGE {
+                    break;
+                }
+                from = before;
+            }
+        }
+        Ok(())
+    }
+}
+
 impl PurgeStore for Embedded {
     async fn purge(&self, request: PurgeRequest) -> PurgeAnswer {
         let shared = &self.inner.shared;
@@ -226,9 +346,17 @@ impl PurgeStore for Embedded {
         // A wall clock that was set forward while the store is open ends nothing early: steady time goes on as before.
         let now_us = now.wall.as_us().min(now.steady.as_us());
         let mut purged = Purged::default();
+        // What an earlier purge has begun is ended in any case.
+        let kept = request.retention.claims;
+        let before = kept.map_or(Timestamp::MIN, |kept| kept_since(Timestamp::clamped_us(now_us), kept));
+        self.purge_claims(before, request.mode, &mut purged).await?;
         if let Some(kept) = request.retention.requests {
             let since = kept_since(Timestamp::clamped_us(now_us), kept.max(crate::purge::RETAIN_REQUESTS_MIN));
             self.purge_requests(since, request.mode, &mut purged).await?;
+        }
+        if let Some(kept) = request.retention.tickets {
+            let since = kept_since(Timestamp::clamped_us(now_us), kept);
+            self.purge_tickets(since, request.mode, &mut purged).await?;
         }
         if let Some(kept) = request.retention.records {
             let since = kept_since(Timestamp::clamped_us(now_us), kept.max(RETAIN_RECORDS_MIN));

@@ -95,7 +95,8 @@ fn room_head(name: &RoomName, cell: &RoomCell, now: Now) -> Option<SignedHead> {
 fn coupon_head(name: &CouponName, cell: &CouponCell) -> Option<SignedHead> {
     let (figures, at) = {
         let coupon = cell.coupon.read();
-        let last = Serial::new(coupon.issued())?;
+        // A purged coupon has published all that it ever issued.
+        let last = Serial::new(coupon.issued()).filter(|_| !coupon.is_purged())?;
         let figures = Figures::Coupon { limit: coupon.settings().limit.get(), issued: coupon.issued() };
         (figures, coupon.issued_as(last).issued_at)
     };
@@ -185,7 +186,7 @@ impl CouponCell {
     /// Returns the durable claim of a user.
     fn subject(&self, name: &CouponName, user: &str) -> Option<Subject> {
         let serial = self.serial_of(user)?;
-        let issued_at = self.coupon.read().issued_as(serial).issued_at;
+        let issued_at = self.coupon.read().claim_at(serial)?.1.issued_at;
         let user = UserId::restore(user).ok()?;
         Some(Subject::Claim { coupon: name.clone(), serial: serial.get(), user, issued_at })
     }
@@ -229,7 +230,7 @@ impl ReceiptStore for Embedded {
             Ok(cell) => cell,
             Err(rejection) => return Ok(Err(rejection.into())),
         };
-        let Some(subject) = cell.subject(coupon, user) else { return Ok(Ok(ReceiptReply::Absent)) };
+        let Some(subject) = cell.subject(coupon, user) else { return Ok(cell.shows(ReceiptReply::Absent)) };
         receipt_of(&self.stored_heads(), cell.head_key(), subject, None).await.map(Ok)
     }
 }

@@ -25,6 +25,11 @@ impl Line {
 
     /// Counts the tickets in line from one number up to another, which is higher, and may be the next one to draw.
     fn between(&self, from: u32, to: u32) -> u32 {
+        // No ticket before the first segment that is kept waits.
+        let from = from.max(self.start);
+        if to <= from {
+            return 0;
+        }
         let (from, from_at) = self.spot(from);
         let (to, to_at) = self.spot(to);
         // The next number may be the first one of a segment that does not exist yet.

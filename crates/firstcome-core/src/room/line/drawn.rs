@@ -128,7 +128,7 @@ impl Line {
         }
         let mut lots = DrawnLine::new(draw);
         for (segment, page) in self.segments.iter().enumerate() {
-            let start = self.first + segment as u32 * SEGMENT;
+            let start = self.start + segment as u32 * SEGMENT;
             for (word, &bits) in page.waiting.iter().enumerate() {
                 let mut bits = bits;
                 while bits != 0 {
@@ -194,7 +194,9 @@ impl Line {
             Some(lots) => lots.is_waiting(turn),
             None => self.place(turn) == Some(TicketPlace::Waiting),
         };
-        (self.first..self.reached).filter(move |&turn| waits(turn))
+        // Without a draw, turns are numbers, and none before this one waits.
+        let from = if self.lots.is_some() { self.first } else { self.gone_before };
+        (from..self.reached).filter(move |&turn| waits(turn))
     }
 
     /// Returns whether the ticket of a turn waits that was passed over.

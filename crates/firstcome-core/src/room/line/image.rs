@@ -66,6 +66,7 @@ impl Segment {
 
 impl Line {
     pub(in crate::room) fn put(&self, out: &mut Vec<u8>) {
+        assert_eq!(self.gone_before, self.first, "a room with images is never purged");
         put_number(out, self.first);
         put_number(out, self.next - self.first);
         put_number(out, self.reached - self.first);
@@ -198,7 +199,7 @@ impl Line {
     /// Returns the numbers of all tickets in slots.
     pub(in crate::room) fn in_slots(&self) -> impl Iterator<Item = u32> {
         let in_slots = |(segment, page): (usize, &Segment)| {
-            let start = self.first + segment as u32 * SEGMENT;
+            let start = self.start + segment as u32 * SEGMENT;
             each(&without(&page.living(), &page.waiting)).map(move |at| start + at as u32)
         };
         self.segments.iter().enumerate().flat_map(in_slots)

@@ -21,12 +21,18 @@ impl Line {
 
     /// Returns the number of the first ticket of a segment.
     pub(in crate::room) const fn first_of(&self, segment: usize) -> u32 {
-        self.first + segment as u32 * SEGMENT
+        self.start + segment as u32 * SEGMENT
     }
 
-    /// Returns the segment of a number.
+    /// Returns the segment of a number; the first one for a number before it.
     pub(in crate::room) const fn segment_of(&self, number: u32) -> usize {
-        ((number - self.first) / SEGMENT) as usize
+        (number.saturating_sub(self.start) / SEGMENT) as usize
+    }
+
+    /// Returns how many segments from this first number on are no longer kept; `None` if no segment began with it.
+    pub(in crate::room) fn released_since(&self, first_number: u32) -> Option<usize> {
+        let before = self.start.checked_sub(first_number).filter(|before| before.is_multiple_of(SEGMENT))?;
+        Some((before / SEGMENT) as usize)
     }
 
     /// Returns how many tickets of a segment wait.
@@ -51,7 +57,7 @@ impl Line {
     /// `first_number` begins no segment. No visitor loses the place by it: the silence of one who is remembered as
     /// absent leaves time until `waiting_ttl_ms`.
     pub(in crate::room) fn recall(&mut self, first_number: u32, left_s: &[u8], waiting_ttl_ms: u64, now: Steady) {
-        let before = first_number.checked_sub(self.first).filter(|before| before.is_multiple_of(SEGMENT));
+        let before = first_number.checked_sub(self.start).filter(|before| before.is_multiple_of(SEGMENT));
         let Some(page) = before.and_then(|before| self.segments.get_mut((before / SEGMENT) as usize)) else { return };
         let living = page.living();
         let Some(columns) = page.columns.as_deref_mut() else { return };

@@ -117,19 +117,26 @@ impl RoomWriter {
             let told = judge(cell, &mut kept.room, order, now, &mut changes);
             self.pending.push(told);
         }
-        self.note(cell, &mut kept, &mut changes, log);
+        self.note(cell, &mut kept, &mut changes, log, now);
         self.decided = changes;
     }
 
     /// Adds the decisions about a room to the batch.
-    fn note(&mut self, cell: &Arc<RoomCell>, kept: &mut Kept, changes: &mut Vec<room::Change>, log: &mut Log) {
+    fn note(
+        &mut self,
+        cell: &Arc<RoomCell>,
+        kept: &mut Kept,
+        changes: &mut Vec<room::Change>,
+        log: &mut Log,
+        now: Now,
+    ) {
         if changes.is_empty() {
             return;
         }
         kept.draw_is_unsettled |= changes.iter().any(|change| matches!(change, room::Change::Drawn(_)));
         kept.unsettled.extend(changes.iter().filter_map(room::Change::number));
         changes.iter().for_each(|change| log.shared.stats.count(change));
-        log.changes.extend(changes.drain(..).map(|change| Change::Room { id: cell.id, change }));
+        log.changes.extend(changes.drain(..).map(|change| Change::of_room(cell.id, change, now)));
         if !self.touched.iter().any(|known| Arc::ptr_eq(known, cell)) {
             self.touched.push(Arc::clone(cell));
         }
@@ -145,7 +152,7 @@ impl RoomWriter {
         for cell in cells {
             let mut kept = cell.kept.lock();
             kept.room.tick(now, &mut changes);
-            self.note(&cell, &mut kept, &mut changes, log);
+            self.note(&cell, &mut kept, &mut changes, log, now);
             let Kept { room, rounds, .. } = &mut *kept;
             log.changes.extend(rounds.next(room, now).map(|memory| Change::Remembered { id: cell.id, memory }));
         }
