@@ -3,6 +3,7 @@
 use super::*;
 use crate::room::pace::clock;
 use firstcome_cluster::verify;
+use firstcome_store::edge::ManualClock;
 use std::sync::Arc;
 
 const TWO_MINUTES_MS: u64 = 120_000;
@@ -14,6 +15,14 @@ fn asking() -> RoomSettings {
 
 async fn waiting(node: &Cluster) -> u32 {
     node.room(&room()).await.expect("it answers").expect("it is there").view.waiting
+}
+
+/// Lets a little time pass in many ticks, with which the nodes tell the log of contacts.
+async fn ticks(clock: &ManualClock) {
+    for _ in 0..30 {
+        sleep(Duration::from_millis(50)).await;
+        clock.pass_ms(25);
+    }
 }
 
 async fn tickets_that_never_poll_are_dropped(sql: Kind) {
@@ -34,10 +43,7 @@ async fn tickets_that_never_poll_are_dropped(sql: Kind) {
         // At the node that did not take the join, shortly before the end.
         assert_eq!(position(&poll(two, &asks.ticket).await), Some(FAR + 1));
         // A first poll goes out with the next ticks of its node.
-        for _ in 0..30 {
-            sleep(Duration::from_millis(50)).await;
-            clock.pass_ms(25);
-        }
+        ticks(&clock).await;
         for _ in 0..4 {
             clock.pass_ms(TWO_MINUTES_MS / 8);
             sleep(Duration::from_millis(50)).await;
@@ -96,6 +102,7 @@ async fn a_loss_of_redis_gives_the_time_afresh() {
         .await;
         clock.pass_ms(TWO_MINUTES_MS - 10_000);
         assert_eq!(position(&poll(&one, &bob.ticket).await), Some(1));
+        ticks(&clock).await;
         clock.pass_ms(60_000);
         assert_eq!(poll(&one, &ann.ticket).await.state, TicketState::Gone(Departure::Expired));
         assert_eq!(position(&poll(&one, &bob.ticket).await), Some(0));

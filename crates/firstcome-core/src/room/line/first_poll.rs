@@ -30,11 +30,6 @@ impl FirstPolls {
         Self { ms, grace_until: now }
     }
 
-    /// Makes the time for tickets that are in line already. It leaves every visitor more than a poll interval.
-    fn afresh(ms: u64, now: Steady) -> Self {
-        Self { ms, grace_until: now.plus_ms(ms.max(PATIENCE_MS)) }
-    }
-
     /// Returns how long the visitor of a ticket, who has been silent for `silent_ms` since the join, may still take.
     fn left_ms(self, silent_ms: u64, now: Steady) -> u64 {
         self.ms.saturating_sub(silent_ms).max(self.grace_until.since_us(now).div_ceil(1_000))
@@ -103,8 +98,14 @@ impl Line {
 
     /// Lets every visitor of a living ticket poll for the first time within the time from now on.
     pub(in crate::room) fn await_polls_afresh(&mut self, ms: u64, now: Steady) {
-        self.first_polls = Some(FirstPolls::afresh(ms, now));
+        self.first_polls = Some(self.afresh(ms, now));
         self.segments.iter_mut().for_each(|page| page.mark_all(UNPOLLED));
+    }
+
+    /// Makes the time for tickets that are in line already, if there are any. It leaves every visitor more than a poll interval.
+    fn afresh(&self, ms: u64, now: Steady) -> FirstPolls {
+        let has_tickets = self.segments.iter().any(|page| page.living_count != 0);
+        FirstPolls { ms, grace_until: if has_tickets { now.plus_ms(ms.max(PATIENCE_MS)) } else { now } }
     }
 
     /// Puts another time for the first poll in force; `None` ends no ticket for want of a poll. Does nothing if it is the same
@@ -122,7 +123,7 @@ impl Line {
                 if before_ms.is_none() {
                     self.segments.iter_mut().for_each(|page| page.mark_all(UNPOLLED));
                 }
-                self.first_polls = Some(FirstPolls::afresh(ms, now));
+                self.first_polls = Some(self.afresh(ms, now));
                 self.restart_expiry(now);
             }
         }

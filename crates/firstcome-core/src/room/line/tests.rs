@@ -6,6 +6,11 @@ use crate::room::tests::{Chance, hasher};
 const START: Steady = Steady::from_us(77);
 
 impl Line {
+    /// Returns when the next sweep is due.
+    pub(in crate::room) fn next_sweep(&self) -> Option<Steady> {
+        self.sweeps.first().map(|(due, _)| *due)
+    }
+
     /// Checks every count against the bits that it counts.
     #[track_caller]
     pub(in crate::room) fn assert_sound(&self) {

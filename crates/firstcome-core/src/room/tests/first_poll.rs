@@ -151,6 +151,35 @@ fn a_steady_flow_of_joins_is_swept_a_quarter_of_the_time_late_at_most() {
     assert!(play.room.unpolled_count() > 2 * TWO_MINUTES_MS / 500);
 }
 
+/// Otherwise each join would bring a look at all tickets of its segment.
+#[test]
+fn sweeps_of_a_segment_are_a_quarter_of_the_time_apart_at_least() {
+    let mut play = Play::new(asking());
+    play.tick();
+    let mut sweeps = Vec::new();
+    for _ in 0..4 * TWO_MINUTES_MS / 100 {
+        play.strangers(1);
+        let due = play.room.line.next_sweep();
+        play.run_ms(100);
+        if due.is_some() && play.room.line.next_sweep() != due {
+            sweeps.push(play.passed_ms());
+        }
+    }
+    let apart = sweeps.windows(2).map(|two| two[1] - two[0]).min();
+    assert!(sweeps.len() > 8 && apart >= Some(TWO_MINUTES_MS / 4), "{sweeps:?}");
+}
+
+#[test]
+fn a_closed_room_that_opens_again_still_asks() {
+    let mut play = Play::new(asking());
+    play.strangers(1);
+    play.room.close();
+    play.put(&asking());
+    let ticket = play.stranger().number.get();
+    play.pass_ms(TWO_MINUTES_MS);
+    assert_eq!(play.look(ticket), "expired");
+}
+
 #[test]
 fn one_tick_ends_no_more_than_four_segments_of_a_flood() {
     const MANY: u32 = 100_000;
@@ -235,6 +264,20 @@ fn a_restart_gives_every_visitor_the_time_afresh() {
     assert_eq!(play.look(1), "waiting 0");
     play.pass_ms(HOUR_MS - 1);
     assert_eq!(play.look(1), "waiting 0");
+}
+
+#[test]
+fn a_room_that_is_restored_without_a_ticket_asks_at_once() {
+    let mut play = Play::new(RoomSettings { first_poll_ms: Some(1_000), ..asking() });
+    restart(&mut play, &[]);
+    play.strangers(1);
+    play.pass_ms(1_000);
+    assert_eq!(play.look(1), "expired");
+    // As a node of a cluster makes a new room.
+    play.room = Room::rebuilt(&super::twins::nothing(play.room.settings(), 0), hasher(), play.now).unwrap();
+    play.strangers(1);
+    play.pass_ms(1_000);
+    assert_eq!(play.look(1), "expired");
 }
 
 #[test]

@@ -162,9 +162,16 @@ impl Model {
 
     /// No visitor in line counts as having polled: each gets the time for it afresh.
     fn await_polls_afresh(&mut self) {
+        self.delay_first_polls();
+        let asks = self.settings.first_poll_ms.is_some();
+        self.tickets.iter_mut().for_each(|ticket| ticket.is_unpolled = asks);
+    }
+
+    /// Gives those in line, if there are any, the time for the first poll from now on.
+    fn delay_first_polls(&mut self) {
         let Some(ms) = self.settings.first_poll_ms else { return };
-        self.unpolled_until = self.ms() + ms.max(90_000) as Ms;
-        self.tickets.iter_mut().for_each(|ticket| ticket.is_unpolled = true);
+        let has_tickets = self.waiting() + self.active() != 0;
+        self.unpolled_until = self.ms() + if has_tickets { ms.max(90_000) as Ms } else { 0 };
     }
 
     /// Whether a ticket is over, and a sweep must have found it.
@@ -463,7 +470,7 @@ impl Model {
         match settings.first_poll_ms {
             None => self.tickets.iter_mut().for_each(|ticket| ticket.is_unpolled = false),
             _ if before_ms.is_none() => self.await_polls_afresh(),
-            Some(ms) if before_ms != Some(ms) => self.unpolled_until = now + ms.max(90_000) as Ms,
+            after_ms if before_ms != after_ms => self.delay_first_polls(),
             Some(_) => {}
         }
         true
