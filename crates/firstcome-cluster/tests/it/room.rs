@@ -33,7 +33,7 @@ pub(crate) fn of(user: &str) -> Join {
     Join { user: Some(UserId::parse(user).expect("a name")), request: None }
 }
 
-const ANYBODY: Join = Join { user: None, request: None };
+pub(crate) const ANYBODY: Join = Join { user: None, request: None };
 
 pub(crate) async fn join(node: &Cluster, join: Join) -> (Joining, TicketAnswer) {
     node.join(&room(), join).await.expect("it answers").expect("there is room")
