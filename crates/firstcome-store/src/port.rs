@@ -143,7 +143,7 @@ pub struct RedeemRequest {
 ///   what [`CouponStore::durability`] says.
 /// - Cancel-safe: a caller that drops its future leaves the command done or not done, never half done.
 /// - Purged: once a purge has begun to remove the claims of a coupon ([`CouponView::purged_at`]), the coupon keeps its name, its
-///   settings and the number of its claims, whatever the clock says later. It refuses new settings as `deleted`, claims and
+///   settings and the number of its claims, also if the clock is set back. It refuses new settings as `deleted`, claims and
 ///   redemptions as `deleted` or `expired`, and to show claims as `purged`.
 pub trait CouponStore: Send + Sync {
     /// What an acknowledged claim survives.
