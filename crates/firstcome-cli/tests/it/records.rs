@@ -7,6 +7,7 @@ use crate::support::server::Server;
 use firstcome::core::auction::ListingSettings;
 use firstcome::core::id::{ListingName, MemberName};
 use firstcome::core::points::Amount;
+use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, ManualClock, SystemClock};
 use firstcome::{AuctionStore, MovePoints, PlaceBid, Transfer};
 use serde_json::{Value, json};
@@ -15,11 +16,12 @@ use std::sync::Arc;
 
 const ADMIN: &str = "canary-admin-6f1d2c9b7a3e5084";
 const DAY_MS: u64 = 86_400_000;
+const DAY_US: i64 = 86_400_000_000;
 
 /// Makes a directory in which points moved sixty days ago, more than a page of them, and a bid is open since then.
 fn make_old(data: &Path) {
     let start = SystemClock::default().now();
-    let clock = Arc::new(ManualClock::new(start.minus_ms(60 * DAY_MS)));
+    let clock = Arc::new(ManualClock::new(Timestamp::clamped_us(start.as_us() - 60 * DAY_US)));
     let store = firstcome::sqlite::open(data, Arc::clone(&clock) as _).expect("it opens");
     let member = |name: &str| MemberName::parse(name).expect("a name");
     let lamp = ListingName::parse("lamp").expect("a name");

@@ -51,7 +51,7 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
         (status = 200, description = "A page", body = RecordPage),
         (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
         (status = 401, description = "`unauthorized`", body = ProblemShape),
-        (status = 410, description = "`records_removed` (with `removed_to`)", body = ProblemShape),
+        (status = 410, description = "`records_removed`", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_records(State(app): State<Arc<App>>, path: PathName, headers: HeaderMap, uri: Uri) -> Response {

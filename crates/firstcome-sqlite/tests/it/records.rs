@@ -3,11 +3,11 @@
 use crate::in_time;
 use firstcome_sqlite as sqlite;
 use firstcome_store::conformance::{manual_clock, record_purges};
-use firstcome_store::core::id::MemberName;
+use firstcome_store::core::id::{MemberName, UserId};
 use firstcome_store::core::points::Amount;
 use firstcome_store::edge::ManualClock;
 use firstcome_store::purge::{PurgeMode, PurgeRequest, PurgeStore, Retention};
-use firstcome_store::{AuctionStore, Embedded, MovePoints, Transfer};
+use firstcome_store::{AuctionStore, Embedded, EraseStore, MovePoints, Transfer};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,6 +126,43 @@ async fn every_change_behind_a_purge_is_found() {
             Some(invariant) => assert!(broken.iter().any(|it| it.starts_with(invariant)), "{what}: {broken:?}"),
         }
     }
+}
+
+/// The chain values of the first member in the file: each covers the name, so a reader who guesses the name can check the guess.
+fn chains_of_ann(directory: &Path) -> Vec<Vec<u8>> {
+    let file = rusqlite::Connection::open(directory.join(sqlite::DATABASE_FILE)).expect("the file opens");
+    let query = "SELECT chain FROM record WHERE id >> 36 = 1 UNION ALL SELECT chain FROM anchor WHERE member = 1";
+    let mut statement = file.prepare(query).expect("a statement");
+    let rows = statement.query_map([], |row| row.get(0)).expect("rows");
+    rows.map(|row| row.expect("a chain")).collect()
+}
+
+#[tokio::test]
+async fn no_chain_value_of_an_erased_member_stays_in_the_files() {
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let store = open(directory.path(), &clock);
+    for _ in 0..1_500 {
+        charge(&store, "ann", 1).await;
+    }
+    clock.pass_ms(40 * DAY_MS);
+    charge(&store, "ann", 1).await;
+    let mut chains = chains_of_ann(directory.path());
+    assert_eq!(chains.len(), 1_501);
+    store.purge(request()).await.expect("an answer").expect("the clock is right");
+    chains.extend(chains_of_ann(directory.path()));
+    assert_eq!(chains.len(), 1_501 + 2, "the last one, and the anchor");
+    store.erase(&UserId::parse("ann").expect("a name")).await.expect("an answer").expect("nothing is due");
+    store.close();
+    drop(store);
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(directory.path()).expect("a directory") {
+        files.extend(std::fs::read(file.expect("a file").path()).expect("it can be read"));
+    }
+    let known: std::collections::HashSet<&[u8]> = chains.iter().map(Vec::as_slice).collect();
+    let left = files.windows(32).filter(|bytes| known.contains(bytes)).count();
+    assert_eq!(left, 0, "chain values of the name are left");
+    assert_eq!(broken(directory.path()), Vec::<String>::new());
 }
 
 #[tokio::test]
