@@ -117,6 +117,7 @@ fn records_are_purged_from_a_directory_that_no_service_has_open() {
     let file = rusqlite::Connection::open(here.join("data").join(firstcome::sqlite::DATABASE_FILE)).expect("a file");
     file.execute("DELETE FROM anchor WHERE member = 1", []).expect("it is gone");
     drop(file);
-    let found = firstcome(here, &["verify", "--data", "data"]).with(1);
-    assert!(found.contains("member ann, record 1202"), "a gap without an anchor is damage: {found}");
+    let found = firstcome(here, &["verify", "--data", "data"]);
+    assert_eq!(found.code, Some(1), "a gap without an anchor is damage: {found:?}");
+    assert!(found.stdout.contains("member ann, record 1202"), "{found:?}");
 }
