@@ -86,13 +86,14 @@ fn curl_speaks_http2_before_and_after_a_renewal() {
     let said = |text: &str| (Some(0), text.to_owned());
     assert_eq!(curl(&before, "--http2"), said("2 200"));
     assert_eq!(curl(&before, "--http1.1"), said("1.1 200"));
-    // 60: the peer's certificate is of no authority that curl trusts.
-    assert_eq!(curl(&after, "--http2").0, Some(60));
+    // 35 or 60, as curl's library has it: the certificate is of no authority that curl trusts.
+    let is_refused = |authority: &Authority| matches!(curl(authority, "--http2").0, Some(35 | 60));
+    assert!(is_refused(&after), "another authority");
 
     install(&after.sign(Flaw::None).expect("signed"), directory.path());
     signal(server.process(), "HUP");
     wait_for("the new certificate", || (curl(&after, "--http2") == said("2 200")).then_some(()));
-    assert_eq!(curl(&before, "--http2").0, Some(60), "the old one is gone");
+    assert!(is_refused(&before), "the old one is gone");
     server.stop();
 }
 

@@ -41,8 +41,8 @@ pub(crate) async fn get_member(State(app): State<Arc<App>>, path: PathName, head
 /// List the movements of a member's points
 ///
 /// In order. Each record is written once and never changed; `hash` covers it and all before it. The balance is the sum
-/// of the deltas, after the records up to `removed_to` if a purge removed some. When the winner of an auction settles, one step writes two records: CAPTURE ends the hold, and
-/// PURCHASE pays with the held points. A purchase at a fixed price writes only the PURCHASE record of the buyer.
+/// of the deltas, unless a purge removed the first records. When the winner of an auction settles, one step writes two records:
+/// CAPTURE ends the hold, and PURCHASE pays with the held points. A purchase at a fixed price writes only the PURCHASE record of the buyer.
 #[utoipa::path(get, path = "/v1/members/{member}/points/records", tag = "Points", security(("service" = [])),
     params(("member" = String, Path, description = "Name of the member"),
         ("after" = Option<u64>, Query, description = "Begin after this number"),
