@@ -121,7 +121,7 @@ async fn claims_of_a_coupon_that_is_over_leave_the_file_and_memory_and_its_row_s
             assert!(again.is_err(), "a name is never used again");
             let receipt = store.claim_receipt(&named("gone"), "ann").await.expect("an answer");
             assert!(matches!(receipt, Err(refused) if matches!(refused.rejection, Rejection::Purged(_))));
-            assert!(matches!(claimed(store, "living", "ann").await, Ok(_)), "a coupon that lives keeps its claims");
+            assert!(claimed(store, "living", "ann").await.is_ok(), "a coupon that lives keeps its claims");
         };
         ends(&store).await;
         assert_eq!(breaches(directory.path()), [""; 0]);
