@@ -132,7 +132,7 @@ where
     bench.fill_places().await;
     bench.fill_ledger().await;
     let (claims, code) = (bench.claims().await, bench.claims().await[0].claimed.code);
-    let erased = bench.erase("ann").await.expect("nothing is to be settled");
+    let erased = bench.erase("ann").await.expect("no auction is open");
     assert_eq!(erased, Erased { claims: 1, tickets: 2, members: 1, records: 4, listings: 0 });
     drop(bench);
     let bench = Bench::new(&open).await;

@@ -154,7 +154,7 @@ async fn an_erased_member_keeps_an_anchor<S: AuctionStore + PurgeStore + EraseSt
     verify: &impl AsyncFn(),
 ) {
     let user = UserId::parse("ann").expect("the suite's names are valid");
-    let erased = bench.store.erase(&user).await.expect("the store answers").expect("nothing is to be settled");
+    let erased = bench.store.erase(&user).await.expect("the store answers").expect("no auction is open");
     assert_eq!((erased.members, erased.records), (1, 1), "the record that was left");
     verify().await;
     let names = bench.store.member_names(None, 10).await.expect("the store answers").expect("it lists members");

@@ -81,7 +81,7 @@ async fn tickets_that_never_poll_are_dropped_on_mariadb() {
     tickets_that_never_poll_are_dropped(Kind::MariaDb).await;
 }
 
-/// The rows of SQL do not say who has polled, so everybody in line has the time afresh.
+/// The rows of SQL do not say who has polled, so every visitor in line has the time afresh.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_of_redis_gives_the_time_afresh() {
     let Some(world) = World::start(Kind::Postgres).await else { return };
