@@ -70,7 +70,7 @@ pub struct Part {
     /// Step N leads from version N to version N + 1. Steps are never changed once released, only added.
     pub steps: &'static [&'static str],
     /// The lowest version whose programs may read and write the tables after all steps, beside programs of this version. A
-    /// step that only adds what older programs need not know leaves it as it is.
+    /// step that only adds what older programs need not know leaves it as it is. Rows may raise it later: see `keep_out`.
     pub readable_from: i64,
     /// Its tables that are written, each with a column that may be.
     pub written: &'static [(&'static str, &'static str)],
@@ -116,6 +116,13 @@ impl Standing {
         }
         Ok(())
     }
+}
+
+/// Adds the statement by which no program that knows less than `version` of a part opens its tables once the transaction is over. For
+/// rows that such a program would take for damage.
+pub(crate) fn keep_out(text: &mut String, part: &str, version: i64) {
+    let row = format!("part='{part}{READABLE_FROM}'");
+    text.push_str(&format!("UPDATE firstcome_schema SET version={version} WHERE {row} AND version<{version};"));
 }
 
 /// Selects what [`standing_of`] reads. Two rows say it, so that programs from before the second one read the first as ever.
@@ -234,7 +241,8 @@ pub async fn migrate(base: &Base, part: Part) -> Result<Migrated, SqlError> {
         for step in &part.steps[usize::try_from(version).unwrap_or(0)..] {
             session.run((*step).to_owned()).await?;
         }
-        let readable_from = part.readable_from;
+        // A transaction may have raised it: see `keep_out`.
+        let readable_from = part.readable_from.max(standing.readable_from);
         let version = format!(
             "DELETE FROM firstcome_schema WHERE part IN ('{name}','{name}{READABLE_FROM}'); \
              INSERT INTO firstcome_schema (part,version) VALUES ('{name}',{known}),('{name}{READABLE_FROM}',{readable_from});"

@@ -3,7 +3,7 @@
 use super::changes::Changes;
 use super::{mysql, postgres};
 use crate::dialect::{Dialect, list, number, quoted};
-use crate::schema::Part;
+use crate::schema::{Part, keep_out};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::Anchor;
 use std::fmt::Write as _;
@@ -57,10 +57,15 @@ pub(super) mod tag {
     pub(in super::super) const ANCHOR: i64 = 8;
 }
 
+/// The name of the tables of auctions.
+const PART: &str = "market";
+/// The first version whose programs know anchors. Others take purged records for damage, and erase a member without the anchor.
+const ANCHORS_SINCE: i64 = 3;
+
 /// The tables of auctions.
 pub const fn auction_part(dialect: Dialect) -> Part {
     Part {
-        name: "market",
+        name: PART,
         steps: match dialect {
             Dialect::Postgres => &[
                 include_str!("postgres_0001.sql"),
@@ -71,8 +76,7 @@ pub const fn auction_part(dialect: Dialect) -> Part {
                 &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql"), include_str!("mysql_0003.sql")]
             }
         },
-        // A program from before anchors takes purged records for damage, and erases a member without the anchor.
-        readable_from: 3,
+        readable_from: 2,
         written: &[
             ("firstcome_member", "name"),
             ("firstcome_record", "number"),
@@ -81,6 +85,8 @@ pub const fn auction_part(dialect: Dialect) -> Part {
             ("firstcome_bid", "number"),
             ("firstcome_request", "scope"),
             ("firstcome_market_state", "generation"),
+            // Anchors raise it.
+            ("firstcome_schema", "version"),
         ],
     }
 }
@@ -186,7 +192,7 @@ pub(super) fn find_members(names: &[&MemberName]) -> String {
     format!("SELECT {},id,name FROM firstcome_member WHERE name IN ({names})", tag::WALLET)
 }
 
-/// Puts the anchor of a member in the place of the one before it.
+/// Puts the anchor of a member in the place of the one before it. From then on no program that does not know anchors opens the tables.
 pub(super) fn put_anchor(dialect: Dialect, text: &mut String, member: i64, anchor: &Anchor) {
     let Anchor { number, balance, at, charged, chain } = anchor;
     let (total, held, at) = (balance.total(), balance.held(), at.as_us());
@@ -198,6 +204,7 @@ pub(super) fn put_anchor(dialect: Dialect, text: &mut String, member: i64, ancho
     );
     dialect.bytes(text, &chain.0);
     text.push_str(");");
+    keep_out(text, PART, ANCHORS_SINCE);
 }
 
 /// Finds a listing by its name.

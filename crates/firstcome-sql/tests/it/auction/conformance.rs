@@ -176,7 +176,10 @@ async fn records_go(base: &Base) {
             assert_eq!(check.breaches, 0, "{}: {:?}", check.invariant, check.examples);
         }
     };
+    let readable_from = "SELECT version FROM firstcome_schema WHERE part='market:readable_from'";
+    assert_eq!(base.number(readable_from).await, 2, "programs from before may use the tables");
     conformance::record_purges(&auctions, async |days| aging.lock().await.age(days).await, verify).await;
+    assert_eq!(base.number(readable_from).await, 3, "and may not once records are gone");
     // A look at what was acknowledged takes place every two seconds: for a record that is gone the anchor answers.
     let_pass(base).await(5_000).await;
     assert_eq!(auctions.faults().raised(), 0, "{:?}", auctions.faults().open());

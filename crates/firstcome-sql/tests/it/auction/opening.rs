@@ -86,11 +86,25 @@ async fn tables_are_made_once_a_member_that_comes() {
     }
 }
 
+/// This step stands for one of a later version, which finds tables with purged records.
+#[tokio::test]
+async fn a_step_lets_no_program_in_that_rows_keep_out() {
+    for base in Base::both_durable().await {
+        drop(base.open().await);
+        base.say("DROP TABLE firstcome_anchor").await;
+        base.say("UPDATE firstcome_schema SET version=2 WHERE part='market'").await;
+        base.say("UPDATE firstcome_schema SET version=3 WHERE part='market:readable_from'").await;
+        drop(base.open().await);
+        assert_eq!(base.number("SELECT version FROM firstcome_schema WHERE part='market'").await, 3);
+        assert_eq!(base.number("SELECT version FROM firstcome_schema WHERE part='market:readable_from'").await, 3);
+    }
+}
+
 #[tokio::test]
 async fn tables_of_a_later_version_are_used_only_if_they_say_that_this_one_may() {
     for base in Base::both_durable().await {
         drop(base.open().await);
-        // A program that this one does not know the rules of brought them to version 99, and says that version 3 may use them.
+        // A program that this one does not know the rules of brought them to version 99, and says that version 2 may use them.
         base.say("UPDATE firstcome_schema SET version=99 WHERE part='market'").await;
         let auctions = base.open().await;
         charge(&auctions, "ann", 5).await;
