@@ -73,12 +73,14 @@ impl CouponCell {
         }
     }
 
-    /// Returns a claim with the code that its holder shows.
-    pub(super) fn claimed(&self, issued: Issued) -> Claimed {
+    /// Returns a claim that was issued, with the code that its holder shows. A coupon that was purged meanwhile no longer has it.
+    fn claimed(&self, issued: Issued, now: impl FnOnce() -> Timestamp) -> Result<Claimed, Rejection> {
         let coupon = self.coupon.read();
-        // Use the stored user, because a repeated request may name another one. The claim exists, since it was issued.
-        let user = coupon.claim_at(issued.serial).map_or("", |(user, _)| user);
-        self.claimed_by(issued, user)
+        // The stored user, because a repeated request may name another one.
+        let Some((user, _)) = coupon.claim_at(issued.serial) else {
+            return Err(coupon.standing().closed(now()).unwrap_or(Rejection::Deleted));
+        };
+        Ok(self.claimed_by(issued, user))
     }
 
     /// Returns the user and the claim of a serial, if it is kept.
@@ -98,24 +100,20 @@ impl CouponCell {
         self.voucher_key.fits(&shown, issued, user).then_some(issued.serial)
     }
 
-    /// Completes a reply with the code that the holder needs. A coupon that was purged meanwhile knows no claim any more.
+    /// Completes a reply with the code that the holder needs.
     pub(super) fn tell(
         &self,
         answer: Result<Effect<Issued>, Rejection>,
         now: impl FnOnce() -> Timestamp,
     ) -> Result<Effect<Claimed>, Refused> {
-        let refusal = {
-            let coupon = self.coupon.read();
-            if coupon.is_purged() { coupon.standing().closed(now()) } else { None }
-        };
-        if let Some(rejection) = refusal {
-            return Err(rejection.into());
+        match answer {
+            Ok(Effect::New(issued)) => Ok(Effect::New(self.claimed(issued, now)?)),
+            Ok(Effect::Again(issued)) => Ok(Effect::Again(self.claimed(issued, now)?)),
+            Err(rejection @ Rejection::AlreadyIssued(issued)) => {
+                Err(Refused { rejection, claim: Some(self.claimed(issued, now)?) })
+            }
+            Err(rejection) => Err(rejection.into()),
         }
-        let claimed = |issued| self.claimed(issued);
-        answer.map(|effect| effect.map(claimed)).map_err(|rejection| {
-            let claim = if let Rejection::AlreadyIssued(issued) = rejection { Some(claimed(issued)) } else { None };
-            Refused { rejection, claim }
-        })
     }
 
     /// Returns the durable claim of a user.
