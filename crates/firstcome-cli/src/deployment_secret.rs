@@ -28,7 +28,7 @@ struct SecretFlags {
     /// File with the secret of a cluster, the same for each node [default: FIRSTCOME_SECRET]
     #[arg(long, env = "FIRSTCOME_SECRET_FILE", value_name = "FILE")]
     secret_file: Option<PathBuf>,
-    /// File with a second secret, which opens and wraps nothing, while the secret is replaced [default: FIRSTCOME_SECRET_FALLBACK]
+    /// File with a second secret, which opens what it has wrapped and wraps no more, while the secret is replaced [default: FIRSTCOME_SECRET_FALLBACK]
     #[arg(long, env = "FIRSTCOME_SECRET_FALLBACK_FILE", value_name = "FILE")]
     secret_fallback_file: Option<PathBuf>,
 }

@@ -45,7 +45,7 @@ pub(crate) const SECRETS: [(&str, &str); 5] = [
     ("FIRSTCOME_SECRET", "the secret of a cluster: at least 32 random bytes in base64, the same on every node"),
     (
         "FIRSTCOME_SECRET_FALLBACK",
-        "a second secret of a cluster, which opens and wraps nothing, while the secret is replaced",
+        "a second secret of a cluster, which opens what it has wrapped and wraps no more, while the secret is replaced",
     ),
 ];
 

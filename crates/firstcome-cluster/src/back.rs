@@ -2,7 +2,7 @@
 //!
 //! Every row that a node reads is held against what the node knew before it began to read, and where the sequencer is looked at, against
 //! what the sequencer was told. A row that lacks something is read again before the node says so. From then on the node issues nothing of
-//! the coupon, refuses nothing for want of a row, leaves the sequencer as it is, and raises a fault.
+//! the coupon, refuses nothing because a row is missing, leaves the sequencer as it is, and raises a fault.
 
 use super::coupon_state::{CouponState, Stop};
 use super::database::CouponRow;

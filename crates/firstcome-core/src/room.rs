@@ -397,7 +397,7 @@ impl Room {
         self.bucket.as_ref().filter(|_| is_moving).and_then(Bucket::until_full_us)
     }
 
-    /// Does what is due: frees slots, ends tickets after a long silence or for want of a first poll, admits visitors.
+    /// Does what is due: frees slots, admits visitors, and ends tickets whose visitors were silent for long or never polled.
     ///
     /// Call it several times per slice of 250 ms. With fewer ticks the room admits less than the rate, never more. The cost
     /// depends on what changes, not on how many visitors wait.

@@ -45,7 +45,7 @@ pub struct RoomTotals {
     pub drawn: u64,
     /// Admissions that the rooms have given, by any node.
     pub admissions: u64,
-    /// Tickets that ended for want of a first poll, since this process took up each room.
+    /// Tickets that ended because their visitors never polled, since this process took up each room.
     pub unpolled: u64,
     /// How many rooms have their rate for each reason, in the order of [`RateReason::ALL`].
     pub reasons: [u64; RateReason::ALL.len()],

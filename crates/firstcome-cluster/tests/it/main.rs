@@ -20,6 +20,7 @@ mod poison;
 mod proxy;
 mod purge;
 mod replies;
+mod rewrap;
 mod room;
 mod scripts;
 mod settings;

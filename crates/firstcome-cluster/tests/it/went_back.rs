@@ -1,5 +1,5 @@
 //! SQL goes back: it lacks what it had acknowledged, as a restored backup does, or a copy that was behind. No node issues anything
-//! of that coupon, and none refuses for want of a row, until the newer rows are back or an operator has accepted the loss.
+//! of that coupon, and none refuses because a row is missing, until the newer rows are back or an operator has accepted the loss.
 
 use crate::claim_replies::{self, COUPON, ClaimReplies, claim, coupon, keyed, limit, new, put};
 use crate::in_time;

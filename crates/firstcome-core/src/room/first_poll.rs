@@ -2,8 +2,8 @@
 //! [`RoomSettings::waiting_ttl_ms`](super::RoomSettings::waiting_ttl_ms).
 //!
 //! A script that only joins would otherwise fill a line for as long as silence may last. The setting is
-//! [`RoomSettings::first_poll_ms`](super::RoomSettings::first_poll_ms). A ticket that ends for want of a poll expires like one
-//! after a long silence: by the sweep of the line or at its own next poll.
+//! [`RoomSettings::first_poll_ms`](super::RoomSettings::first_poll_ms). Such a ticket expires in the same way as a ticket after a
+//! long silence: the sweep of the line ends it, or its own next poll.
 
 use super::line::TicketPlace;
 use super::{Departure, Room, TicketNumber, TicketView};
@@ -21,7 +21,7 @@ impl Room {
             && self.line.awaits_first_poll(number.0)
     }
 
-    /// Returns how many tickets ended for want of a first poll since this copy of the room was made.
+    /// Returns how many tickets ended because their visitors never polled, since this copy of the room was made.
     pub const fn unpolled_count(&self) -> u64 {
         self.unpolled_count
     }
@@ -38,7 +38,7 @@ impl Room {
         view
     }
 
-    /// Counts a ticket that ends, if it does for want of a first poll.
+    /// Counts a ticket that ends, if it ends because its visitor never polled.
     pub(super) fn count_unpolled(&mut self, number: u32, how: Departure, now: Now) {
         let is_unpolled = how == Departure::Expired && self.line.is_overdue(number, now.steady);
         self.unpolled_count += u64::from(is_unpolled && self.line.place(number) == Some(TicketPlace::Waiting));

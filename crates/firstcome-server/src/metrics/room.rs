@@ -38,7 +38,7 @@ pub(super) fn totals(encoder: &mut DescriptorEncoder<'_>, totals: &RoomTotals) -
         let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)?;
     }
-    let help = "Tickets that ended for want of a first poll, over these rooms, since this process took up each; on a cluster, at any node";
+    let help = "Tickets that ended because their visitors never polled, over these rooms, since this process took up each; on a cluster, at any node";
     let metric = encoder.encode_descriptor("room_unpolled", help, None, MetricType::Counter)?;
     ConstCounter::new(totals.unpolled).encode(metric)?;
     let help = "How many of these rooms have their present rate for this reason";

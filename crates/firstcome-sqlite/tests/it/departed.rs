@@ -1,6 +1,7 @@
 //! Purges of tickets that are gone, in a file and in memory.
 
 use crate::in_time;
+use crate::older::{file_of_version, put_sale};
 use firstcome_sqlite as sqlite;
 use firstcome_store::archive::{ArchivedLine, Incoming};
 use firstcome_store::conformance::manual_clock;
@@ -181,33 +182,14 @@ async fn a_wall_clock_set_forward_ends_no_ticket_early_and_a_closed_room_has_non
     .await;
 }
 
-/// A file of the version before, with two tickets that are gone and one that waits.
+/// A file of version 11, with two tickets that are gone and one that waits.
 fn old_directory(directory: &Path, at: i64) {
-    let steps = [
-        include_str!("../../src/0001_coupons.sql"),
-        include_str!("../../src/0002_rooms.sql"),
-        include_str!("../../src/0003_market.sql"),
-        include_str!("../../src/0004_bound_codes.sql"),
-        include_str!("../../src/0005_appearances.sql"),
-        include_str!("../../src/0006_draws.sql"),
-        include_str!("../../src/0007_memory.sql"),
-        include_str!("../../src/0008_renewals.sql"),
-        include_str!("../../src/0009_heads.sql"),
-        include_str!("../../src/0010_api_keys.sql"),
-        include_str!("../../src/0011_purges.sql"),
-    ];
-    let file = rusqlite::Connection::open(directory.join(sqlite::DATABASE_FILE)).expect("a file");
-    steps.iter().for_each(|step| file.execute_batch(step).expect("the step runs"));
-    file.pragma_update(None, "application_id", 0x4643_4f4d).expect("it can be set");
-    file.pragma_update(None, "user_version", 11).expect("it can be set");
-    let put = "INSERT INTO room (id, name, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms, claim_window_ms, paused,
-        ticket_key, first, reached, created_at, changed_at) VALUES (1, 'sale', 1, 9, 86400000, 60000, 60000, 1, ?1, 1, 1, ?2, ?2)";
-    file.execute(put, ([7_u8; 32], at)).expect("a room");
+    let file = file_of_version(directory, 11);
+    put_sale(&file, 86_400_000, at);
     for (number, gone) in [(1_i64, Some(1)), (2, Some(2)), (3, None)] {
         let ticket = "INSERT INTO ticket (id, joined_at, gone) VALUES (?1, ?2, ?3)";
         file.execute(ticket, (1_i64 << 32 | number, at, gone)).expect("a ticket");
     }
-    file.execute("INSERT INTO pass_secret (id, secret, created_at) VALUES (1, ?1, ?2)", ([8_u8; 32], at)).expect("one");
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ mod lock;
 mod lock_files;
 mod old_codes;
 mod old_rooms;
+mod older;
 mod over;
 mod presence;
 mod purge;

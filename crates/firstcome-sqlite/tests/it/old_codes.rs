@@ -1,6 +1,7 @@
 //! Codes that were told before codes were bound to their claims.
 
 use crate::in_time;
+use crate::older::file_of_version;
 use firstcome_sqlite as sqlite;
 use firstcome_store::core::coupon::{Claim, Issued, Serial};
 use firstcome_store::core::id::{CouponName, UserId};
@@ -25,17 +26,9 @@ fn of(claimed: &Claimed) -> RedeemRequest {
     RedeemRequest { code: claimed.code.as_str().to_owned(), user: None, request: None }
 }
 
-/// A directory as the version before left it: by its own steps, and with claims by ann and bob.
+/// A directory of version 3, with claims by ann and bob.
 fn old_directory(directory: &Path) {
-    let steps = [
-        include_str!("../../src/0001_coupons.sql"),
-        include_str!("../../src/0002_rooms.sql"),
-        include_str!("../../src/0003_market.sql"),
-    ];
-    let file = rusqlite::Connection::open(directory.join(sqlite::DATABASE_FILE)).expect("a file");
-    steps.iter().for_each(|step| file.execute_batch(step).expect("the step runs"));
-    file.pragma_update(None, "application_id", 0x4643_4f4d).expect("it can be set");
-    file.pragma_update(None, "user_version", 3).expect("it can be set");
+    let file = file_of_version(directory, 3);
     for (id, coupon, limit) in [(1_i64, "launch", 5), (2, "other", 5), (3, "empty", 5)] {
         let put = "INSERT INTO coupon (id, name, limit_count, voucher_key, created_at, changed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)";
         file.execute(put, (id, coupon, limit, SECRET, AT)).expect("a coupon");

@@ -1,6 +1,7 @@
 //! Rooms of a file from before rooms had draws.
 
 use crate::in_time;
+use crate::older::{file_of_version, put_sale};
 use firstcome_sqlite as sqlite;
 use firstcome_store::RoomStore;
 use firstcome_store::core::id::RoomName;
@@ -12,26 +13,14 @@ use std::sync::Arc;
 
 const AT: i64 = 1_790_000_000_123_456;
 
-/// A directory as the version before left it: by its own steps, with a paused room of two visitors.
+/// A directory of version 4, with a paused room of two visitors.
 fn old_directory(directory: &Path) {
-    let steps = [
-        include_str!("../../src/0001_coupons.sql"),
-        include_str!("../../src/0002_rooms.sql"),
-        include_str!("../../src/0003_market.sql"),
-        include_str!("../../src/0004_bound_codes.sql"),
-    ];
-    let file = rusqlite::Connection::open(directory.join(sqlite::DATABASE_FILE)).expect("a file");
-    steps.iter().for_each(|step| file.execute_batch(step).expect("the step runs"));
-    file.pragma_update(None, "application_id", 0x4643_4f4d).expect("it can be set");
-    file.pragma_update(None, "user_version", 4).expect("it can be set");
-    let put = "INSERT INTO room (id, name, max_active, max_waiting, waiting_ttl_ms, active_ttl_ms, claim_window_ms, paused,
-        ticket_key, first, reached, created_at, changed_at) VALUES (1, 'sale', 1, 9, 60000, 60000, 60000, 1, ?1, 1, 1, ?2, ?2)";
-    file.execute(put, ([7_u8; 32], AT)).expect("a room");
+    let file = file_of_version(directory, 4);
+    put_sale(&file, 60_000, AT);
     for (number, user) in [(1_i64, "ann"), (2, "bob")] {
         let ticket = "INSERT INTO ticket (id, user, joined_at) VALUES (?1, ?2, ?3)";
         file.execute(ticket, (1_i64 << 32 | number, user, AT)).expect("a ticket");
     }
-    file.execute("INSERT INTO pass_secret (id, secret, created_at) VALUES (1, ?1, ?2)", ([8_u8; 32], AT)).expect("one");
 }
 
 #[tokio::test]

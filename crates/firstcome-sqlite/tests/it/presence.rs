@@ -1,18 +1,10 @@
 //! A file remembers who was present, through twenty kills.
 
+use crate::older::file_of_version;
 use firstcome_store::conformance::manual_clock;
 use firstcome_store::core::id::RoomName;
 use firstcome_store::core::room::{Join, RoomSettings, TicketState};
 use firstcome_store::{Embedded, RoomStore};
-
-const SCHEMA_6: [&str; 6] = [
-    include_str!("../../src/0001_coupons.sql"),
-    include_str!("../../src/0002_rooms.sql"),
-    include_str!("../../src/0003_market.sql"),
-    include_str!("../../src/0004_bound_codes.sql"),
-    include_str!("../../src/0005_appearances.sql"),
-    include_str!("../../src/0006_draws.sql"),
-];
 
 fn sale() -> RoomName {
     RoomName::parse("sale").expect("a name")
@@ -60,14 +52,11 @@ async fn who_is_gone_stays_gone_through_twenty_kills_and_who_is_there_is_next() 
     assert!(broken.iter().all(|check| check.breaches == 0), "{broken:?}");
 }
 
-/// A file of the version before has no memory: all visitors count as present.
+/// A file of version 6 has no memory of presence: all visitors count as present.
 #[tokio::test]
-async fn a_file_of_the_version_before_opens_and_remembers_from_then_on() {
+async fn a_file_without_a_memory_opens_and_remembers_from_then_on() {
     let directory = tempfile::tempdir().expect("a directory for the test");
-    let file = rusqlite::Connection::open(directory.path().join(firstcome_sqlite::DATABASE_FILE)).expect("a file");
-    SCHEMA_6.iter().for_each(|step| file.execute_batch(step).expect("the step runs"));
-    file.pragma_update(None, "application_id", 0x4643_4f4d).expect("it can be set");
-    file.pragma_update(None, "user_version", 6).expect("it can be set");
+    let file = file_of_version(directory.path(), 6);
     let put_room =
         "INSERT INTO room (id, name, admit_count, admit_every_ms, max_waiting, waiting_ttl_ms, active_ttl_ms,
         claim_window_ms, paused, ticket_key, first, reached, created_at, changed_at)

@@ -43,7 +43,7 @@ fn a_restored_database_stops_its_coupons_until_an_operator_accepts_the_loss() {
     world.restore_sql(&kept);
 
     // No user gets anything, and no client is told that ann has nothing.
-    wait_for("bob to be refused for want of what was acknowledged", || {
+    wait_for("bob to be refused because what was acknowledged is missing", || {
         let bob = claim("bob");
         assert_eq!(bob.status, 503, "{}", bob.text());
         (bob.code() == "store_unavailable").then_some(())

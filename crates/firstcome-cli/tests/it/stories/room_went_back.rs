@@ -52,7 +52,7 @@ fn a_restored_database_stops_its_rooms_until_an_operator_accepts_the_loss() {
     world.restore_sql(&kept);
 
     // No user gets a place, and the node says why.
-    wait_for("bob to be refused for want of what was acknowledged", || {
+    wait_for("bob to be refused because what was acknowledged is missing", || {
         let bob = client.try_call("POST", "/v1/rooms/hall/tickets", None, Some(&json!({"user": "bob"}))).ok()?;
         assert_eq!(bob.status, 503, "{}", bob.text());
         (bob.code() == "store_unavailable").then_some(())

@@ -20,7 +20,7 @@ const SWEEPS_PER_TIME: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::room) struct FirstPolls {
     pub(in crate::room) ms: u64,
-    /// No ticket ends before this for want of a poll: all of them got the time afresh.
+    /// Until then no ticket ends because its visitor has not polled: all of them got the time afresh.
     pub(in crate::room) grace_until: Steady,
 }
 
@@ -108,7 +108,7 @@ impl Line {
         FirstPolls { ms, grace_until: if has_tickets { now.plus_ms(ms.max(PATIENCE_MS)) } else { now } }
     }
 
-    /// Puts another time for the first poll in force; `None` ends no ticket for want of a poll. Does nothing if it is the same
+    /// Puts another time for the first poll in force; with `None`, no visitor has to poll. Does nothing if it is the same
     /// time. Every visitor in line who has not polled gets the time afresh. A line without a time does not know who has polled,
     /// so all of its visitors count as not having polled when it gets one.
     pub(in crate::room) fn replace_first_poll(&mut self, first_poll_ms: Option<u64>, now: Steady) {

@@ -64,7 +64,7 @@ struct Model {
     owed: i64,
     allowed: i64,
     grace_until: Ms,
-    /// No ticket ends for want of a first poll before this.
+    /// Until then no ticket ends because its visitor has not polled.
     unpolled_until: Ms,
     now: Now,
     changes: Vec<Change>,
