@@ -1,5 +1,6 @@
 //! Runs programs and says which one failed.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,9 +13,18 @@ pub(crate) fn root() -> PathBuf {
     here.parent().map_or_else(|| here.clone(), PathBuf::from)
 }
 
-fn command(program: &str, arguments: &[&str]) -> Command {
+/// Prepares a program to run in the project's root.
+///
+/// Cargo tells a program that it runs about the package of that program. Build scripts of dependencies look at the same variables, and
+/// would run again after each call of `cargo` without this program in between: half of the dependencies with them.
+pub(crate) fn command(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root()).stdin(Stdio::null());
+    for (name, _) in env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

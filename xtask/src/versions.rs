@@ -139,9 +139,7 @@ fn tested(path: &OsString, binary: &str, filter: &str, skips: &[&str]) -> Result
     arguments.extend(["--test-threads=4", filter]);
     arguments.extend(skips.iter().flat_map(|skip| ["--skip", skip]));
     println!("\n— cargo {} (with other servers on the path)", arguments.join(" "));
-    let output = Command::new("cargo")
-        .args(&arguments)
-        .current_dir(shell::root())
+    let output = shell::command("cargo", &arguments)
         .env("PATH", path)
         .env("CI", "true")
         .stderr(Stdio::inherit())

@@ -8,7 +8,6 @@
 use crate::shell::{self, Outcome};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 /// The directory where other commits are checked out and built. `git worktree prune` forgets trees that a user removed.
@@ -110,7 +109,7 @@ pub(super) fn build_other(sha: &str) -> Result<String, String> {
 fn build_in(tree: &Path) -> Outcome {
     let build = ["build", "--release", "--quiet", "-p", "firstcome-cli", "--target-dir", "../build"];
     println!("\n— cargo {} (in {DIRECTORY}/tree)", build.join(" "));
-    let status = Command::new("cargo").args(build).current_dir(tree).status();
+    let status = shell::command("cargo", &build).current_dir(tree).status();
     let status = status.map_err(|error| format!("cannot run cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err("the other commit does not build".into()) }
 }
