@@ -277,8 +277,8 @@ async fn a_node_that_is_late_with_its_sequencer_does_not_open_it_over_another() 
             (keeper.sequencer("node").await.as_deref() == Some("")).then_some(())
         })
         .await;
-        let _: String = keeper.ask(&["FLUSHDB"]).await;
         line.set(&Point::Script(script), 0, ProxyFault::Hold);
+        let _: String = keeper.ask(&["FLUSHDB"]).await;
         let late = tokio::spawn({
             let slow = slow.clone();
             async move { claim(&slow, "late").await }

@@ -104,9 +104,12 @@ async fn a_rebuild_brings_no_key_of_a_deleted_coupon_back() {
     let (slow, node, mut keeper) = (lined.node().await, place.node().await, place.keeper().await);
     put(&node, limit(9)).await;
     new(claim(&node, "ann").await);
+    // A node that still writes would rebuild by itself.
+    wait_for("an end of the writing", async || (keeper.sequencer("node").await.as_deref() == Some("")).then_some(()))
+        .await;
     let sequencer = keeper.key("gate").await.expect("a sequencer");
-    let _: i64 = keeper.ask(&["DEL", &sequencer]).await;
     line.set(&Point::Script(FILL), 0, ProxyFault::Hold);
+    let _: i64 = keeper.ask(&["DEL", &sequencer]).await;
     let bob = tokio::spawn(async move { claim(&slow, "bob").await });
     in_time(line.met(1)).await;
     delete(&node).await;

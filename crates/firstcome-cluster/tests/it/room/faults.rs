@@ -16,8 +16,9 @@ async fn everything_that_is_lost_on_the_way_one_join_is_one_place() {
                 put(&place.node().await, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
                 let _: String = place.keeper().await.ask(&["FLUSHDB"]).await;
                 let (by_line, line) = place.by_redis_line().await;
-                let one = by_line.node().await;
+                // First: the node makes the log anew by itself.
                 line.set(&Point::Script(script), after, what);
+                let one = by_line.node().await;
                 let ann = until("a place", async || one.join(&room(), of("ann")).await.ok()).await;
                 let ann = ann.expect("there is room").1;
                 line.met(1).await;
@@ -44,8 +45,8 @@ async fn no_matter_what_the_database_does_not_hear_or_say_one_join_is_one_place(
                 put(&place.node().await, RoomSettings { paused: true, ..RoomSettings::with_slots(1) }).await;
                 let _: String = place.keeper().await.ask(&["FLUSHDB"]).await;
                 let (by_line, line) = place.by_sql_line().await;
-                let one = by_line.node().await;
                 line.set(&Point::Text(statement), 0, what);
+                let one = by_line.node().await;
                 let ann = until("a place", async || one.join(&room(), of("ann")).await.ok()).await;
                 let ann = ann.expect("there is room").1;
                 line.met(1).await;
