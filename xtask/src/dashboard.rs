@@ -2,6 +2,7 @@
 
 use crate::setup;
 use crate::shell;
+use crate::test::TEST_NAMED;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -23,9 +24,8 @@ pub(crate) fn run() -> Result<String, String> {
     let scratch = shell::output("mktemp", &["-d", "--tmpdir", "firstcome-panels.XXXXXX"])?;
     let (data, page) = (format!("{}/panels.json", scratch.trim()), format!("{}/panels.html", scratch.trim()));
     let file = format!("FIRSTCOME_PANELS={data}");
-    let test =
-        ["cargo", "test", "-p", "firstcome-cli", "--features", "etcd,planted-bugs", "--test", "it", "ops::panels"];
-    let drawn = shell::output("env", &[&["CI=true", file.as_str()], &test[..]].concat()).and_then(|_| {
+    let test = [&["CI=true", &file], &TEST_NAMED[..], &["ops::panels"]].concat();
+    let drawn = shell::output("env", &test).and_then(|_| {
         let text = fs::read_to_string(&data).map_err(|error| error.to_string())?;
         let told: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
         let (html, height) = html(&told);

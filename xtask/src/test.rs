@@ -8,6 +8,9 @@ use std::path::PathBuf;
 
 /// The features under which everything is tested.
 pub(crate) const FEATURES: &str = "firstcome-bench/etcd,firstcome-cli/etcd,firstcome-cli/planted-bugs,firstcome/axum,firstcome/http,firstcome/sql,firstcome/sqlx,firstcome/tower";
+/// Runs those tests of the crates that have this in their name, in the binaries of the gate: with other features Cargo would build all
+/// dependencies anew.
+pub(crate) const TEST_NAMED: [&str; 7] = ["cargo", "test", "--workspace", "--features", FEATURES, "--test", "it"];
 /// Tests at the same time in one test binary. More than a small machine has processors, because most tests wait for servers,
 /// leases and disks: two at a time used a third of two processors, four take two thirds of the time.
 const TEST_THREADS: &str = "--test-threads=4";

@@ -1,6 +1,7 @@
 //! The version before beside this one: builds it from its commit, and rolls a cluster from it to this one and back under load.
 
 use crate::shell;
+use crate::test::TEST_NAMED;
 use std::fmt::Write as _;
 
 /// The version before, as long as no release has a tag: the first commit whose tables say which programs may use them.
@@ -23,10 +24,10 @@ pub(crate) fn run() -> Result<String, String> {
     shell::run("git", &["worktree", "remove", "--force", CHECKOUT])?;
     built?;
     let previous = format!("FIRSTCOME_PREVIOUS={target}/debug/firstcome");
-    let test = ["cargo", "test", "-p", "firstcome-cli", "--features", "etcd,planted-bugs", "--test", "it", "upgrade::"];
-    let printed = shell::output("env", &[&["CI=true", previous.as_str()], &test[..]].concat())?;
+    let printed = shell::output("env", &[&["CI=true", &previous], &TEST_NAMED[..], &["upgrade::"]].concat())?;
     let mut text = format!("the version before: {subject}");
-    for line in printed.lines().filter(|line| line.starts_with("test ")) {
+    let is_of_upgrade = |line: &&str| line.starts_with("test ") && !line.contains(" 0 passed");
+    for line in printed.lines().filter(is_of_upgrade) {
         let _ = writeln!(text, "{line}");
     }
     if text.contains("2 passed; 0 failed") { Ok(text) } else { Err(format!("{text}{printed}")) }
