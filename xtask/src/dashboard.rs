@@ -12,7 +12,7 @@ const COLUMN: f64 = 62.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 24.0;
 const FOOT: f64 = 40.0;
-const LEFT: f64 = 46.0;
+const LEFT: f64 = 58.0;
 /// Colours of lines that are told apart also without colours of one kind.
 const COLOURS: [&str; 8] = ["#2f6fde", "#d9762b", "#3a9a5b", "#b3409f", "#8a6d1f", "#14919b", "#c0392b", "#6b6f76"];
 /// Where the picture goes.
