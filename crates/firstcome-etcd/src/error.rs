@@ -47,6 +47,11 @@ impl EtcdError {
         sent.broken_off("no answer in time")
     }
 
+    /// Returns whether the user lacks rights.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self, Self::Broken { says } if says == WITHOUT_RIGHTS)
+    }
+
     /// Returns whether a repeat may succeed.
     pub(crate) const fn may_pass(&self) -> bool {
         matches!(self, Self::Unavailable { .. } | Self::Unknown { .. })
@@ -64,6 +69,10 @@ impl From<EtcdError> for StoreError {
         }
     }
 }
+
+/// What an operator must do for a user who lacks rights.
+const WITHOUT_RIGHTS: &str = "this user may not read and write the keys of locks: \
+     `etcdctl role grant-permission ROLE readwrite --prefix=true firstcome/`, or the prefix that is set";
 
 /// Whether a request can change anything.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,10 +140,7 @@ fn unfit(code: Code, says: &str) -> Option<&'static str> {
     if begins("user name is empty") || begins("user name not found") {
         return Some("it wants a user and a password: etcd://user:password@host:port");
     }
-    (code == Code::PermissionDenied).then_some(
-        "this user may not read and write the keys of locks: \
-         `etcdctl role grant-permission ROLE readwrite --prefix=true firstcome/`, or the prefix that is set",
-    )
+    (code == Code::PermissionDenied).then_some(WITHOUT_RIGHTS)
 }
 
 #[cfg(test)]
