@@ -2,7 +2,7 @@
 //!
 //! Every request of a node to a room is appended to its [`log`], together with what others in the same node want meanwhile;
 //! the answer to that call brings all that other nodes have appended, and this node applies all of it, in order, to its own
-//! [`Replica`](firstcome_core::room::replica::Replica). Polls are answered from there, without asking anybody: that they were
+//! [`Replica`]. Polls are answered from there, without asking anybody: that they were
 //! there goes along with the next call. Time comes with the log, and whichever call finds that it is time lets people in.
 //!
 //! # Invariants

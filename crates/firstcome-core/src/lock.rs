@@ -11,7 +11,7 @@
 //! - Within a bucket every number drawn, for a fence or a place in line, is above all drawn before: max(clock in µs, last
 //!   + 1). So fences grow strictly, across ends, restarts and a clock that is set back.
 //! - At most one exclusive hold per lock, and no shared hold beside it. A free lock has no waiters.
-//! - Shared and exclusive holds take turns, which bounds every wait: see [`shared`](self::shared).
+//! - Shared and exclusive holds take turns, which bounds every wait: see [`shared`].
 //! - Among requests of one kind grants follow the line; only waiters of dead processes are passed over. A process counts as dead when it has been
 //!   silent for [`CLAIM_WINDOW_MS`]. Its waiters leave the line at their turn, and a thousand of them cost one step.
 //! - A waiter that gets a lock has it for a claim window, or its lease if that is shorter, until its process confirms. So a

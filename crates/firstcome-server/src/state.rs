@@ -82,7 +82,7 @@ pub struct Config {
     pub heads_every: Option<Duration>,
     /// How long data stay that are over.
     pub retention: Retention,
-    /// How often the service purges what is over; `None` if the caller does so by [`PurgeStore::purge`](firstcome::PurgeStore::purge).
+    /// How often the service purges what is over; `None` if the caller does so by [`PurgeStore::purge`].
     /// The nodes of a cluster together purge so often.
     pub purge_every: Option<Duration>,
     /// The certificate of the ports of the service and of a gate, which then accept TLS alone; `None` for plain text. The port of

@@ -39,7 +39,7 @@ use std::sync::Arc;
 ///   always.
 ///
 /// # Errors and refusals
-/// As for [`ListingHandle`](crate::ListingHandle). After [`Error::Unknown`](crate::Error::Unknown) a charge without an idempotency
+/// As for [`ListingHandle`](crate::ListingHandle). After [`Error::Unknown`] a charge without an idempotency
 /// key may have happened, and a repeat would charge again: give every charge a key.
 ///
 /// Dropping a future leaves its request done or not done, never half done.

@@ -178,3 +178,31 @@ fn durable(cell: &CouponCell) -> u32 {
 fn last_durable(cell: &CouponCell) -> Option<Serial> {
     Serial::new(durable(cell))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstcome_core::coupon::{CouponLimit, CouponSettings};
+    use firstcome_core::id::UserId;
+    use std::hash::RandomState;
+
+    /// A purge comes between the decision about a claim and its reply.
+    #[test]
+    fn no_reply_shows_a_claim_that_was_purged_meanwhile() {
+        let (claimed_at, expires_at) = (Timestamp::clamped_us(1), Timestamp::clamped_us(2));
+        let limit = CouponLimit::new(9).expect("a limit");
+        let settings = CouponSettings { expires_at: Some(expires_at), ..CouponSettings::with_limit(limit) };
+        let mut coupon = Coupon::new(settings, RandomState::new());
+        let ann = Claim { user: UserId::parse("ann").expect("a user"), attributes: None, request: None };
+        let Ok(Effect::New(issued)) = coupon.claim(&ann, claimed_at) else { panic!("it is open") };
+        let cell = CouponCell::new(CouponId(1), VoucherKey::new([7; 32]), coupon);
+        let answers = [Ok(Effect::New(issued)), Ok(Effect::Again(issued)), Err(Rejection::AlreadyIssued(issued))];
+        let told = |now| answers.map(|answer| cell.tell(answer, || now).map(Effect::into_inner));
+        let [new, again, refused] = told(claimed_at);
+        assert!(new.is_ok() && new == again && refused.is_err_and(|it| it.claim == new.ok()));
+        drop(cell.coupon.write().purge(expires_at));
+        assert_eq!(told(expires_at), [(); 3].map(|()| Err(Rejection::Expired(expires_at).into())));
+        // The clock was set back.
+        assert_eq!(told(claimed_at), [(); 3].map(|()| Err(Rejection::Deleted.into())));
+    }
+}

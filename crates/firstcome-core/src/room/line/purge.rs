@@ -16,7 +16,10 @@ impl Line {
 
     /// Forgets the numbers before this one: they stay gone, and count as expired. Gives the memory of whole segments back.
     pub(in crate::room) fn release(&mut self, gone_before: u32) {
-        assert!(self.gone_before <= gone_before && gone_before <= self.first_living(), "only who is gone is released");
+        assert!(
+            self.gone_before <= gone_before && gone_before <= self.first_living(),
+            "only numbers that are gone are released"
+        );
         self.gone_before = gone_before;
         let start = self.start_at(gone_before);
         let count = (start - self.start) / SEGMENT;
