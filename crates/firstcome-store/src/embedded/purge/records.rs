@@ -95,3 +95,33 @@ impl Embedded {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auction::{AuctionStore, MovePoints, Transfer};
+    use crate::erase::EraseStore;
+    use firstcome_core::id::UserId;
+    use firstcome_core::points::Amount;
+
+    /// The member is erased between the look and the page: the anchor under the old name would break the chain under the new one.
+    #[tokio::test]
+    async fn no_page_is_taken_for_a_member_that_was_erased_meanwhile() {
+        let store = Embedded::memory();
+        let ann = MemberName::parse("ann").expect("a name");
+        for _ in 0..3 {
+            let amount = Amount::new(5).expect("an amount");
+            let charge = MovePoints { transfer: Transfer::Charge, amount, request: None };
+            store.move_points(&ann, charge).await.expect("it answers").expect("no rule refuses it");
+        }
+        let known = store.inner.shared.auctions().all_members();
+        store.erase(&UserId::parse("ann").expect("a user")).await.expect("it answers").expect("no rule refuses it");
+        let mut purged = Purged::default();
+        for known in known {
+            store.purge_records_of(known, Timestamp::MAX, PurgeMode::Remove, &mut purged).await.expect("it answers");
+        }
+        assert_eq!(purged, Purged::default());
+        store.purge_records(Timestamp::MAX, PurgeMode::Remove, &mut purged).await.expect("it answers");
+        assert_eq!(purged.records, 2, "the next purge finds it under its pseudonym");
+    }
+}
