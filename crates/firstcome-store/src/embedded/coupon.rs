@@ -182,9 +182,9 @@ fn last_durable(cell: &CouponCell) -> Option<Serial> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::edge::draw_hasher;
     use firstcome_core::coupon::{CouponLimit, CouponSettings};
     use firstcome_core::id::UserId;
-    use std::hash::RandomState;
 
     /// A purge comes between the decision about a claim and its reply.
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         let (claimed_at, expires_at) = (Timestamp::clamped_us(1), Timestamp::clamped_us(2));
         let limit = CouponLimit::new(9).expect("a limit");
         let settings = CouponSettings { expires_at: Some(expires_at), ..CouponSettings::with_limit(limit) };
-        let mut coupon = Coupon::new(settings, RandomState::new());
+        let mut coupon = Coupon::new(settings, draw_hasher());
         let ann = Claim { user: UserId::parse("ann").expect("a user"), attributes: None, request: None };
         let Ok(Effect::New(issued)) = coupon.claim(&ann, claimed_at) else { panic!("it is open") };
         let cell = CouponCell::new(CouponId(1), VoucherKey::new([7; 32]), coupon);
