@@ -4,14 +4,16 @@
 //! copy without a breach goes into the file. The file lies in a directory beside its name while it is written, is read back,
 //! and gets its name when all of its digests fit.
 //!
-//! # What a repetition continues
-//! Nothing: the state that a killed backup was copying is gone with its process. The next backup to the same name removes
-//! what is left and begins anew, with a newer state.
+//! # What a repetition resumes
+//! The state that a backup copies is gone with its process, so copies that are not whole are of no use. Whole ones lie beside
+//! the file until it has its name: `--resume` goes on with their check, or with the file if they are checked ([`rest`]). The
+//! backup then is of the earlier moment. Without `--resume` it begins anew, with a newer state.
 
 pub(crate) mod bundle;
 mod check;
 pub(crate) mod manifest;
 mod part;
+mod rest;
 
 pub(crate) use check::check_file;
 
@@ -22,11 +24,11 @@ use crate::settings::no_store;
 use anyhow::{Context, anyhow};
 use bundle::Bundle;
 use clap::Args;
-use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, Snapshot, StoreFile};
 use manifest::{Manifest, ManifestFile};
 use part::Part;
+use rest::{Copies, REST};
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -42,6 +44,9 @@ pub(crate) struct BackupArgs {
     /// Replace the file if it is there, once the new one is whole
     #[arg(long)]
     replace: bool,
+    /// Go on from the whole copies that a killed backup to this file left, of its moment; without them begin anew
+    #[arg(long)]
+    resume: bool,
     /// Directory for the copies while they are checked, with --to - [default: that of temporary files]
     #[arg(long, value_name = "DIR")]
     staging: Option<PathBuf>,
@@ -52,6 +57,9 @@ pub(crate) const NAMES: &[&str] = &[KEYS_FILE, DATABASE_FILE, LOCKS_FILE];
 
 pub(crate) fn run(args: &BackupArgs) -> Outcome {
     if args.to == Path::new("-") {
+        if args.resume {
+            return Err(Failure::Usage(anyhow!("a stream cannot be resumed: name a file, and send that")));
+        }
         return to_stream(args);
     }
     if args.staging.is_some() {
@@ -64,11 +72,22 @@ pub(crate) fn run(args: &BackupArgs) -> Outcome {
     if !args.replace && args.to.symlink_metadata().is_ok() {
         return Err(Failure::Refused(anyhow!("{shown} is there already: name another file, or add --replace")));
     }
-    let snapshots = snapshots(&args.data)?;
-    let part = Part::beside(&args.to)?;
-    let manifest = stage(&args.data, part.directory(), &snapshots)?;
-    // A reader keeps the log of the service from being used again.
-    drop(snapshots);
+    let mut part = Part::beside(&args.to)?;
+    let left = if args.resume { Copies::left_in(part.directory(), &args.data)? } else { None };
+    let copies = match left {
+        Some(copies) => {
+            part.clear_except(&[NAMES, &[REST]].concat())?;
+            tell(&format!("resuming the backup as of {}", copies.taken_at));
+            copies
+        }
+        None => {
+            part.clear_except(&[])?;
+            let copies = copy(&args.data, part.directory())?;
+            copies.note(part.directory())?;
+            copies
+        }
+    };
+    let manifest = checked(copies, part.directory())?;
     let file = part.file();
     let out = private_file(&file).with_context(|| format!("cannot make {}", file.display()))?;
     write(BufWriter::new(&out), part.directory(), &manifest)?;
@@ -87,10 +106,9 @@ fn to_stream(args: &BackupArgs) -> Outcome {
             "a backup is no text for a terminal: name a file, or send it to a program"
         )));
     }
-    let snapshots = snapshots(&args.data)?;
     let staging = part::temporary(args.staging.as_deref())?;
-    let manifest = stage(&args.data, staging.path(), &snapshots)?;
-    drop(snapshots);
+    let copies = copy(&args.data, staging.path())?;
+    let manifest = check(staging.path(), &copies.taken_at)?;
     write(io::stdout().lock(), staging.path(), &manifest)?;
     tell(&format!("backed up {manifest} to standard output"));
     Ok(())
@@ -109,22 +127,20 @@ fn snapshots(data: &Path) -> Result<Vec<Snapshot>, Failure> {
     Ok(snapshots)
 }
 
-/// Copies all files into a directory, checks the copies, and describes them.
-fn stage(data: &Path, staging: &Path, snapshots: &[Snapshot]) -> Result<Manifest, Failure> {
-    let taken_at: Timestamp = SystemClock::default().now();
-    let mut files = Vec::new();
+/// Copies all files into an empty directory, and syncs them.
+fn copy(data: &Path, staging: &Path) -> Result<Copies, Failure> {
+    let snapshots = snapshots(data)?;
+    let copies = Copies::new(data, SystemClock::default().now())?;
     // The keys are written once, whole. A store without them has its keys from the environment.
     match fs::read(data.join(KEYS_FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         read => {
             let read = read.with_context(|| format!("cannot read {KEYS_FILE}"))?;
-            let path = staging.join(KEYS_FILE);
-            private_file(&path).and_then(|mut file| file.write_all(&read)).context("cannot copy the keys")?;
-            crate::keys::check_file(&path)?;
-            files.push(ManifestFile::of_keys(read.len() as u64));
+            let write = |mut file: File| file.write_all(&read).and_then(|()| file.sync_all());
+            private_file(&staging.join(KEYS_FILE)).and_then(write).context("cannot copy the keys")?;
         }
     }
-    for snapshot in snapshots {
+    for snapshot in &snapshots {
         let path = staging.join(snapshot.file().name());
         let bar = progress(0, "copying bytes");
         let copied = snapshot.copy_to(&path, |copied, of| {
@@ -134,10 +150,36 @@ fn stage(data: &Path, staging: &Path, snapshots: &[Snapshot]) -> Result<Manifest
         copied.map_err(Failure::Store)?;
         bar.finish_and_clear();
     }
-    for snapshot in snapshots {
-        files.push(check::describe(staging, snapshot.file())?);
+    // A reader keeps the log of the service from being used again: the snapshots end here.
+    Ok(copies)
+}
+
+/// Checks the copies, unless a backup before did, and notes what it found.
+fn checked(mut copies: Copies, staging: &Path) -> Result<Manifest, Failure> {
+    if let Some(manifest) = copies.manifest {
+        return Ok(manifest);
     }
-    Ok(Manifest::new(taken_at, files, check::coupons(staging, snapshots)?))
+    let manifest = check(staging, &copies.taken_at)?;
+    copies.manifest = Some(manifest.clone());
+    copies.note(staging)?;
+    Ok(manifest)
+}
+
+/// Checks the copies, and describes them.
+fn check(staging: &Path, taken_at: &str) -> Result<Manifest, Failure> {
+    let mut files = Vec::new();
+    let keys = staging.join(KEYS_FILE);
+    if let Ok(found) = keys.metadata() {
+        crate::keys::check_file(&keys)?;
+        files.push(ManifestFile::of_keys(found.len()));
+    }
+    for file in StoreFile::ALL {
+        if staging.join(file.name()).exists() {
+            files.push(check::describe(staging, file)?);
+        }
+    }
+    let coupons = check::coupons(staging, &files)?;
+    Ok(Manifest::new(taken_at, files, coupons))
 }
 
 /// Writes the backup from the staged files.

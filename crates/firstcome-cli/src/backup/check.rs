@@ -4,7 +4,7 @@ use super::manifest::{Checked, ManifestCoupon, ManifestFile};
 use crate::failure::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use firstcome::Check;
-use firstcome::sqlite::{Archive, FileVersion, Snapshot, StoreFile, count_rows, verify, verify_locks, verify_pages};
+use firstcome::sqlite::{Archive, FileVersion, StoreFile, count_rows, verify, verify_locks, verify_pages};
 use std::path::Path;
 
 /// Checks a file of a directory, and returns what the manifest says of it.
@@ -44,11 +44,10 @@ fn refuse_breaches(file: StoreFile, checks: &[Check]) -> Outcome {
 }
 
 /// Lists the coupons with the number of their claims; none if the file is of an older version, or absent.
-pub(super) fn coupons(staging: &Path, snapshots: &[Snapshot]) -> Result<Vec<ManifestCoupon>, Failure> {
-    let is_readable = |snapshot: &Snapshot| {
-        snapshot.file() == StoreFile::Data && matches!(snapshot.version(), FileVersion::Current(_))
-    };
-    if !snapshots.iter().any(is_readable) {
+pub(super) fn coupons(staging: &Path, files: &[ManifestFile]) -> Result<Vec<ManifestCoupon>, Failure> {
+    let is_readable =
+        |file: &ManifestFile| file.name == StoreFile::Data.name() && file.checked == Some(Checked::Invariants);
+    if !files.iter().any(is_readable) {
         return Ok(Vec::new());
     }
     let coupons = Archive::open(staging).and_then(|archive| archive.coupons()).map_err(Failure::Store)?;

@@ -1,12 +1,11 @@
 //! The first entry of a backup: what it holds, of which moment.
 
 use crate::failure::Failure;
-use firstcome::core::time::Timestamp;
 use firstcome::{Fault, FaultKind};
-use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 
 /// What marks the file as a backup of ours.
 const KIND: &str = "firstcome_backup";
@@ -14,7 +13,7 @@ const KIND: &str = "firstcome_backup";
 const FORMAT: u32 = 1;
 
 /// What a backup holds. A later version of the same format may add fields.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     kind: String,
     format: u32,
@@ -28,7 +27,7 @@ pub(crate) struct Manifest {
 }
 
 /// A file in a backup. Its digest comes at the end.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ManifestFile {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -49,7 +48,7 @@ impl ManifestFile {
 }
 
 /// How far a file was checked before it was written.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Checked {
     /// Every invariant, as `firstcome verify` does.
@@ -58,7 +57,7 @@ pub(super) enum Checked {
     Pages,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct ManifestCoupon {
     pub(super) name: String,
     pub(super) limit: u32,
@@ -74,9 +73,17 @@ struct Mark {
 }
 
 impl Manifest {
-    pub(super) fn new(taken_at: Timestamp, files: Vec<ManifestFile>, coupons: Vec<ManifestCoupon>) -> Self {
+    pub(super) fn new(taken_at: &str, files: Vec<ManifestFile>, coupons: Vec<ManifestCoupon>) -> Self {
         let program = env!("CARGO_PKG_VERSION").to_owned();
-        Self { kind: KIND.to_owned(), format: FORMAT, program, taken_at: rfc3339::format(taken_at), files, coupons }
+        Self { kind: KIND.to_owned(), format: FORMAT, program, taken_at: taken_at.to_owned(), files, coupons }
+    }
+
+    /// Whether each file lies in the directory in its length.
+    pub(super) fn fits(&self, directory: &Path) -> bool {
+        let is_there = |file: &ManifestFile| {
+            directory.join(&file.name).metadata().is_ok_and(|found| found.is_file() && found.len() == file.bytes)
+        };
+        self.files.iter().all(is_there)
     }
 
     /// Reads a manifest. Outer: is it of a format that this program knows? Inner: is it a manifest, or why not?

@@ -1,7 +1,8 @@
 //! The place of a backup that is being written.
 
 use super::NAMES;
-use crate::failure::Failure;
+use super::rest::{REST, REST_NEW};
+use crate::failure::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -18,15 +19,17 @@ const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
 /// A directory `FILE.part` beside the file, on the same file system, locked for as long as this process lives.
 ///
-/// A drop removes it. What a killed process leaves, the next backup to the same name removes.
+/// A drop removes it, once it was cleared: before that it is what another process left. What a killed process leaves, the next backup to the same name resumes or removes.
 pub(super) struct Part {
     directory: PathBuf,
     target: PathBuf,
+    is_cleared: bool,
     _lock: File,
 }
 
 impl Part {
-    /// Makes the directory, or empties that of a killed backup. Refuses while another backup to the same name is under way.
+    /// Makes the directory, or takes over that of a killed backup with what is in it. Refuses while another backup to the same
+    /// name is under way.
     pub(super) fn beside(target: &Path) -> Result<Self, Failure> {
         let mut name = target.as_os_str().to_owned();
         name.push(".part");
@@ -52,13 +55,20 @@ impl Part {
             let shown = target.display();
             return Err(Failure::Refused(anyhow!("another backup to {shown} is under way: wait for its end")));
         }
-        for entry in fs::read_dir(&directory).with_context(made)? {
-            let entry = entry.with_context(made)?;
-            if entry.file_name() != LOCK {
+        Ok(Self { directory, target: target.to_owned(), is_cleared: false, _lock: lock })
+    }
+
+    /// Removes what a killed backup left, except the files of these names. To be called before anything is written.
+    pub(super) fn clear_except(&mut self, kept: &[&str]) -> Outcome {
+        self.is_cleared = true;
+        let listed = fs::read_dir(&self.directory).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let shown = self.directory.display();
+        for entry in listed.with_context(|| format!("cannot read {shown}"))? {
+            if !entry.file_name().to_str().is_some_and(|name| name == LOCK || kept.contains(&name)) {
                 fs::remove_file(entry.path()).with_context(|| format!("cannot remove {}", entry.path().display()))?;
             }
         }
-        Ok(Self { directory, target: target.to_owned(), _lock: lock })
+        Ok(())
     }
 
     /// Returns the directory, in which copies lie while they are checked.
@@ -90,7 +100,7 @@ impl Part {
 /// Whether a backup may have made a file of this name. SQLite keeps others beside those of the store.
 fn is_ours(name: &str) -> bool {
     let of_store = || NAMES.iter().any(|file| name.strip_prefix(file).is_some_and(|rest| SUFFIXES.contains(&rest)));
-    [LOCK, WHOLE].contains(&name) || of_store()
+    [LOCK, WHOLE, REST, REST_NEW].contains(&name) || of_store()
 }
 
 /// Renames a file, unless the name is taken. On a file system without links the look before it is all there is.
@@ -105,8 +115,10 @@ fn link(file: &Path, target: &Path) -> std::io::Result<()> {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // What stays is removed by the next backup to this name.
-        let _ = fs::remove_dir_all(&self.directory);
+        if self.is_cleared {
+            // What stays is resumed or removed by the next backup to this name.
+            let _ = fs::remove_dir_all(&self.directory);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod archive_nodes;
 mod archive_rooms;
 mod backup;
 mod backup_faults;
+mod backup_resumed;
 mod bad_files;
 mod cluster;
 mod config;
