@@ -24,6 +24,7 @@ use crate::settings::no_store;
 use anyhow::{Context, anyhow};
 use bundle::Bundle;
 use clap::Args;
+use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::sqlite::{DATABASE_FILE, LOCKS_FILE, Snapshot, StoreFile};
 use manifest::{Manifest, ManifestFile};
@@ -81,8 +82,10 @@ pub(crate) fn run(args: &BackupArgs) -> Outcome {
             copies
         }
         None => {
+            // Before anything is removed: the directory may be misspelt.
+            let snapshots = Snapshots::open(&args.data)?;
             part.clear_except(&[])?;
-            let copies = copy(&args.data, part.directory())?;
+            let copies = snapshots.copy(&args.data, part.directory())?;
             copies.note(part.directory())?;
             copies
         }
@@ -106,52 +109,63 @@ fn to_stream(args: &BackupArgs) -> Outcome {
             "a backup is no text for a terminal: name a file, or send it to a program"
         )));
     }
+    let snapshots = Snapshots::open(&args.data)?;
     let staging = part::temporary(args.staging.as_deref())?;
-    let copies = copy(&args.data, staging.path())?;
-    let manifest = check(staging.path(), &copies.taken_at)?;
+    let manifest = check(staging.path(), &snapshots.copy(&args.data, staging.path())?)?;
     write(io::stdout().lock(), staging.path(), &manifest)?;
     tell(&format!("backed up {manifest} to standard output"));
     Ok(())
 }
 
-/// Opens a snapshot of each file that the directory has. The moments of the files are microseconds apart; no row of one file
-/// refers to the other.
-fn snapshots(data: &Path) -> Result<Vec<Snapshot>, Failure> {
-    let mut snapshots = Vec::new();
-    for file in StoreFile::ALL {
-        snapshots.extend(Snapshot::open(data, file).map_err(Failure::Store)?);
-    }
-    if snapshots.is_empty() {
-        return Err(no_store(data, &[DATABASE_FILE, LOCKS_FILE]));
-    }
-    Ok(snapshots)
+/// The files of a directory, as of one moment.
+struct Snapshots {
+    taken_at: Timestamp,
+    files: Vec<Snapshot>,
 }
 
-/// Copies all files into an empty directory, and syncs them.
-fn copy(data: &Path, staging: &Path) -> Result<Copies, Failure> {
-    let snapshots = snapshots(data)?;
-    let copies = Copies::new(data, SystemClock::default().now())?;
-    // The keys are written once, whole. A store without them has its keys from the environment.
-    match fs::read(data.join(KEYS_FILE)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        read => {
-            let read = read.with_context(|| format!("cannot read {KEYS_FILE}"))?;
-            let write = |mut file: File| file.write_all(&read).and_then(|()| file.sync_all());
-            private_file(&staging.join(KEYS_FILE)).and_then(write).context("cannot copy the keys")?;
+impl Snapshots {
+    /// Opens a snapshot of each file that the directory has. The moments of the files are microseconds apart; no row of one
+    /// file refers to the other.
+    fn open(data: &Path) -> Result<Self, Failure> {
+        // Read first: what is answered while the files are opened may be missing in them.
+        let taken_at = SystemClock::default().now();
+        let mut files = Vec::new();
+        for file in StoreFile::ALL {
+            files.extend(Snapshot::open(data, file).map_err(Failure::Store)?);
         }
+        if files.is_empty() {
+            return Err(no_store(data, &[DATABASE_FILE, LOCKS_FILE]));
+        }
+        Ok(Self { taken_at, files })
     }
-    for snapshot in &snapshots {
-        let path = staging.join(snapshot.file().name());
-        let bar = progress(0, "copying bytes");
-        let copied = snapshot.copy_to(&path, |copied, of| {
-            bar.set_length(of);
-            bar.set_position(copied);
-        });
-        copied.map_err(Failure::Store)?;
-        bar.finish_and_clear();
+
+    /// Copies all files into an empty directory, and syncs them. Ends the snapshots: a reader keeps the log of the service from
+    /// being used again.
+    fn copy(self, data: &Path, staging: &Path) -> Result<Copies, Failure> {
+        let mut names = Vec::new();
+        // The keys are written once, whole. A store without them has its keys from the environment.
+        match fs::read(data.join(KEYS_FILE)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => {
+                let read = read.with_context(|| format!("cannot read {KEYS_FILE}"))?;
+                let write = |mut file: File| file.write_all(&read).and_then(|()| file.sync_all());
+                private_file(&staging.join(KEYS_FILE)).and_then(write).context("cannot copy the keys")?;
+                names.push(KEYS_FILE);
+            }
+        }
+        for snapshot in &self.files {
+            let name = snapshot.file().name();
+            let bar = progress(0, "copying bytes");
+            let copied = snapshot.copy_to(&staging.join(name), |copied, of| {
+                bar.set_length(of);
+                bar.set_position(copied);
+            });
+            copied.map_err(Failure::Store)?;
+            bar.finish_and_clear();
+            names.push(name);
+        }
+        Copies::new(data, self.taken_at, staging, &names)
     }
-    // A reader keeps the log of the service from being used again: the snapshots end here.
-    Ok(copies)
 }
 
 /// Checks the copies, unless a backup before did, and notes what it found.
@@ -159,27 +173,26 @@ fn checked(mut copies: Copies, staging: &Path) -> Result<Manifest, Failure> {
     if let Some(manifest) = copies.manifest {
         return Ok(manifest);
     }
-    let manifest = check(staging, &copies.taken_at)?;
+    let manifest = check(staging, &copies)?;
     copies.manifest = Some(manifest.clone());
     copies.note(staging)?;
     Ok(manifest)
 }
 
 /// Checks the copies, and describes them.
-fn check(staging: &Path, taken_at: &str) -> Result<Manifest, Failure> {
+fn check(staging: &Path, copies: &Copies) -> Result<Manifest, Failure> {
     let mut files = Vec::new();
-    let keys = staging.join(KEYS_FILE);
-    if let Ok(found) = keys.metadata() {
-        crate::keys::check_file(&keys)?;
-        files.push(ManifestFile::of_keys(found.len()));
+    if let Some(bytes) = copies.files.get(KEYS_FILE) {
+        crate::keys::check_file(&staging.join(KEYS_FILE))?;
+        files.push(ManifestFile::of_keys(*bytes));
     }
     for file in StoreFile::ALL {
-        if staging.join(file.name()).exists() {
+        if copies.files.contains_key(file.name()) {
             files.push(check::describe(staging, file)?);
         }
     }
     let coupons = check::coupons(staging, &files)?;
-    Ok(Manifest::new(taken_at, files, coupons))
+    Ok(Manifest::new(&copies.taken_at, files, coupons))
 }
 
 /// Writes the backup from the staged files.

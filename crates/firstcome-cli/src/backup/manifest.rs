@@ -5,7 +5,6 @@ use firstcome::{Fault, FaultKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 
 /// What marks the file as a backup of ours.
 const KIND: &str = "firstcome_backup";
@@ -76,14 +75,6 @@ impl Manifest {
     pub(super) fn new(taken_at: &str, files: Vec<ManifestFile>, coupons: Vec<ManifestCoupon>) -> Self {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         Self { kind: KIND.to_owned(), format: FORMAT, program, taken_at: taken_at.to_owned(), files, coupons }
-    }
-
-    /// Whether each file lies in the directory in its length.
-    pub(super) fn fits(&self, directory: &Path) -> bool {
-        let is_there = |file: &ManifestFile| {
-            directory.join(&file.name).metadata().is_ok_and(|found| found.is_file() && found.len() == file.bytes)
-        };
-        self.files.iter().all(is_there)
     }
 
     /// Reads a manifest. Outer: is it of a format that this program knows? Inner: is it a manifest, or why not?

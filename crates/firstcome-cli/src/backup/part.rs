@@ -19,11 +19,12 @@ const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
 /// A directory `FILE.part` beside the file, on the same file system, locked for as long as this process lives.
 ///
-/// A drop removes it, once it was cleared: before that it is what another process left. What a killed process leaves, the next backup to the same name resumes or removes.
+/// A drop removes it, unless it still has what a killed backup left. The next backup to the same name resumes or removes that.
 pub(super) struct Part {
     directory: PathBuf,
     target: PathBuf,
-    is_cleared: bool,
+    /// Whether it has what a killed backup left.
+    has_rest: bool,
     _lock: File,
 }
 
@@ -55,12 +56,13 @@ impl Part {
             let shown = target.display();
             return Err(Failure::Refused(anyhow!("another backup to {shown} is under way: wait for its end")));
         }
-        Ok(Self { directory, target: target.to_owned(), is_cleared: false, _lock: lock })
+        Ok(Self { directory, target: target.to_owned(), has_rest: !listed.is_empty(), _lock: lock })
     }
 
-    /// Removes what a killed backup left, except the files of these names. To be called before anything is written.
+    /// Removes what a killed backup left, except the files of these names. From then on a drop removes the directory. To be
+    /// called before anything is written.
     pub(super) fn clear_except(&mut self, kept: &[&str]) -> Outcome {
-        self.is_cleared = true;
+        self.has_rest = false;
         let listed = fs::read_dir(&self.directory).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let shown = self.directory.display();
         for entry in listed.with_context(|| format!("cannot read {shown}"))? {
@@ -115,7 +117,7 @@ fn link(file: &Path, target: &Path) -> std::io::Result<()> {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if self.is_cleared {
+        if !self.has_rest {
             // What stays is resumed or removed by the next backup to this name.
             let _ = fs::remove_dir_all(&self.directory);
         }

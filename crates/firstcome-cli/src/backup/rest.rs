@@ -10,9 +10,10 @@ use anyhow::{Context, anyhow};
 use firstcome::core::time::Timestamp;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
 
 /// The note.
 pub(super) const REST: &str = "rest.json";
@@ -24,17 +25,28 @@ pub(super) const REST_NEW: &str = "rest.json.new";
 pub(super) struct Copies {
     /// The version of the program that made them: another one may check more.
     program: String,
-    /// The directory that was copied.
-    data: PathBuf,
+    /// The directory that was copied, quoted: no two directories are written alike, also of names that are no text.
+    data: String,
+    /// Every answer given before this moment is in them.
     pub(super) taken_at: String,
+    /// Their lengths in bytes, by name.
+    pub(super) files: BTreeMap<String, u64>,
     /// What the check found; none if it has not ended.
     pub(super) manifest: Option<Manifest>,
 }
 
 impl Copies {
-    pub(super) fn new(data: &Path, taken_at: Timestamp) -> Result<Self, Failure> {
-        let program = env!("CARGO_PKG_VERSION").to_owned();
-        Ok(Self { program, data: absolute(data)?, taken_at: rfc3339::format(taken_at), manifest: None })
+    /// Describes copies of these names, which lie in the directory.
+    pub(super) fn new(data: &Path, taken_at: Timestamp, directory: &Path, names: &[&str]) -> Result<Self, Failure> {
+        let length = |name: &&str| Ok(((*name).to_owned(), directory.join(name).metadata()?.len()));
+        let files = names.iter().map(length).collect::<io::Result<_>>();
+        Ok(Self {
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            data: quoted(data)?,
+            taken_at: rfc3339::format(taken_at),
+            files: files.with_context(|| format!("cannot read {}", directory.display()))?,
+            manifest: None,
+        })
     }
 
     /// Writes the note beside the copies, durably. The copies are synced.
@@ -65,17 +77,20 @@ impl Copies {
         if copies.program != env!("CARGO_PKG_VERSION") {
             return Ok(None);
         }
-        if copies.data != absolute(data)? {
-            let (other, shown) = (copies.data.display(), directory.display());
+        if copies.data != quoted(data)? {
+            let (other, shown) = (copies.data, directory.display());
             let says = "name that one with --data, or begin anew without --resume";
             return Err(Failure::Refused(anyhow!("{shown} has the rest of a backup of {other}: {says}")));
         }
-        let is_as_noted = copies.manifest.as_ref().is_none_or(|manifest| manifest.fits(directory));
-        Ok(is_as_noted.then_some(copies))
+        let is_whole = copies.files.iter().all(|(name, bytes)| {
+            directory.join(name).metadata().is_ok_and(|found| found.is_file() && found.len() == *bytes)
+        });
+        Ok(is_whole.then_some(copies))
     }
 }
 
-/// The directory need not be there any more.
-fn absolute(data: &Path) -> Result<PathBuf, Failure> {
-    Ok(std::path::absolute(data).with_context(|| format!("cannot find {}", data.display()))?)
+/// The absolute path of a directory, which need not be there any more.
+fn quoted(data: &Path) -> Result<String, Failure> {
+    let path = std::path::absolute(data).with_context(|| format!("cannot find {}", data.display()))?;
+    Ok(format!("{path:?}"))
 }

@@ -4,7 +4,9 @@ use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
 use rusqlite::Connection;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Claims of before the killed backup.
@@ -124,7 +126,10 @@ fn copies_of_another_directory_length_or_version_are_not_resumed() {
     let here = directory.path();
     let said = firstcome(here, &["backup", "--data", "other", "--to", "whole.tar", "--resume"]).with(1);
     assert!(said.contains("has the rest of a backup of ") && said.contains("/data"), "{said}");
-    // That refusal left the rest where it was, and the directory itself is needed no more.
+    firstcome(here, &["backup", "--data", "misspelt", "--to", "whole.tar"]).with(2);
+    firstcome(here, &["backup", "--data", "misspelt", "--to", "fresh.tar", "--resume"]).with(2);
+    assert!(!here.join("fresh.tar.part").exists());
+    // Those refusals left the rest where it was, and the directory itself is needed no more.
     fs::rename(here.join("data"), here.join("moved")).expect("it is ours");
     resume(here).well();
     has(here, BEFORE);
@@ -136,9 +141,30 @@ fn copies_of_another_directory_length_or_version_are_not_resumed() {
     assert!(!resume(here).with(0).contains("resuming"));
     has(here, BEFORE + AFTER);
 
+    // The keys of callers are copied too: a backup without them would lock their callers out.
+    let directory = killed_late();
+    let here = directory.path();
+    renoted(here, |note| {
+        note["manifest"] = Value::Null;
+        note["files"]["keys.toml"] = 99.into();
+    });
+    assert!(!resume(here).with(0).contains("resuming"));
+    has(here, BEFORE + AFTER);
+
     let directory = killed_late();
     let here = directory.path();
     renoted(here, |note| note["program"] = "0.0.1".into());
     assert!(!resume(here).with(0).contains("resuming"));
     has(here, BEFORE + AFTER);
+}
+
+#[test]
+fn a_directory_whose_name_is_no_text_is_backed_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    claim_by(here, 0..BEFORE);
+    let name = OsStr::from_bytes(b"d\xff");
+    fs::rename(here.join("data"), here.join(name)).expect("it is ours");
+    run(command(PROGRAM, here).args(["backup", "--to", "whole.tar", "--data"]).arg(name)).well();
+    has(here, BEFORE);
 }
