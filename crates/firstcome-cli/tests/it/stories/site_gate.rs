@@ -376,6 +376,32 @@ fn a_browser_without_scripts_has_its_place_and_sees_its_turn() {
 }
 
 #[test]
+fn the_limits_of_a_gate_make_its_room_and_change_nothing_later() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let shop = shop();
+    let settings = |gate: &Gate| {
+        let room = Client::with_key(gate.server.address(), KEY).get("/v1/rooms/sale").json();
+        ["max_active", "admit", "first_poll_ms"].map(|field| room["settings"][field].clone())
+    };
+    let limits = ["--max-active", "1", "--admit", "100/s", "--first-poll", "10m"];
+    let wanted = [json!(1), json!({"count": 100, "every_ms": 1_000}), json!(600_000)];
+    for start in ["the first", "a second"] {
+        let gate = Gate::start(directory.path(), shop, &limits);
+        assert_eq!(settings(&gate), wanted, "{start} start");
+        assert!(!gate.server.errors().contains("change nothing"), "{start} start gives no other limits");
+        gate.server.stop();
+    }
+    for (at, other) in [(1, "2"), (3, "99/s"), (5, "9m")] {
+        let mut limits = limits;
+        limits[at] = other;
+        let gate = Gate::start(directory.path(), shop, &limits);
+        gate.server.wait_for_log("change nothing");
+        assert_eq!(settings(&gate), wanted, "{limits:?}");
+        gate.server.stop();
+    }
+}
+
+#[test]
 fn a_gate_makes_no_room_without_limits() {
     let directory = tempfile::tempdir().expect("a directory");
     let arguments = ["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--data", "data"];
