@@ -3,8 +3,7 @@
 //! SQL first, then Redis. A claim of the same user in between finds that SQL has passed its ticket over, has the sequencer forget
 //! it, and is let in anew: it is that of a new person. A ticket that SQL does not hold yet is written before it is erased.
 //!
-//! # Not promised
-//! - The log of a room in Redis names a user until the next image replaces it, as it does for every visitor who has left.
+//! The log of each room in Redis is read, and replaced if it names the user ([`crate::room`]).
 
 use super::coupon_state::CouponState;
 use super::node::Node;
@@ -12,7 +11,7 @@ use super::sequencer::Stray;
 use super::{Cluster, outbox_writer};
 use firstcome_core::erase::{Erased, Pseudonym};
 use firstcome_core::id::{CouponName, RoomName, UserId};
-use firstcome_core::room::{PlaceKey, PlaceState};
+use firstcome_core::room::{PlaceKey, PlaceState, PlaceView};
 use firstcome_sql::boxed::boxed;
 use firstcome_store::edge::{draw_pause, draw_secret};
 use firstcome_store::{EraseAnswer, EraseStore, RoomStore, StoreError};
@@ -94,7 +93,7 @@ impl Cluster {
         }
     }
 
-    /// Has the living places of a user leave. SQL holds no name of a place that is gone.
+    /// Has the living places of a user leave. SQL holds no name of a place that is gone; a log in Redis may.
     async fn erase_places(&self, user: &UserId) -> Result<u64, StoreError> {
         let (mut places, mut after): (u64, Option<RoomName>) = (0, None);
         loop {
@@ -110,7 +109,17 @@ impl Cluster {
     }
 
     async fn erase_place(&self, room: &RoomName, user: &UserId) -> Result<bool, StoreError> {
-        let Ok(Some(place)) = self.place(room, PlaceKey::User(user.as_str())).await? else { return Ok(false) };
+        let place = self.place(room, PlaceKey::User(user.as_str())).await?.ok().flatten();
+        let number = place.as_ref().map(|place| place.number);
+        let has_left = match place {
+            Some(place) => self.end_place(room, &place).await?,
+            None => false,
+        };
+        self.node.forget_in_log(room, user, number).await?;
+        Ok(has_left)
+    }
+
+    async fn end_place(&self, room: &RoomName, place: &PlaceView) -> Result<bool, StoreError> {
         if matches!(place.state, PlaceState::Gone(_)) {
             return Ok(false);
         }

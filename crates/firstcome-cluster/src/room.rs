@@ -16,6 +16,7 @@
 //! - A pass is refused only after the log was asked: a node that has it from another node may be ahead of this one.
 
 mod appearance;
+mod erase;
 mod figures;
 mod follow;
 mod glance;

@@ -312,21 +312,21 @@ impl Sequencer {
         Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
 
-    /// Keeps an image, and forgets the entries before it.
+    /// Keeps an image, and forgets the entries before it. Returns false if it is of another log, or of one that goes on elsewhere.
     pub(super) async fn keep_image(
         &self,
         keys: Keys,
         generation: i64,
         position: u64,
         image: &Image,
-    ) -> Result<(), LinkError> {
+    ) -> Result<bool, LinkError> {
         let mut run = IMAGE.with_keys(3);
         run.add(keys.key("log")).add(keys.of("entries", generation)).add(keys.of("image", generation));
         run.add(generation).add(position).add(format_args!("{:016x}", image.branch));
         for part in image.bytes.chunks(PART_BYTES) {
             run.add_bytes(part);
         }
-        self.link.invoke(&run).await.map(drop)
+        Ok(number(self.link.invoke(&run).await?) == Some(1))
     }
 
     /// Entries after a position, and whose log they are of, without taking part in anything. `None` if there is no such log.

@@ -179,16 +179,23 @@ impl Node {
     }
 
     async fn keep_image_if_long(&self, room_node: &RoomNode) -> Result<(), StoreError> {
+        let is_long = room_node.copy.lock().as_ref().is_some_and(|copy| is_long(copy, self.options.image_bytes_min));
+        if is_long {
+            self.keep_image(room_node).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps an image of the copy in place of all entries up to it. Returns whether the log has one of that moment or a later one.
+    pub(super) async fn keep_image(&self, room_node: &RoomNode) -> Result<bool, StoreError> {
         let (generation, position, image) = {
             let mut copy = room_node.copy.lock();
-            let Some(copy) = copy.as_mut().filter(|copy| is_long(copy, self.options.image_bytes_min)) else {
-                return Ok(());
-            };
+            let Some(copy) = copy.as_mut() else { return Ok(false) };
             let image = Image { branch: copy.log.branch, bytes: copy.replica.image() };
             (copy.bytes, copy.image_bytes) = (0, image.bytes.len());
             (copy.log.generation, copy.replica.position(), image)
         };
-        self.sequencer.keep_image(room_node.keys, generation, position, &image).await.map_err(StoreError::from)
+        Ok(self.sequencer.keep_image(room_node.keys, generation, position, &image).await?)
     }
 }
 
