@@ -91,7 +91,7 @@ impl Node {
              generation {}, position {}, {} issued; {sequencer}",
             row.generation, row.position, row.issued, known.generation, known.position, known.issued
         );
-        StoreError::Faulted(self.faults.raise(&object(row), Fault::new(FaultKind::WentBack, says)))
+        StoreError::Faulted(self.faults.raise_single(&object(row), Fault::new(FaultKind::WentBack, says)))
     }
 
     /// The error of a coupon that stands still.

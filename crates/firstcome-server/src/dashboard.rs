@@ -44,7 +44,7 @@ use audit::{AuditEntry, AuditLog};
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstcome::core::id::RoomName;
@@ -71,7 +71,6 @@ const PATH: &str = "/dashboard";
 const LOGIN: &str = "/dashboard/login";
 /// Where the script hears of samples. Below the path of the cookie, which no other path gets.
 const STREAM: &str = "/dashboard/stream";
-const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 /// The name of a field, or of a parameter, is short.
 const PARAMETER_BYTES_MAX: usize = 1_024;
 
@@ -148,8 +147,6 @@ fn page(status: StatusCode, template: &impl askama::Template) -> Response {
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
     // With `no-referrer` a browser names no origin in a POST.
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
-    // A page of another site that opens the dashboard gets no handle on its window.
-    headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::VARY, HeaderValue::from_static("accept, cookie"));
     response

@@ -310,7 +310,7 @@ impl Gate {
                     Format::Json => problem.into_response(),
                 });
                 id = scope.into_id();
-                security_headers::complete(response.headers_mut());
+                security_headers::complete_at_site(response.headers_mut());
                 (Passage::Failed, response.map(Either::Right))
             }
         };
@@ -446,7 +446,10 @@ impl Gate {
         request.extensions_mut().insert(Base(BASE));
         request.extensions_mut().insert(Peer(peer));
         match self.router.clone().oneshot(request.map(Body::new)).await {
-            Ok(response) => Ok(response.map(Either::Right)),
+            Ok(mut response) => {
+                security_headers::complete_at_site(response.headers_mut());
+                Ok(response.map(Either::Right))
+            }
             Err(never) => match never {},
         }
     }

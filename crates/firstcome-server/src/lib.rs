@@ -30,6 +30,7 @@ pub mod live;
 mod lock;
 mod metrics;
 mod pages;
+mod panics;
 pub mod pass;
 mod purge;
 pub mod rate;
@@ -50,6 +51,7 @@ pub use failures::FailureLimits;
 pub use grace::{GracePolicy, OnLoss};
 pub use joins::JoinLimits;
 pub use lock::LockLimits;
+pub use panics::log_panics;
 pub use request_id::current as current_request_id;
 pub use state::{App, Config};
 #[cfg(feature = "otlp")]

@@ -1,6 +1,7 @@
 //! Figures for Prometheus. Labels come from fixed lists: never a name, a user or a ticket.
 
 mod auction;
+mod certificate;
 mod cluster;
 mod failure;
 mod gate;

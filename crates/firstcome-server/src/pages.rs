@@ -20,7 +20,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
-use firstcome::Durability;
+use firstcome::{Durability, FaultScope};
 use std::sync::{Arc, LazyLock};
 use utoipa::Modify;
 use utoipa::openapi::OpenApi;
@@ -60,6 +60,8 @@ struct Index {
     development: bool,
     auctions_alone: bool,
     state: &'static str,
+    /// Coupons and rooms that stand still, while all others go on.
+    standing: usize,
 }
 
 #[derive(Template)]
@@ -158,6 +160,7 @@ async fn index(State(app): State<Arc<App>>) -> Response {
         Durability::Disk => ("embedded, on disk", "an answer leaves after it is synced"),
         _ => ("embedded, in memory only", "gone with the process"),
     };
+    let standing = app.faults().iter().filter(|open| open.scope == FaultScope::Single).count();
     let page = Index {
         version: env!("CARGO_PKG_VERSION"),
         store,
@@ -166,6 +169,7 @@ async fn index(State(app): State<Arc<App>>) -> Response {
         development: app.is_dev(),
         auctions_alone: app.is_auctions_alone,
         state: app.unready().unwrap_or("ready"),
+        standing,
     };
     rendered(StatusCode::OK, &page)
 }

@@ -4,6 +4,8 @@
 //! - Every answer of this service has `X-Content-Type-Options`, `Referrer-Policy` and `Cache-Control`. A handler may set
 //!   the last two; an answer without them gets the strictest value.
 //! - Every page also has a `Content-Security-Policy`, a `Permissions-Policy` and a `Cross-Origin-Resource-Policy`.
+//! - Every page has a `Cross-Origin-Opener-Policy`, except those that a gate or a proxy shows in place of
+//!   a page of the site.
 //! - Over TLS, own or of a trusted proxy, every answer has `Strict-Transport-Security`, unless the host is a loopback name.
 //! - An answer of the site behind a gate passes unchanged: the site sets its own headers.
 
@@ -11,8 +13,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-/// A page of another site that names a page of this service as its image or script gets no byte of it.
+/// As a resource policy: a page of another site that names a page of this service as its image or script gets no byte.
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 /// Pages of this service use none of these. A script that an attacker injects cannot ask a visitor for them either.
 const PERMISSIONS: HeaderValue =
@@ -59,5 +62,19 @@ pub(crate) fn complete(headers: &mut HeaderMap) {
         headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(NOTHING);
         headers.entry(PERMISSIONS_POLICY).or_insert(PERMISSIONS);
         headers.entry(RESOURCE_POLICY).or_insert(SAME_ORIGIN);
+        // A page of another site that opens a page of this service gets no handle on its window.
+        headers.entry(OPENER_POLICY).or_insert(SAME_ORIGIN);
     }
+}
+
+/// Leaves a page its handle on the window that opened it: a proxy shows the page in place of one of the site.
+pub(crate) fn keep_opener(headers: &mut HeaderMap) {
+    headers.insert(OPENER_POLICY, HeaderValue::from_static("unsafe-none"));
+}
+
+/// Completes an answer that a gate shows at the address of its site. Another page of the site, or a page that the site
+/// works with, may have opened the window and wait for it: the page in it must not cut the two apart.
+pub(crate) fn complete_at_site(headers: &mut HeaderMap) {
+    complete(headers);
+    headers.remove(OPENER_POLICY);
 }

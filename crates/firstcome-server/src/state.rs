@@ -1,5 +1,7 @@
 //! The state that all handlers share.
 
+mod readiness;
+
 use crate::accept::{Limits, Peer};
 use crate::address::{self, FORWARDED_HOST, FORWARDED_PROTO, Forwarders, Proxies, wide_network};
 use crate::auction::Auctions;
@@ -26,7 +28,7 @@ use crate::trace::Tracer;
 use crate::work::{Accepted, Earned, Offer, Work};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header, request};
 use firstcome::cluster::Cluster;
-use firstcome::core::id::{CouponName, MemberName, RoomName};
+use firstcome::core::id::{CouponName, RoomName};
 use firstcome::core::room::RoomSettings;
 use firstcome::core::room::appearance::Appearance;
 use firstcome::core::time::Timestamp;
@@ -34,8 +36,8 @@ use firstcome::edge::{draw_hasher, draw_secret};
 use firstcome::throttle::Throttle;
 use firstcome::work::WorkBits;
 use firstcome::{
-    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, OpenFault, PurgeStore, Retention,
-    RoomStore, StoreError,
+    AuctionStore, CouponStore, Durability, Embedded, EraseStore, HandleKey, Locks, PurgeStore, Retention, RoomStore,
+    StoreError,
 };
 use firstcome_tls::ServerTls;
 use std::net::IpAddr;
@@ -168,10 +170,6 @@ pub struct App {
 }
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// The longest time for the stores to answer a probe: a balancer that asks does not wait much longer.
-const PROBE_WITHIN: Duration = Duration::from_secs(1);
-/// How long the result of a probe is reused: any client may ask `/readyz`, without a key.
-const PROBE_COUNTS: Duration = Duration::from_secs(1);
 
 fn pass_keys(rooms: &Rooms) -> Option<PassKeys> {
     let mut keys = rooms.pass_secrets().into_iter().map(|secret| PassKey::new(secret.id, secret.bytes));
@@ -228,7 +226,10 @@ impl App {
         locks: Locks,
         handle_key: HandleKey,
     ) -> Self {
-        let metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
+        let mut metrics = Metrics::new((!is_auctions_alone).then_some(&backend), &auctions);
+        if let Some(tls) = &config.tls {
+            metrics.show_certificate(tls.clone());
+        }
         let table = Table::new(draw_hasher());
         let joins = Joins::new(config.joins, &table);
         let work = config.join_work.map(|bits| Work::new(handle_key.work_key(), bits));
@@ -483,44 +484,6 @@ impl App {
     /// and each can turn to another node at once. [`crate::serve`] calls this when it is told to stop.
     pub fn begin_drain(&self) {
         self.draining.send_replace(true);
-    }
-
-    /// Returns the reason why the service should get no requests, if there is one.
-    pub(crate) fn unready(&self) -> Option<&'static str> {
-        if self.leaving.load(Ordering::Relaxed) || *self.draining.borrow() {
-            return Some("draining");
-        }
-        if let Some(fault) = self.backend.fault() {
-            return Some(fault.kind.code());
-        }
-        self.faults().first().map(|open| open.fault.kind.code())
-    }
-
-    /// Returns the open faults of the stores.
-    pub(crate) fn faults(&self) -> Vec<OpenFault> {
-        let [backend, auctions] = [self.backend.faults(), self.auctions.faults()];
-        [backend.open(), auctions.open()].concat()
-    }
-
-    /// Whether the stores answer. An embedded store always does. Others are probed at most once in [`PROBE_COUNTS`],
-    /// with the balance of a member that needs not exist.
-    pub(crate) async fn stores_answer(&self) -> bool {
-        if !self.is_auctions_alone && self.backend.as_cluster().is_none() {
-            return true;
-        }
-        let Ok(nobody) = MemberName::parse("readyz") else { return false };
-        // A concurrent caller waits here for the same answer.
-        let mut probe = self.probe.lock().await;
-        if let Some((at, answers)) = *probe
-            && at.elapsed() < PROBE_COUNTS
-        {
-            return answers;
-        }
-        let both = async { tokio::join!(self.backend.answers(), self.auctions.balance(&nobody)) };
-        let answer = tokio::time::timeout(PROBE_WITHIN, both).await;
-        let answers = matches!(answer, Ok((Ok(()), Ok(_))));
-        *probe = Some((Instant::now(), answers));
-        answers
     }
 
     /// Returns the path prefixes of the endpoints that this service does not provide.

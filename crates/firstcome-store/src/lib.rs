@@ -52,7 +52,7 @@ pub use check::Check;
 pub use embedded::{Embedded, MemoryLocks};
 pub use erase::{EraseAnswer, EraseStore};
 pub use error::{Fault, FaultKind, StoreError};
-pub use faults::{Faults, OpenFault};
+pub use faults::{FaultScope, Faults, OpenFault};
 pub use firstcome_core as core;
 pub use guarantees::{Demand, Fencing, GrantOrder, Guarantees, HoldKeeper, Sharing, Survival};
 pub use handle::HandleKey;

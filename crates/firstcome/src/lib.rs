@@ -199,12 +199,12 @@ pub use firstcome_store::embedded;
 pub use firstcome_store::purge;
 pub use firstcome_store::{
     Answer, ApiKeyStore, AuctionAnswer, AuctionStore, ClaimRecord, ClaimReply, Claimed, Closings, CouponStore,
-    CouponView, Demand, Durability, Embedded, EraseAnswer, EraseStore, Fault, FaultKind, Faults, Fencing, Glance,
-    GrantOrder, Guarantees, HandleKey, Handoff, HeadPage, HeldLockView, HoldKeeper, Joining, KeyAnswer, ListingView,
-    LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault, Page,
-    PassCheck, PlaceBid, PlaceEvent, PlaceStream, Purchase, PurgeAnswer, PurgeRejection, PurgeRequest, PurgeStore,
-    Purged, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, Retention, RoomAnswer, RoomStore,
-    RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch,
+    CouponView, Demand, Durability, Embedded, EraseAnswer, EraseStore, Fault, FaultKind, FaultScope, Faults, Fencing,
+    Glance, GrantOrder, Guarantees, HandleKey, Handoff, HeadPage, HeldLockView, HoldKeeper, Joining, KeyAnswer,
+    ListingView, LiveAdmissions, LockEvent, LockInbox, LockStore, MemoryLocks, MovePoints, Names, Numbered, OpenFault,
+    Page, PassCheck, PlaceBid, PlaceEvent, PlaceStream, Purchase, PurgeAnswer, PurgeRejection, PurgeRequest,
+    PurgeStore, Purged, Put, Receipt, ReceiptReply, ReceiptStore, RedeemRequest, Refused, Retention, RoomAnswer,
+    RoomStore, RoomSummary, RoomTotals, Sharing, ShownCode, StoreError, Survival, TicketAnswer, TicketKey, TicketWatch,
     TimedLockView, Transfer, VoucherCode, VoucherKey, core, edge, outage, stats, throttle, trace, work,
 };
 pub use lock::{

@@ -110,7 +110,7 @@ impl Node {
             "{lack}: it was restored from a backup, or failed over to a copy that was behind; bring back the database that has it, \
              or see with `firstcome reconcile` what is lost, and accept that with --accept-loss"
         );
-        let fault = self.faults.raise(&room_node.object(), Fault::new(FaultKind::WentBack, says));
+        let fault = self.faults.raise_single(&room_node.object(), Fault::new(FaultKind::WentBack, says));
         *room_node.stopped.lock() = Some(Arc::clone(&fault));
         room_node.is_drainer.store(false, Ordering::Relaxed);
         room_node.progress.send_modify(|progress| progress.is_stopped = true);

@@ -2,7 +2,8 @@
 //!
 //! # What it promises
 //! - The client is answered 500 `internal_error` with the id of the request, and the log has the same id beside the message
-//!   of the panic. Other requests and connections go on.
+//!   of the panic. Of a flood of panics at one place the log may have one a second: see `crate::panics`. Other requests and
+//!   connections go on.
 //! - A panic while the store is changed ends the store's writer: see `firstcome_store::embedded`. Writes are refused until a
 //!   restart, so that none starts from a half changed state.
 //!
@@ -10,6 +11,7 @@
 //! - That the call had no effect. A repeat with the same idempotency key has no second one.
 
 use crate::error::{Code, Problem};
+use crate::panics;
 use crate::request_id::{self, RequestScope};
 use crate::state::App;
 use axum::http::HeaderValue;
@@ -40,13 +42,15 @@ pub(crate) async fn caught<T>(
 }
 
 impl Panic {
-    /// Logs and counts the panic. Returns the problem for the client, with the id that its request has brought or a drawn one.
+    /// Counts the panic, and logs it unless the hook of the process has. Returns the problem for the client, with the id that its
+    /// request has brought or a drawn one.
     pub(crate) fn problem(&self, app: &App, id: Option<&HeaderValue>) -> Problem {
         let id = id.cloned().unwrap_or_else(request_id::draw);
-        let message = self.0.downcast_ref::<&str>().copied();
-        let message = message.or_else(|| self.0.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
         let request_id = request_id::text(&id);
-        tracing::error!(request_id, panic = message, "a handler panicked: this is a bug of the service");
+        if !panics::is_logged() {
+            let message = panics::message(&*self.0);
+            tracing::error!(request_id, panic = message, "a handler panicked: this is a bug of the service");
+        }
         app.metrics.panicked();
         Problem::new(Code::InternalError).with("request_id", request_id).named(id)
     }

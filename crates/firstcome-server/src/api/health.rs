@@ -2,7 +2,7 @@
 
 use super::json::Json;
 use crate::auth::Scope;
-use crate::error::Problem;
+use crate::error::{Code, Problem};
 use crate::state::App;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,23 +13,33 @@ use std::sync::Arc;
 
 /// Whether the process is alive
 ///
-/// Says nothing about the store.
+/// Says nothing about Redis, a database or a disk, which a restart does not repair. 503 means that a restart helps: the
+/// writer of the embedded store has stopped, and this process takes no more writes.
 #[utoipa::path(get, path = "/healthz", tag = "Operations", responses(
     (status = 200, description = "It is", body = String, content_type = "text/plain"),
-    (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem)
+    (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
+    (status = 503, description = "`store_unavailable`: restart the service", body = super::shape::Problem)
 ))]
-pub(crate) async fn healthz() -> &'static str {
-    ALIVE
+pub(crate) async fn healthz(State(app): State<Arc<App>>) -> Result<&'static str, Problem> {
+    alive(&app)
 }
 
-/// The body of `/healthz`.
-pub(super) const ALIVE: &str = "ok\n";
+/// The body of `/healthz`. The problem has the fault that a restart ends, as `reason`.
+pub(super) fn alive(app: &App) -> Result<&'static str, Problem> {
+    let Some(kind) = app.restart_needed() else { return Ok("ok\n") };
+    let says = format!("{}: {}.", kind.title(), kind.advice());
+    Err(Problem::new(Code::StoreUnavailable).detail(says).with("reason", kind.code()).retry_after_ms(RESTART_MS))
+}
+
+/// A restart takes about so long.
+const RESTART_MS: u64 = 5_000;
 
 /// Whether it should get requests
 ///
-/// Ready means that the stores answer and take writes, and that the service does not drain. `reason` is a fixed word;
-/// `faults` names each coupon, room or server that stands still, and says why. `warnings` names what an operator has
-/// probably forgotten; the service is ready all the same.
+/// Ready means that the stores answer and take writes, and that the service does not drain. `reason` is a fixed word.
+/// `faults` names each coupon, room, store or server that stands still, and says why. A service where single coupons or
+/// rooms stand still is ready, and serves all others. `warnings` names what an operator has probably forgotten; the
+/// service is ready all the same.
 #[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
     (status = 200, description = "It should"),
     (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
@@ -44,14 +54,14 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.forwarders.is_noted() {
         body["warnings"] = json!([{"code": "proxy_not_trusted", "says": PROXY_SAYS, "do": PROXY_DO}]);
     }
+    let faults: Vec<_> = app.faults().iter().map(shown).collect();
+    if !faults.is_empty() {
+        body["faults"] = faults.into();
+    }
     match unready {
         None => Json(body).into_response(),
         Some(reason) => {
             body["reason"] = reason.into();
-            let faults: Vec<_> = app.faults().iter().map(shown).collect();
-            if !faults.is_empty() {
-                body["faults"] = faults.into();
-            }
             let body = Json(body);
             (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], body).into_response()
         }

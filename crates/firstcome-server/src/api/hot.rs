@@ -69,7 +69,7 @@ impl HotCall {
         let (Parts { uri, headers, .. }, body) = request.into_parts();
         let name = uri.path().split('/').nth(3).unwrap_or_default();
         let (route, outcome) = match self {
-            Self::Health | Self::Poll => return Ok(health(headers)),
+            Self::Health | Self::Poll => return Ok(health(app, headers)),
             Self::Claim => (Route::PostClaim, coupon::claim(app, name, &headers, body).await),
             Self::Join => (Route::PostTicket, room::join(app, name, Some(peer), &headers, body).await),
             Self::Bid => (Route::PostBid, listing::bid(app, name, &headers, body).await),
@@ -78,9 +78,12 @@ impl HotCall {
     }
 }
 
-fn health(headers: HeaderMap) -> Whole {
+fn health(app: &App, headers: HeaderMap) -> Whole {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    whole(StatusCode::OK, headers, Bytes::from_static(super::health::ALIVE.as_bytes()), kind)
+    match super::health::alive(app) {
+        Ok(body) => whole(StatusCode::OK, headers, Bytes::from_static(body.as_bytes()), kind),
+        Err(problem) => problem.whole(headers),
+    }
 }
 
 /// Answers the poll of a waiting ticket. Returns `None` for a ticket in any other state.

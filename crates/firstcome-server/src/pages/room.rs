@@ -28,6 +28,7 @@ use crate::api::{appearance, measured, room as calls};
 use crate::cookie::{self, Transport};
 use crate::error::{Code, Problem};
 use crate::metrics::Route;
+use crate::security_headers;
 use crate::state::App;
 use askama::Template;
 use axum::Router;
@@ -417,7 +418,11 @@ impl<'a> Visit<'a> {
             offer: offer.map(|ticket| take::Offer { ticket, take: self.address("/take", &[]) }),
             work: work.map(|work| self.language.with("work-wait", &[("count", work.wait_ms.div_ceil(1_000))])),
         };
-        page_response(status, &page, self.query.auto.is_some())
+        let mut response = page_response(status, &page, self.query.auto.is_some());
+        if self.query.back.is_some() {
+            security_headers::keep_opener(response.headers_mut());
+        }
+        response
     }
 
     async fn join(&self) -> Result<Response, Problem> {

@@ -2,7 +2,7 @@
 //! has an id, by which an operator finds it in the log.
 
 use crate::running::{Peer, Running, claim, patient};
-use crate::service::{Answer, Service, config};
+use crate::service::{Answer, Ask, Service, config};
 use crate::stores::clock;
 use axum::http::HeaderMap;
 use axum::routing::get;
@@ -119,7 +119,13 @@ async fn a_panic_while_the_store_is_changed_ends_all_writing_and_no_reading() {
         assert_eq!(running.exchange(claim("bob")).await.status, 503);
     }
     assert_eq!(running.exchange(show("")).await.is(200).json()["issued"], 1);
-    running.is_unharmed().await;
+    // Only a restart helps, so liveness says no, also where the router answers.
+    let told = running.exchange("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.refused(503, "store_unavailable");
+    assert_eq!((told.text("reason").as_str(), told.header("retry-after")), ("stopped", Some("5")));
+    assert!(told.text("detail").contains("start again"), "{}", told.body());
+    let routed = running.service.send(Ask::get("/healthz")).await.refused(503, "store_unavailable");
+    assert_eq!(routed.text("reason"), "stopped");
+    assert_eq!(running.service.send(Ask::get("/readyz")).await.is(503).json()["reason"], "stopped");
 }
 
 #[tokio::test]

@@ -84,7 +84,21 @@ fn secured(asked: &str, answer: &Answer) {
         let permissions = answer.header("permissions-policy").unwrap_or_default();
         assert!(permissions.contains("camera=()"), "{asked}: {permissions}");
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"), "{asked}");
+        opener(asked, answer);
     }
+}
+
+/// Another site that opens a page gets no handle on its window, unless the page stands in place of one of the site.
+fn opener(asked: &str, answer: &Answer) {
+    let policy = answer.header("cross-origin-opener-policy");
+    if answer.body().contains("href=\"/.firstcome/assets/room.css") {
+        assert_eq!(policy, None, "{asked}: a gate shows it");
+        return;
+    }
+    // The path of an answer of a real connection is not known.
+    let is_of_room = asked.contains(" /rooms/") || asked.contains(" /: ");
+    let is_instead = is_of_room && policy == Some("unsafe-none");
+    assert!(is_instead || policy == Some("same-origin"), "{asked}: {policy:?}");
 }
 
 /// The body without tickets, passes and keys: any word may stand in them by chance.

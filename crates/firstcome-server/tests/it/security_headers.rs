@@ -99,10 +99,21 @@ async fn calls_that_go_past_the_router_and_refused_connections_say_so_too() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_gets_no_handle_on_the_dashboard() {
+async fn a_page_of_another_site_gets_no_handle_on_a_page_of_the_service() {
     let service = Service::memory_with(config());
-    let login = service.send(Ask::get("/dashboard/login").header("accept", "text/html")).await.is(200);
-    assert_eq!(login.header("cross-origin-opener-policy"), Some("same-origin"));
+    service.make_room("sale", json!({"max_active": 1})).await;
+    let opener = async |ask: Ask| {
+        let page = service.send(ask.header("accept", "text/html")).await;
+        page.header("cross-origin-opener-policy").map(str::to_owned)
+    };
+    for path in ["/", "/docs", "/errors/sold_out", "/receipts", "/dashboard/login", "/rooms/sale", "/rooms/none"] {
+        assert_eq!(opener(Ask::get(path)).await.as_deref(), Some("same-origin"), "{path}");
+    }
+    // In place of a page of a site, whose window may have been opened by another page of it.
+    let instead = Ask::get("/rooms/sale").header("x-forwarded-uri", "/pay");
+    for ask in [instead, Ask::get("/rooms/sale?back=/pay")] {
+        assert_eq!(opener(ask).await.as_deref(), Some("unsafe-none"));
+    }
 }
 
 #[test]

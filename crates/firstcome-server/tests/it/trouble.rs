@@ -3,6 +3,7 @@
 use crate::service::{ADMIN, Answer, Ask, Service, claim, config, redeem};
 use crate::stores::{Script, Verdict, scripted, unreadable};
 use firstcome::embedded::journal::Outcome;
+use firstcome::{Fault, FaultKind};
 use serde_json::json;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -148,4 +149,30 @@ pub(crate) async fn a_service_that_drains_is_not_ready_and_still_answers() {
     assert_eq!(unready.json(), json!({"ready": false, "reason": "draining"}));
     service.send(Ask::get("/healthz")).await.is(200);
     service.claim("launch", "ann").await.is(201);
+}
+
+#[tokio::test]
+async fn a_coupon_that_stands_still_takes_no_node_out_of_the_balancer() {
+    let service = Service::memory();
+    let fault = |says: &str| Fault::new(FaultKind::WentBack, says);
+    service.store.faults().raise_single("coupon launch", fault("it lacks what it acknowledged"));
+    let ready = service.send(Ask::get("/readyz")).await.is(200).json();
+    assert_eq!((&ready["ready"], ready.get("reason")), (&json!(true), None));
+    let told = &ready["faults"][0];
+    assert_eq!((&told["object"], &told["code"]), (&json!("coupon launch"), &json!("went_back")));
+    service.send(Ask::get("/healthz")).await.is(200);
+    assert!(service.metrics().await.contains("firstcome_faults_open{code=\"went_back\"} 1"));
+    let page = service.send(Ask::get("/")).await.is(200).body();
+    assert!(page.contains(">ready<") && page.contains("stand still"), "{page}");
+
+    // A fault of what all objects need takes it out, also if a single one was first.
+    service.store.faults().raise("redis", Fault::new(FaultKind::Unfit, "it evicts"));
+    let unready = service.send(Ask::get("/readyz")).await.is(503).json();
+    assert_eq!((&unready["ready"], &unready["reason"]), (&json!(false), &json!("unfit")));
+    assert_eq!(unready["faults"].as_array().map(Vec::len), Some(2));
+    service.send(Ask::get("/healthz")).await.is(200);
+    service.store.faults().clear("redis");
+    service.store.faults().clear("coupon launch");
+    assert_eq!(service.send(Ask::get("/readyz")).await.is(200).json(), json!({"ready": true}));
+    assert!(!service.send(Ask::get("/")).await.is(200).body().contains("stand still"));
 }

@@ -66,7 +66,9 @@ impl CommandPath {
                 let mut place = place.lock();
                 // Taken out while it runs: an engine that panics never runs again.
                 let mut engine = place.take().ok_or_else(|| stopped(shared))?;
+                let watched = Watched(shared);
                 engine.run(&mut vec![command]);
+                drop(watched);
                 *place = Some(engine);
                 Ok(())
             }
@@ -111,6 +113,17 @@ impl Thread {
     fn overloaded(&self) -> StoreError {
         self.shared.stats.overloaded.fetch_add(1, Ordering::Relaxed);
         StoreError::busy(QUEUE_SERVICE_MAX)
+    }
+}
+
+/// Stops all writes if its owner panics: the state may be half changed.
+struct Watched<'a>(&'a Shared);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(Fault::new(FaultKind::Stopped, "the writer met a broken invariant"));
+        }
     }
 }
 
@@ -218,9 +231,7 @@ impl Stepper {
 
 impl Drop for Stepper {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.shared.fail(Fault::new(FaultKind::Stopped, "the writer met a broken invariant"));
-        }
+        drop(Watched(&self.shared));
         self.queue.close();
         self.queue.clear();
         reply::wake_left_over();
