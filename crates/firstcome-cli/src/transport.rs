@@ -325,8 +325,8 @@ mod tests {
             (&ca, "postgres://h/d".to_owned(), format!("postgres://h/d?{verify}&sslrootcert=ca.pem")),
             (
                 &all,
-                "postgres://h/d?sslmode=prefer&a=b".to_owned(),
-                format!("postgres://h/d?a=b&{verify}&sslrootcert=ca.pem&sslcert=cert.pem&sslkey=key.pem"),
+                "postgres://h/d?sslmode=prefer&port=1".to_owned(),
+                format!("postgres://h/d?port=1&{verify}&sslrootcert=ca.pem&sslcert=cert.pem&sslkey=key.pem"),
             ),
             (&ca, "postgres://h/d?sslmode=require".to_owned(), format!("postgres://h/d?{verify}&sslrootcert=ca.pem")),
             (

@@ -286,11 +286,19 @@ impl Shared {
     }
 
     async fn connect_to(&self, host: &Host, endpoint: &Endpoint) -> Result<EtcdConnection, EtcdError> {
-        let unreachable = |says: String| EtcdError::unreachable(format!("no etcd answers at {host}: {says}"));
+        let unreachable = |says: String| {
+            EtcdError::unreachable(format!(
+                "no etcd answers at {host} ({says}); check that it runs, and the address and the firewall between"
+            ))
+        };
         let channel = match timeout(self.connect_timeout, endpoint.connect()).await {
             Ok(Ok(channel)) => channel,
             Ok(Err(error)) => {
-                return Err(unreachable(firstcome_tls::explain(&error).unwrap_or_else(|| chain(&error))));
+                return Err(match firstcome_tls::explain(&error) {
+                    // The text about a handshake already says what to do.
+                    Some(says) => EtcdError::unreachable(format!("no etcd answers at {host}: {says}")),
+                    None => unreachable(chain(&error)),
+                });
             }
             Err(_) => return Err(unreachable("no connection in time".to_owned())),
         };
@@ -336,12 +344,15 @@ fn secured(trust: &Trust) -> ClientTlsConfig {
     }
 }
 
-/// Joins an error and its causes: the last cause usually says most.
+/// Joins an error and its causes: the last cause usually says most. Says once what several of them say.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut says = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        says.push_str(&format!(": {error}"));
+        let text = error.to_string();
+        if !says.contains(&text) {
+            says.push_str(&format!(": {text}"));
+        }
         cause = error.source();
     }
     says

@@ -2,14 +2,17 @@
 
 use super::error::OpenError;
 pub(crate) use firstcome_store::address::Host;
-use firstcome_store::address::{self, Authority, Destination, Encryption};
-use firstcome_tls::{TlsFiles, Trust};
+use firstcome_store::address::{self, Authority, Destination, Encryption, unknown_parameter};
+use firstcome_tls::{TlsError, TlsFiles, Trust};
 use redis::{ConnectionAddr, IntoConnectionInfo};
 
 /// The port of a server whose address names none.
 const SERVER_PORT: u16 = 6_379;
 /// The port of a sentinel whose address names none.
 const SENTINEL_PORT: u16 = 26_379;
+
+/// The parameters behind the name of a primary. Those of TLS are for `rediss+sentinel://` only.
+const OF_PRIMARY: [&str; 6] = ["db", "sentinel_user", "sentinel_password", "cacert", "cert", "key"];
 
 /// Reads the address in `MOVED` and `ASK`. An IPv6 address may come without brackets. An empty host means the host of
 /// the node that sent it.
@@ -47,7 +50,7 @@ impl Address {
         let (plain, files) = TlsFiles::split_off(url, decoded)?;
         let rest = plain.split_once("://").map_or("", |(_, rest)| rest);
         let tls = match is_secure {
-            true => Some(files.read().or_else(|error| wrong(error.to_string()))?),
+            true => Some(trusted(&files).or_else(|error| wrong(error.to_string()))?),
             false if files.is_empty() => None,
             false => return wrong("cacert, cert and key are of TLS: write rediss:// instead of redis://"),
         };
@@ -57,9 +60,22 @@ impl Address {
             _ if plain.contains('#') && is_secure => {
                 wrong("an address has no part after #, and no certificate goes unchecked: name its CA with cacert")
             }
-            _ => Ok(Self::Server { url: plain, tls }),
+            _ => {
+                check_parameters(scheme, &plain)?;
+                Ok(Self::Server { url: plain, tls })
+            }
         }
     }
+}
+
+/// Reads the files, and checks that there is an authority to trust. The `redis` crate notices a machine without one only when it
+/// connects, and its error reads as if the server were at fault.
+fn trusted(files: &TlsFiles) -> Result<Trust, TlsError> {
+    let trust = files.read()?;
+    if trust.ca_pem().is_none() {
+        trust.client_config()?;
+    }
+    Ok(trust)
 }
 
 /// Reads where an address leads, and the PEM files that it names. Sends nothing.
@@ -92,6 +108,30 @@ fn wrong<T>(says: impl Into<String>) -> Result<T, OpenError> {
     Err(OpenError::Address { says: says.into() })
 }
 
+/// Refuses parameters of one server that `redis` would ignore, after those of TLS were split off.
+fn check_parameters(scheme: &str, plain: &str) -> Result<(), OpenError> {
+    let known: &[&str] = match scheme {
+        "redis" | "valkey" => &[],
+        "rediss" | "valkeys" => &["cacert", "cert", "key"],
+        "unix" | "redis+unix" | "valkey+unix" => &["db", "user", "pass"],
+        // `redis` says which schemes there are.
+        _ => return Ok(()),
+    };
+    let (_, query) = plain.split_once('?').unwrap_or_default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=').unwrap_or((pair, "")) {
+            ("protocol", "3" | "resp3") => {}
+            ("protocol", _) => return wrong("the protocol is always resp3: leave protocol out"),
+            (name, _) if known.contains(&name) => {}
+            ("db", _) => {
+                return wrong("unknown parameter \"db\": write the number of the database as redis://host:port/number");
+            }
+            (name, _) => return wrong(unknown_parameter(query, name, known)),
+        }
+    }
+    Ok(())
+}
+
 /// Reads `[user:password@]host:port[,host:port…]/master-name[?db=N&sentinel_user=…&sentinel_password=…]`.
 fn primary(rest: &str, tls: Option<Trust>) -> Result<Address, OpenError> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -110,11 +150,7 @@ fn primary(rest: &str, tls: Option<Trust>) -> Result<Address, OpenError> {
             },
             "sentinel_user" => to_sentinels.user = Some(value),
             "sentinel_password" => to_sentinels.password = Some(value),
-            _ => {
-                return wrong(
-                    "unknown parameter: use db, sentinel_user or sentinel_password, and with rediss+sentinel:// cacert, cert and key",
-                );
-            }
+            _ => return wrong(unknown_parameter(query, key, &OF_PRIMARY)),
         }
     }
     Ok(Address::Primary { sentinels, name: decoded(name)?, to_sentinels, to_servers })
@@ -181,6 +217,8 @@ mod tests {
             ("rediss://user:secret@one:1/3", "rediss://user:secret@one:1/3 by TLS"),
             ("rediss+cluster://one:1", "one:1 / None None 0 by TLS"),
             ("redis+cluster://:secret@one:1/0", r#"one:1 / None Some("secret") 0"#),
+            ("redis://one:1/3?protocol=resp3", "redis://one:1/3?protocol=resp3"),
+            ("unix:///redis.sock?db=3&user=ann&pass=secret", "unix:///redis.sock?db=3&user=ann&pass=secret"),
         ] {
             assert_eq!(told(url), expected, "{url}");
         }
@@ -192,7 +230,17 @@ mod tests {
             ("redis+sentinel://one:1", "the name of the primary is missing"),
             ("redis+sentinel://one:1/", "the name of the primary is missing"),
             ("redis+sentinel://one:1/main?db=-1", "number of a database"),
-            ("redis+sentinel://one:1/main?dv=1", "sentinel_password"),
+            ("redis+sentinel://one:1/main?dv=1", "unknown parameter \"dv\": did you mean db?"),
+            ("redis+sentinel://one:1/main?sentinel_pasword=secret", "did you mean sentinel_password?"),
+            ("redis+sentinel://one:1/main?timeout=secret", "unknown parameter \"timeout\": remove it"),
+            ("redis://one:1?db=secret", "redis://host:port/number"),
+            ("redis://one:1?pasword=secret", "unknown parameter \"pasword\": remove it"),
+            ("redis://one:1?protocol=secret", "leave protocol out"),
+            ("redis://one:1/3?x=y&layout=secret", "unknown parameter \"x\""),
+            ("redis://:a?secret@one:1", "%3F for a question mark"),
+            ("rediss://one:1?cacrt=secret", "did you mean cacert?"),
+            ("valkey://one:1?user=secret", "unknown parameter \"user\""),
+            ("unix:///redis.sock?password=secret", "this address takes db, user, pass"),
             ("redis+sentinel://:secret@one:port/main", "separated by commas"),
             ("redis+sentinel://one:1,/main", "separated by commas"),
             ("redis+sentinel://:secret%4@one:1/main", "percent sign"),

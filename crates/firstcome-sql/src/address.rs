@@ -34,7 +34,9 @@ impl Address {
     /// - `verify-ca` checks the name as well: the authorities of the platform stay trusted beside a CA, and they give a
     ///   certificate of another name to anyone.
     /// - `allow` uses TLS if the server offers it, as `prefer` does.
-    /// - A CA beside a mode that checks nothing, and an unknown parameter that begins with `ssl`, are refused.
+    /// - A CA beside a mode that checks nothing is refused.
+    ///
+    /// Unknown parameters are refused. The error names them without their values.
     pub fn parse(url: &str) -> Result<Self, SqlError> {
         let wanted = |_| SqlError::broken(WANTED);
         match url.split_once("://").map(|(scheme, _)| scheme) {
@@ -81,6 +83,14 @@ impl Address {
         }
     }
 
+    /// Host and port of the server, or the path of its socket.
+    pub(crate) fn server(&self) -> String {
+        match self {
+            Self::Postgres(options) => postgres_server(options),
+            Self::MySql(options) => mysql_server(options),
+        }
+    }
+
     /// The address if it is one of PostgreSQL.
     pub fn postgres(url: &str) -> Result<PgConnectOptions, SqlError> {
         match Self::parse(url)? {
@@ -99,8 +109,31 @@ impl Address {
 }
 
 fn to(name: &str, port: u16, is_socket: bool, encryption: Encryption) -> Destination {
-    let hosts = if is_socket { Vec::new() } else { vec![Host::new(name.trim_matches(['[', ']']), port)] };
+    let hosts = if is_socket { Vec::new() } else { vec![host(name, port)] };
     Destination { hosts, encryption }
+}
+
+fn host(name: &str, port: u16) -> Host {
+    Host::new(name.trim_matches(['[', ']']), port)
+}
+
+/// See [`Address::server`].
+pub(crate) fn postgres_server(options: &PgConnectOptions) -> String {
+    let (name, port) = (options.get_host(), options.get_port());
+    let directory = options.get_socket().map(|directory| directory.display().to_string());
+    match directory.or_else(|| name.starts_with('/').then(|| name.to_owned())) {
+        // The name of the socket is that of libpq.
+        Some(directory) => format!("{}/.s.PGSQL.{port}", directory.trim_end_matches('/')),
+        None => host(name, port).to_string(),
+    }
+}
+
+/// See [`Address::server`].
+pub(crate) fn mysql_server(options: &MySqlConnectOptions) -> String {
+    match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => host(options.get_host(), options.get_port()).to_string(),
+    }
 }
 
 fn secured_postgres(options: PgConnectOptions, security: &Security) -> PgConnectOptions {
@@ -192,6 +225,20 @@ mod tests {
             let found = Address::parse(url).unwrap().destination();
             let hosts: Vec<String> = found.hosts.iter().map(Host::to_string).collect();
             assert_eq!((hosts.join(" ").as_str(), found.encryption), (host, encryption), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_named_by_host_and_port_or_by_its_socket() {
+        for (url, server) in [
+            ("postgres://ann:s3cret@db.example/shop", "db.example:5432"),
+            ("postgres://ann:s3cret@[::1]:1/shop", "[::1]:1"),
+            ("postgres://ann:s3cret@%2Ftmp/shop", "/tmp/.s.PGSQL.5432"),
+            ("postgres://ann@h/shop?host=/run/postgresql/&port=5433&password=s3cret", "/run/postgresql/.s.PGSQL.5433"),
+            ("mysql://ann:s3cret@db.example/shop", "db.example:3306"),
+            ("mysql://ann:s3cret@h/shop?socket=/run/mysqld.sock", "/run/mysqld.sock"),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().server(), server, "{url}");
         }
     }
 

@@ -24,6 +24,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// One database, and the connections to it.
 pub struct Base {
     pool: Pool,
+    /// See [`Address::server`].
+    server: String,
     /// What its server speaks.
     pub dialect: Dialect,
     /// How connections behave.
@@ -237,21 +239,23 @@ impl Base {
         }
     }
 
-    /// The error of a first use, with its first cause: a pool tries again until its time is over, and tells only that.
+    /// The error of a first use, with its first cause: a pool tries again until its time is over, and tells only that. Names the
+    /// server if that gives no connection.
     pub async fn explained(&self, error: SqlError) -> SqlError {
         if !matches!(error, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) {
             return error;
         }
         match timeout(self.options.connections.connect_timeout, self.pool.try_connect()).await {
-            Ok(Err(cause)) => SqlError::in_transaction(&cause),
-            Ok(Ok(())) | Err(_) => error,
+            Ok(Err(cause)) => SqlError::no_connection(&cause, &self.server),
+            Ok(Ok(())) => error,
+            Err(_) => SqlError::no_connection(&sqlx::Error::PoolTimedOut, &self.server),
         }
     }
 
     /// The same no matter what the server is. Nothing is sent yet.
     pub fn unchecked(address: Address, options: DatabaseOptions) -> Self {
         let watch = Arc::new(Watch::default());
-        let dialect = Dialect::of(&address);
+        let (dialect, server) = (Dialect::of(&address), address.server());
         let outage = Outage::of(ServerKind::Database, &format!("{address:?}"));
         let pool = dialect::pool(address, &options, Arc::clone(&watch));
         let usage = Arc::new(Usage {
@@ -260,7 +264,7 @@ impl Base {
             round_trips: RoundTrips::default(),
             last_commit: LastSuccess::default(),
         });
-        Self { pool, dialect, options, flushes: Flushes::default(), watch, usage }
+        Self { pool, server, dialect, options, flushes: Flushes::default(), watch, usage }
     }
 
     /// Takes a connection. Without one nothing was sent: [`SqlError::Overloaded`] if others have theirs, so that the server

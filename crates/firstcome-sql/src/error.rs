@@ -75,6 +75,19 @@ impl SqlError {
         Self::of(error, Sent::Commit)
     }
 
+    /// What an error means while a connection is made. If the server cannot be reached, the text names it and says what to do.
+    pub(crate) fn no_connection(error: &sqlx::Error, server: &str) -> Self {
+        match Self::in_transaction(error) {
+            // The text about a handshake already says what to do.
+            Self::Unavailable { kind: FaultKind::Unreachable, says } if firstcome_tls::explain(error).is_none() => {
+                Self::unreachable(format!(
+                    "the server at {server} gives no connection ({says}); check that it runs, and the address"
+                ))
+            }
+            meant => meant,
+        }
+    }
+
     /// No answer in time, before a commit was sent. The connection must be closed.
     pub fn late_in_transaction() -> Self {
         Self::unreachable("no answer in time")
@@ -237,6 +250,20 @@ mod tests {
         for number in [1045, 1049, 1146, 1305] {
             check(of_number(number), "broken", "unknown");
         }
+    }
+
+    #[test]
+    fn a_server_that_gives_no_connection_is_named_with_what_to_do() {
+        let refused = sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+        for error in [refused, sqlx::Error::PoolTimedOut] {
+            let told = SqlError::no_connection(&error, "db.example:5432");
+            assert!(matches!(told, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }), "{told:?}");
+            let says = told.to_string();
+            assert!(says.contains("the server at db.example:5432 gives no connection ("), "{says}");
+            assert!(says.ends_with("check that it runs, and the address") && !says.contains('\n'), "{says}");
+        }
+        let wrong = sqlx::Error::Configuration("an option".into());
+        assert!(matches!(SqlError::no_connection(&wrong, "h:1"), SqlError::Broken { .. }));
     }
 
     #[test]

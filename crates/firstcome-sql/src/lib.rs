@@ -77,9 +77,18 @@ impl SqlOptions {
 
 /// Opens one connection, in time or not at all. Without one nothing was sent.
 pub async fn connect<C: Connection>(options: &C::Options, times: &SqlOptions) -> Result<C, SqlError> {
-    match timeout(times.connect_timeout, C::connect_with(options)).await {
-        Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(SqlError::in_transaction(&error)),
-        Err(_) => Err(SqlError::unreachable("no connection in time")),
-    }
+    connect_in_time(options, times).await.map_err(|error| SqlError::in_transaction(&error))
+}
+
+/// Does the same as [`connect`]. The error names the server.
+pub(crate) async fn connect_to<C: Connection>(
+    options: &C::Options,
+    times: &SqlOptions,
+    server: &str,
+) -> Result<C, SqlError> {
+    connect_in_time(options, times).await.map_err(|error| SqlError::no_connection(&error, server))
+}
+
+async fn connect_in_time<C: Connection>(options: &C::Options, times: &SqlOptions) -> sqlx::Result<C> {
+    timeout(times.connect_timeout, C::connect_with(options)).await.unwrap_or(Err(sqlx::Error::PoolTimedOut))
 }

@@ -126,9 +126,89 @@ pub fn decoded(text: &str) -> Result<String, &'static str> {
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8")
 }
 
+/// The longest name of a parameter that an error repeats.
+const PARAMETER_NAME_MAX: usize = 64;
+
+/// Says that an address has an unknown parameter, and which of the `known` ones was probably meant. `query` is the text behind
+/// the question mark.
+///
+/// The text repeats the name of the parameter, and never its value. It leaves the name out if that may be a part of a password
+/// with a question mark.
+pub fn unknown_parameter(query: &str, name: &str, known: &[&str]) -> String {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.[]".contains(&byte);
+    let is_name = (1..=PARAMETER_NAME_MAX).contains(&name.len()) && name.bytes().all(is_letter);
+    let has_value = query.split('&').any(|pair| pair.split_once('=').is_some_and(|(raw, _)| raw == name));
+    if !is_name || !has_value || query.contains('@') {
+        return "what follows the question mark is no known parameter: write name=value there, and %3F for a question mark in a \
+                password"
+            .to_owned();
+    }
+    match nearest(name, known, (name.len() / 3).max(1)) {
+        Some(meant) => format!("unknown parameter {name:?}: did you mean {meant}?"),
+        None if known.is_empty() => format!("unknown parameter {name:?}: remove it"),
+        None => format!("unknown parameter {name:?}: remove it; this address takes {}", known.join(", ")),
+    }
+}
+
+/// Returns the known word that takes the fewest edits, if so many are enough. An edit inserts, removes or replaces a byte.
+pub fn nearest<'a>(word: &str, known: &[&'a str], edits_max: usize) -> Option<&'a str> {
+    let nearest = known.iter().map(|known| (edits(word, known), *known)).min_by_key(|(edits, _)| *edits);
+    nearest.filter(|(edits, _)| *edits <= edits_max).map(|(_, known)| known)
+}
+
+/// Counts the edits that lead from one text to another (Levenshtein).
+fn edits(from: &str, to: &str) -> usize {
+    // For the part of `from` so far: the edits to each beginning of `to`.
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, byte) in from.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = at + 1;
+        for (column, wanted) in to.bytes().enumerate() {
+            let replaced = diagonal + usize::from(byte != wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[to.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_parameter_is_named_without_its_value() {
+        let known = ["host", "password", "user"];
+        for (query, name, expected) in [
+            ("pasword=hunter2", "pasword", "unknown parameter \"pasword\": did you mean password?"),
+            ("user=a&PASSWORD_=hunter2", "PASSWORD_", "unknown parameter \"PASSWORD_\": remove it"),
+            ("usr=hunter2", "usr", "did you mean user?"),
+            ("x=hunter2", "x", "this address takes host, password, user"),
+            // These may be parts of a password.
+            ("hunter2", "hunter2", "no known parameter"),
+            ("hunter2@host/shop", "hunter2@host/shop", "no known parameter"),
+            ("hunter2=3@host", "hunter2", "no known parameter"),
+            ("hunter2%21=3", "hunter2!", "no known parameter"),
+            ("=hunter2", "", "no known parameter"),
+        ] {
+            let says = unknown_parameter(query, name, &known);
+            assert!(says.contains(expected) && !says.contains("hunter2") && !says.contains('\n'), "{query}: {says}");
+        }
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        for (from, to, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("abc", "", 3),
+            ("abc", "abc", 0),
+            ("pasword", "password", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(edits(from, to), expected, "{from} {to}");
+        }
+    }
 
     #[test]
     fn loopback_is_this_machine_and_no_private_network() {

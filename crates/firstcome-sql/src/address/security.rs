@@ -1,6 +1,7 @@
 //! What an address says about TLS.
 
 use crate::SqlError;
+use firstcome_store::address::unknown_parameter;
 use firstcome_tls::{TlsFiles, Trust};
 
 /// How a connection is secured.
@@ -39,13 +40,45 @@ struct Parameters {
     key: Option<String>,
 }
 
+/// The parameters of an address of PostgreSQL: those that [`split`] and sqlx read.
+const OF_POSTGRES: [&str; 14] = [
+    "host",
+    "hostaddr",
+    "port",
+    "user",
+    "password",
+    "dbname",
+    "application_name",
+    "options",
+    "statement-cache-capacity",
+    "channel_binding",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+];
+
+/// The parameters of an address of MySQL or MariaDB: those that [`split`] and sqlx read.
+const OF_MYSQL: [&str; 10] = [
+    "socket",
+    "charset",
+    "collation",
+    "timezone",
+    "time-zone",
+    "statement-cache-capacity",
+    "ssl-mode",
+    "ssl-ca",
+    "ssl-cert",
+    "ssl-key",
+];
+
 /// The value of `sslrootcert` that means the authorities of the platform, as in libpq.
 const SYSTEM: &str = "system";
 
 impl Security {
     /// Splits what concerns TLS off an address of PostgreSQL. What it leaves out comes from the environment.
     pub(super) fn of_postgres(url: &str) -> Result<(String, Self), SqlError> {
-        let (rest, mut parameters) = split(url)?;
+        let (rest, mut parameters) = split(url, &OF_POSTGRES)?;
         parameters.mode = parameters.mode.or_else(|| environment("PGSSLMODE"));
         let ca = || environment("PGSSLROOTCERT").map(|file| (file, Source::Environment));
         parameters.ca = parameters.ca.or_else(ca);
@@ -70,7 +103,7 @@ impl Security {
 
     /// Splits what concerns TLS off an address of MySQL or MariaDB.
     pub(super) fn of_mysql(url: &str) -> Result<(String, Self), SqlError> {
-        let (rest, parameters) = split(url)?;
+        let (rest, parameters) = split(url, &OF_MYSQL)?;
         let mode = parameters.mode.as_deref().map(|mode| mode.to_ascii_lowercase().replace('-', "_"));
         let mode = match mode.as_deref() {
             None => None,
@@ -113,7 +146,10 @@ impl Parameters {
 }
 
 /// Returns the address without the parameters that concern TLS, and these. Both ways to write each are known to sqlx.
-fn split(url: &str) -> Result<(String, Parameters), SqlError> {
+///
+/// Refuses parameters that are not `known`. sqlx ignores them, and writes their values to the log: a password, if the parameter
+/// is a mistyped `password`. A connection could also be less secure than its address says.
+fn split(url: &str, known: &[&str]) -> Result<(String, Parameters), SqlError> {
     let mut found = Parameters::default();
     let Some((base, query)) = url.split_once('?') else { return Ok((url.to_owned(), found)) };
     let mut rest = form_urlencoded::Serializer::new(String::new());
@@ -129,19 +165,21 @@ fn split(url: &str) -> Result<(String, Parameters), SqlError> {
                     "channel_binding=require cannot be kept: leave it out, and write sslmode=verify-full",
                 ));
             }
-            // Ignored, it would leave a connection less secure than its address says.
-            unknown if unknown.starts_with("ssl") || unknown.starts_with("tls") => {
-                return Err(SqlError::broken(format!(
-                    "unknown parameter {unknown:?}: write sslmode, sslrootcert, sslcert and sslkey, for MySQL ssl-mode, ssl-ca, ssl-cert and ssl-key"
-                )));
-            }
-            name => {
+            // Any other value demands nothing, and sqlx does not know the parameter.
+            "channel_binding" if known.contains(&"channel_binding") => {}
+            // sqlx knows `options[search_path]=shop` as a form of `options`.
+            name if known.contains(&name) || (known.contains(&"options") && is_option(name)) => {
                 rest.append_pair(name, &value);
             }
+            unknown => return Err(SqlError::broken(unknown_parameter(query, unknown, known))),
         }
     }
     let rest = rest.finish();
     Ok((if rest.is_empty() { base.to_owned() } else { format!("{base}?{rest}") }, found))
+}
+
+fn is_option(name: &str) -> bool {
+    name.strip_prefix("options[").is_some_and(|option| option.ends_with(']'))
 }
 
 #[expect(clippy::disallowed_methods, reason = "libpq's variables, which sqlx reads as well")]
@@ -202,7 +240,43 @@ mod tests {
 
     #[test]
     fn other_parameters_stay() {
-        let (rest, _) = Security::of_postgres("postgres://h/d?a=b%26c&sslmode=disable&e=f").expect("an address");
-        assert_eq!(rest, "postgres://h/d?a=b%26c&e=f");
+        let (rest, _) = Security::of_postgres("postgres://h/d?user=b%26c&sslmode=disable&port=1").expect("an address");
+        assert_eq!(rest, "postgres://h/d?user=b%26c&port=1");
+        let (rest, _) = Security::of_postgres("postgres://h/d?channel_binding=prefer").expect("an address");
+        assert_eq!(rest, "postgres://h/d");
+        let (rest, _) = Security::of_mysql("mysql://h/d?ssl-mode=REQUIRED&time-zone=%2B08:00").expect("an address");
+        assert_eq!(rest, "mysql://h/d?time-zone=%2B08%3A00");
+    }
+
+    #[test]
+    fn every_known_parameter_is_read() {
+        for name in
+            OF_POSTGRES.into_iter().chain(["options[search_path]", "ssl-mode", "ssl-root-cert", "ssl-ca", "ssl-cert"])
+        {
+            assert!(split(&format!("postgres://h/d?{name}=1"), &OF_POSTGRES).is_ok(), "{name}");
+        }
+        for name in OF_MYSQL.into_iter().chain(["sslmode", "sslca", "sslcert", "sslkey"]) {
+            assert!(split(&format!("mysql://h/d?{name}=1"), &OF_MYSQL).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_without_their_values() {
+        for (url, says) in [
+            ("postgres://h/d?pasword=hunter2", "unknown parameter \"pasword\": did you mean password?"),
+            ("postgres://h/d?Sslmode=hunter2", "did you mean sslmode?"),
+            ("postgres://h/d?connect_timeout=hunter2", "unknown parameter \"connect_timeout\": remove it"),
+            ("postgres://h/d?options[search_path=hunter2", "unknown parameter \"options[search_path\""),
+            ("postgres://h/d?socket=hunter2", "unknown parameter \"socket\""),
+            ("postgres://ann:a?hunter2@h/d", "%3F for a question mark"),
+            ("mysql://h/d?pasword=hunter2", "unknown parameter \"pasword\": remove it; this address takes socket"),
+            ("mysql://h/d?password=hunter2", "unknown parameter \"password\": remove it"),
+            ("mysql://h/d?sockett=hunter2", "did you mean socket?"),
+            ("mysql://h/d?options[a]=hunter2", "unknown parameter \"options[a]\""),
+            ("mysql://h/d?channel_binding=hunter2", "unknown parameter \"channel_binding\""),
+        ] {
+            let error = mode(url).expect_err(url);
+            assert!(error.contains(says) && !error.contains("hunter2") && !error.contains('\n'), "{url}: {error}");
+        }
     }
 }

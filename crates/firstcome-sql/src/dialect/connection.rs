@@ -60,10 +60,11 @@ firstcome_core::debug_by_name!(Connection);
 impl Connection {
     /// Opens one connection, in time or not at all. Without one nothing was sent.
     pub async fn open(address: &Address, times: &SqlOptions) -> Result<Self, SqlError> {
-        match address {
-            Address::Postgres(options) => Ok(Self::Postgres(Box::new(crate::connect(options, times).await?))),
-            Address::MySql(options) => Ok(Self::MySql(Box::new(crate::connect(options, times).await?))),
-        }
+        let server = address.server();
+        Ok(match address {
+            Address::Postgres(options) => Self::Postgres(Box::new(crate::connect_to(options, times, &server).await?)),
+            Address::MySql(options) => Self::MySql(Box::new(crate::connect_to(options, times, &server).await?)),
+        })
     }
 
     /// The dialect of its server.

@@ -1,6 +1,7 @@
 //! The one task of a process that writes: it takes what has arrived, and commits it in one transaction.
 
-use super::super::{SqlError, SqlOptions, connect};
+use super::super::address::postgres_server;
+use super::super::{SqlError, SqlOptions, connect_to};
 use super::notify::{LockNotifier, notify};
 use super::page::{Page, Wants};
 use super::rows::{self, Keep};
@@ -51,7 +52,7 @@ pub(super) struct Writer {
 /// Connects, with the settings that steps rely on as far as the server knows them: no process waits for ever for a bucket, no process
 /// who stands still keeps one for ever, and what was told is on disk.
 pub(super) async fn open(options: &PgConnectOptions, times: &SqlOptions) -> Result<PgConnection, SqlError> {
-    let mut connection: PgConnection = connect(options, times).await?;
+    let mut connection: PgConnection = connect_to(options, times, &postgres_server(options)).await?;
     let wait_ms = times.answer_timeout.as_millis().max(1);
     let settings = format!(
         "SELECT set_config(s.name, wanted.setting, false) FROM pg_settings s JOIN (VALUES \

@@ -3,7 +3,8 @@
 //! Before those versions a session had one lock, and asking for another one gave the first one up; since then it may have
 //! many, and one several times. Here each session has one at most, so both come to the same.
 
-use super::super::{SqlError, SqlOptions, connect};
+use super::super::address::mysql_server;
+use super::super::{SqlError, SqlOptions, connect_to};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::Fence;
 use sha2::{Digest, Sha256};
@@ -51,7 +52,8 @@ pub(super) struct MySqlSession {
 
 impl MySqlSession {
     pub(super) async fn open(options: &MySqlConnectOptions, times: &SqlOptions) -> Result<Self, SqlError> {
-        let mut session = Self { connection: connect(options, times).await?, id: 0, is_mariadb: false };
+        let connection = connect_to(options, times, &mysql_server(options)).await?;
+        let mut session = Self { connection, id: 0, is_mariadb: false };
         let rows = session.ask(LOOK).await?;
         session.id = first(&rows, 0)?;
         session.is_mariadb = first::<String>(&rows, 1)?.contains("MariaDB");

@@ -1,6 +1,7 @@
 //! Advisory locks of PostgreSQL, from version 14.
 
-use super::super::{SqlError, SqlOptions, connect};
+use super::super::address::postgres_server;
+use super::super::{SqlError, SqlOptions, connect_to};
 use firstcome_core::id::LockName;
 use firstcome_core::lock::Fence;
 use sha2::{Digest, Sha256};
@@ -55,7 +56,8 @@ pub(super) struct PgSession {
 
 impl PgSession {
     pub(super) async fn open(options: &PgConnectOptions, times: &SqlOptions) -> Result<Self, SqlError> {
-        let mut session = Self { connection: connect(options, times).await?, backend: 0 };
+        let connection = connect_to(options, times, &postgres_server(options)).await?;
+        let mut session = Self { connection, backend: 0 };
         let rows = session.ask(LOOK).await?;
         let (backend, version): (i32, i32) = (last(&rows, 0)?, last(&rows, 1)?);
         if version < VERSION_MIN {

@@ -25,10 +25,12 @@ async fn a_wrong_address_is_told_with_what_to_do() {
         ("etcd://127.0.0.1:2379?cacert=/ca.pem".to_owned(), "write etcds://", false),
         ("etcds://127.0.0.1:2379?cacert=/nowhere/ca.pem".to_owned(), "/nowhere/ca.pem", false),
         ("etcd://ann@127.0.0.1:2379".to_owned(), "etcd://user:password@host:port", false),
-        (format!("etcd://{CLOSED}"), "no etcd answers at 127.0.0.1", true),
+        (format!("etcd://{CLOSED}"), "no etcd answers at 127.0.0.1:1 (", true),
+        (format!("etcd://{CLOSED}"), "); check that it runs, and the address", true),
     ] {
         let told = in_time(refusal(&url)).await;
         assert!(told.0.contains(says) && told.1 == passes, "{url}: {told:?}");
+        assert!(told.0.matches("tcp connect error").count() < 2, "{url}: {told:?}");
     }
 }
 
