@@ -1,8 +1,8 @@
-# Builds the one binary, and puts nothing beside it: `docker build -t firstcome .`
+# Builds the one binary, and puts only the public certificate authorities beside it: `docker build -t firstcome .`
 # A service over many nodes needs no volume: `docker run firstcome serve --listen 0.0.0.0:8080`, with FIRSTCOME_REDIS_FILE,
 # FIRSTCOME_SQL_FILE and FIRSTCOME_SECRET_FILE in its environment, after `docker run firstcome migrate` has made the tables.
 FROM rust:1.95-slim-bookworm AS build
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev make && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates gcc libc6-dev make && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY .cargo .cargo
 COPY Cargo.toml Cargo.lock ./
@@ -17,6 +17,8 @@ FROM debian:bookworm-slim
 RUN groupadd --system --gid 10001 firstcome \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin firstcome \
     && install --directory --owner=10001 --group=10001 --mode=0700 /data
+# Without them `rediss://` and `sslmode=verify-full` trust no server but those of an authority of your own.
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /build/target/release/firstcome /usr/local/bin/firstcome
 USER 10001:10001
 # The root may be read-only: the service writes to this directory alone, and as a node of a cluster to none.

@@ -30,13 +30,17 @@ inside() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEB
 mode() { inside stat -c '%a %U' "$1"; }
 
 codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
-debootstrap --variant=minbase "$codename" "$root" >"$root.log" 2>&1 || {
+# The package depends on ca-certificates, and dpkg fetches nothing.
+debootstrap --variant=minbase --include=ca-certificates "$codename" "$root" >"$root.log" 2>&1 || {
     tail -20 "$root.log"
     fail "no Debian $codename to install into"
 }
 rm -f "$root.log"
 say "a fresh Debian $codename"
 
+for needed in adduser ca-certificates; do
+    dpkg-deb --field "$deb" Depends | grep -qE "(^|, )$needed(,|\$)" || fail "the package does not depend on $needed"
+done
 cp "$deb" "$root/firstcome.deb"
 inside dpkg --install /firstcome.deb >/dev/null || fail "dpkg --install"
 said=$(inside firstcome --version)
@@ -67,8 +71,17 @@ for path in usr/share/man/man1/firstcome.1.gz usr/share/bash-completion/completi
     usr/share/doc/firstcome/examples/alerts.yml; do
     printf '%s\n' "$listed" | grep -q "^\./$path\$" || fail "the package has no $path"
 done
+# The page of the program names the pages of its commands, and those the pages of theirs.
+pages=$(printf '%s\n' "$listed" | sed -n 's,^\./usr/share/man/man1/\(.*\)\.1\.gz$,\1,p')
+for page in $pages; do
+    for named in $(dpkg-deb --fsys-tarfile "$deb" | tar -xO "./usr/share/man/man1/$page.1.gz" | gzip -d | tr -d '\\' |
+        sed -n 's/^\(firstcome-[a-z-]*\)(1)$/\1/p'); do
+        printf '%s\n' "$pages" | grep -qx "$named" || fail "the manual page $page names $named(1), which the package does not have"
+    done
+done
+printf '%s\n' "$pages" | grep -qx firstcome-serve || fail "the package has no manual page of serve"
 inside bash -n /usr/share/bash-completion/completions/firstcome || fail "bash does not understand the completions"
-say "unit, manual page, completions, alert rules and licence are there"
+say "unit, manual pages ($(printf '%s\n' "$pages" | wc -l)), completions, alert rules and licence are there"
 
 # What the unit does, without systemd: root reads the credentials and gives copies to the user of the service.
 start() {

@@ -28,12 +28,12 @@ pub(crate) fn run() -> Result<String, String> {
 fn package(version: &str) -> Result<String, String> {
     let directory = shell::root().join(DIRECTORY);
     fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
-    let mut files = vec![("firstcome.1".to_owned(), vec!["man"])];
-    files.extend(["bash", "fish", "zsh"].map(|name| (format!("firstcome.{name}"), vec!["completions", name])));
-    for (name, arguments) in files {
-        let text = shell::output(PROGRAM, &arguments)?;
+    for shell_name in ["bash", "fish", "zsh"] {
+        let name = format!("firstcome.{shell_name}");
+        let text = shell::output(PROGRAM, &["completions", shell_name])?;
         fs::write(directory.join(&name), text).map_err(|error| format!("{name}: {error}"))?;
     }
+    manual_pages()?;
     sbom::run(&format!("{DIRECTORY}/firstcome.cdx.json"))?;
     fs::write(directory.join("changelog"), changelog(version)?).map_err(|error| format!("changelog: {error}"))?;
     // The program is stripped by its profile.
@@ -42,6 +42,16 @@ fn package(version: &str) -> Result<String, String> {
     let path = printed.lines().rev().find(|line| line.ends_with(".deb")).ok_or("cargo deb names no package")?;
     let name = path.rsplit('/').next().unwrap_or(path);
     Ok(format!("{DIRECTORY}/{name}"))
+}
+
+/// Writes a manual page for each command. Removes those of an earlier build, whose commands may be gone.
+fn manual_pages() -> Result<(), String> {
+    let pages = format!("{DIRECTORY}/man");
+    let directory = shell::root().join(&pages);
+    if directory.exists() {
+        fs::remove_dir_all(&directory).map_err(|error| format!("{pages}: {error}"))?;
+    }
+    shell::output(PROGRAM, &["man", &pages]).map(drop)
 }
 
 /// Writes the entry of this version in the format of Debian, which leads to the changelog of the project.

@@ -1,5 +1,6 @@
 //! Checks the project's own rules about its text.
 
+mod arithmetic;
 mod crates;
 mod documents;
 mod examples;
@@ -36,6 +37,7 @@ pub(crate) fn run(marks: Marks) -> Outcome {
             "{riddles} comment lines without an actor (whoever, nobody, is to be …), at most {RIDDLES_MAX}"
         ));
     }
+    arithmetic::check(&mut findings);
     crates::check(&mut findings)?;
     surface::check(&mut findings)?;
     examples::check(&mut findings)?;

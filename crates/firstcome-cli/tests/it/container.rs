@@ -68,6 +68,19 @@ fn what_is_copied_is_there_and_is_sent_along() {
 }
 
 #[test]
+fn the_image_has_the_public_authorities_that_tls_without_a_ca_trusts() {
+    let all = instructions();
+    let last = all.iter().rposition(|(name, _)| name == "FROM").expect("a stage");
+    let (build, run) = all.split_at(last);
+    let installs = |(name, rest): &(String, String)| name == "RUN" && rest.contains(" ca-certificates ");
+    assert!(build.iter().any(installs), "the stage that builds has none to copy");
+    // The first file that the program looks for.
+    let file = "/etc/ssl/certs/ca-certificates.crt";
+    let copies = |(name, rest): &(String, String)| name == "COPY" && *rest == format!("--from=build {file} {file}");
+    assert!(run.iter().any(copies), "the image trusts no authority");
+}
+
+#[test]
 fn the_program_runs_as_an_unprivileged_user_and_keeps_its_data_in_a_volume() {
     let user = of_last_stage("USER");
     let (number, group) = user.split_once(':').expect("a user and a group");

@@ -21,7 +21,29 @@ use std::fs;
 use std::time::Duration;
 
 /// The commands that operators run from these files or beside them.
-const COMMANDS: [&str; 9] = ["serve", "gate", "migrate", "health", "verify", "reconcile", "doctor", "export", "import"];
+const COMMANDS: [&str; 21] = [
+    "serve",
+    "gate",
+    "migrate",
+    "health",
+    "verify",
+    "reconcile",
+    "rewrap",
+    "doctor",
+    "config check",
+    "config print",
+    "export",
+    "import",
+    "backup",
+    "restore",
+    "keys create",
+    "keys rotate",
+    "keys revoke",
+    "pass-keys rotate",
+    "pass-keys revoke",
+    "erase",
+    "purge",
+];
 /// The flags of other programs in these files.
 const FOREIGN_FLAGS: [&str; 19] = [
     // adduser and rmdir
@@ -67,7 +89,11 @@ fn words<'a>(text: &'a str, begin: &'a str, goes_on: fn(char) -> bool) -> impl I
 /// Returns what `--help` of each command says, with its variables.
 fn helps() -> String {
     let directory = tempfile::tempdir().expect("a directory");
-    COMMANDS.map(|name| firstcome(directory.path(), &[name, "--help"]).well()).concat()
+    let help = |name: &str| {
+        let words: Vec<&str> = name.split(' ').chain(["--help"]).collect();
+        firstcome(directory.path(), &words).well()
+    };
+    COMMANDS.map(help).concat()
 }
 
 fn variables(text: &str) -> BTreeSet<&str> {

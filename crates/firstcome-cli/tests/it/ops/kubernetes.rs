@@ -43,6 +43,38 @@ fn the_manifests_are_those_of_the_chart() {
 }
 
 #[test]
+fn every_setting_of_the_program_can_be_set_by_the_chart() {
+    let schema: Value = serde_json::from_str(&read("helm/firstcome/values.schema.json")).expect("a schema");
+    let pattern = &schema["properties"]["settings"]["propertyNames"]["pattern"];
+    assert_eq!(pattern, "^(FIRSTCOME|OTEL)_[A-Z_]+$", "the names below are judged by it");
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/configuration.md")).expect("the page is there");
+    let mut seen = 0;
+    // The second column of its tables.
+    for cell in page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").nth(1)) {
+        let Some(name) = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`')) else { continue };
+        let rest = name.strip_prefix("FIRSTCOME_").or_else(|| name.strip_prefix("OTEL_"));
+        let is_let_in = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+        assert!(rest.is_some_and(is_let_in), "the chart refuses {name}");
+        seen += 1;
+    }
+    assert!(50 < seen, "{seen} settings were seen");
+}
+
+/// docs/deploy.md applies the Job by its label, and the rest without it.
+#[test]
+fn the_job_of_migrate_alone_has_its_label() {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/deploy.md")).expect("the page is there");
+    for selector in ["-l app.kubernetes.io/component=migrate", "-l 'app.kubernetes.io/component!=migrate'"] {
+        assert!(page.contains(selector), "{selector}");
+    }
+    let name = object("Job")["metadata"]["name"].as_str().expect("a name").to_owned();
+    assert!(page.contains(&format!("kubectl delete job {name} --ignore-not-found")), "{name}");
+    let labelled = |object: &Value| object["metadata"]["labels"]["app.kubernetes.io/component"] == "migrate";
+    let kinds: Vec<Value> = yaml(RENDERED).into_iter().filter(labelled).map(|object| object["kind"].clone()).collect();
+    assert_eq!(kinds, ["Job"]);
+}
+
+#[test]
 fn liveness_asks_the_process_and_readiness_the_node() {
     let container = container(&object("Deployment"));
     let admin = variable(&container, "FIRSTCOME_ADMIN_LISTEN")["value"].as_str().expect("an address").to_owned();

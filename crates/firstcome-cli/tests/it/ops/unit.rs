@@ -49,6 +49,11 @@ fn the_unit_waits_until_the_service_has_stopped() {
 }
 
 #[test]
+fn a_reload_is_the_signal_that_renews_certificates() {
+    assert_eq!(values("ExecReload"), ["/bin/kill -HUP $MAINPID"]);
+}
+
+#[test]
 fn the_credentials_that_the_service_reads_are_those_that_the_unit_loads() {
     let environment = values("Environment");
     let read: BTreeSet<&str> = environment.iter().filter_map(|line| Some(line.split_once("=%d/")?.1)).collect();
