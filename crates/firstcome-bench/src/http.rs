@@ -38,7 +38,7 @@ impl Service {
     pub(super) fn start_of(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let watch = Stopwatch::start();
         let mut command = Command::new(program);
-        command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error");
+        command.args(arguments).env("FIRSTCOME_ADMIN_KEY", KEY).env("FIRSTCOME_LOG", "error,firstcome::audit=off");
         // All load comes from one address.
         command.env("FIRSTCOME_CALLS_PER_MINUTE", "0").env("FIRSTCOME_CONNECTIONS_PER_ADDRESS", "0");
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the service")?;

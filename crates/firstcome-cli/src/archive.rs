@@ -335,7 +335,8 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     let (input, length): (Box<dyn Read>, u64) = if stdin {
         (Box::new(io::stdin()), 0)
     } else {
-        let file = File::open(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+        let unread = || format!("cannot read {}", args.file.display());
+        let file = File::open(&args.file).with_context(unread).map_err(Failure::Usage)?;
         let length = file.metadata()?.len();
         (Box::new(file), length)
     };

@@ -213,7 +213,7 @@ fn write(out: impl Write, staging: &Path, manifest: &Manifest) -> Outcome {
 fn read_back(path: &Path) -> Outcome {
     let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let bar = progress(file.metadata()?.len(), "reading bytes back");
-    bundle::read(bar.wrap_read(BufReader::new(file)), |_, _| Ok(()), |_| Ok(Box::new(io::sink())))?;
+    bundle::read(bar.wrap_read(BufReader::new(file)), path, |_, _| Ok(()), |_| Ok(Box::new(io::sink())))?;
     bar.finish_and_clear();
     Ok(())
 }

@@ -18,7 +18,8 @@ pub(crate) enum ConfigCommand {
     /// Check settings file, variables and flags as a start does, and start nothing
     ///
     /// Exit code 0 if all is right. Otherwise 2, and a line for each problem. Values are checked first, each by itself; if these
-    /// are right, what they say together and the files that they name.
+    /// are right, what they say together and the files that they name. The first wrong value of a flag or a variable is told
+    /// alone.
     Check(CheckArgs),
 }
 
@@ -79,7 +80,7 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
 fn usage(not_parsed: NotParsed) -> Failure {
     match not_parsed {
         NotParsed::Arguments(error) => Failure::Usage(anyhow!(one_line(&error))),
-        NotParsed::File(problems) => Failure::Usage(anyhow!(problems.join("\n"))),
+        NotParsed::Settings(problems) => Failure::Usage(anyhow!(problems.join("\n"))),
     }
 }
 
@@ -122,7 +123,10 @@ fn print(args: &PrintArgs) -> Outcome {
                 Source::File(place) => ("file", Some(place)),
                 Source::Default => ("default", None),
             };
-            json!({"name": setting.name, "value": setting.value, "source": source, "at": at, "help": setting.help})
+            json!({
+                "name": setting.name, "value": setting.value, "default": setting.default, "source": source, "at": at,
+                "variable": setting.variable, "help": setting.help,
+            })
         })
         .collect();
     write_out(format!("{:#}\n", json!({"settings": entries})).as_bytes())?;

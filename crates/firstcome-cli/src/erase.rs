@@ -1,7 +1,7 @@
 //! `firstcome erase`: erases a person from a running service, or from a directory that no service has open.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::command::Where;
+use crate::keys::command::{Where, unanswered};
 use crate::output::{table, wants_table, write_out};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -47,7 +47,8 @@ pub(crate) fn run(args: &EraseArgs) -> Outcome {
         }
         None => runtime.block_on(args.place.open()?.erase(&user)),
     };
-    print(&erased(answer)?, args.json)
+    let erased = erased(answer).map_err(|failure| args.place.explain(failure))?;
+    print(&erased, args.json)
 }
 
 /// Tells a refusal, a store that cannot be reached, and an unknown outcome apart.
@@ -58,7 +59,7 @@ fn erased(answer: EraseAnswer) -> Result<Erased, Failure> {
         Err(StoreError::Unknown) => Err(Failure::Unreachable(anyhow!(
             "the person may be erased in part: run the same command again, which erases the rest"
         ))),
-        Err(error) => Err(Failure::Unreachable(error.into())),
+        Err(error) => Err(unanswered(&error)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
+use crate::plaintext::{Protocol, service_destination};
 use crate::serve::{self, ServiceArgs};
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -128,6 +129,9 @@ impl GateArgs {
                 "first_poll_ms" => Failure::Usage(anyhow!("--first-poll: {says}")),
                 _ => Failure::Usage(anyhow!("--{}", says.replace("max_active", "max-active"))),
             })?;
+        }
+        if let Some(site) = service_destination(&self.upstream.to_string()) {
+            self.service.transport().settled()?.plaintext.check(Protocol::Site, &site)?;
         }
         let look = self.look().map_err(Failure::Usage)?;
         let paths = PathRules { gated: self.path, open: self.open_path };

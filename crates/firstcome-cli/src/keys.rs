@@ -99,15 +99,16 @@ fn to_hex(digest: &KeyDigest) -> String {
     digest.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn from_hex(text: &str) -> anyhow::Result<KeyDigest> {
+/// Reads a SHA-256 digest; `None` if the text is none.
+fn from_hex(text: &str) -> Option<KeyDigest> {
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
-        bail!("{KEYS_FILE} holds something that is not a SHA-256 digest");
-    }
     for (at, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16)?;
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
     }
-    Ok(KeyDigest::from_bytes(bytes))
+    Some(KeyDigest::from_bytes(bytes))
 }
 
 /// Returns the keys that the environment holds, or the files that it names.
@@ -135,11 +136,16 @@ pub(crate) fn view_keys() -> Result<Vec<KeyDigest>, Failure> {
     Ok(keys.iter().map(|key| KeyDigest::of(key)).collect())
 }
 
+/// Refuses a damaged file of digests before a store is opened. A directory without the file is fine: the start makes keys.
+pub(crate) fn check_directory(data: &Path) -> Outcome {
+    stored(&data.join(KEYS_FILE)).map(drop).map_err(Failure::Usage)
+}
+
 /// Returns the keys of the service over this directory, and makes them if it has none. If several processes find none
 /// at the same time, one makes them, and the others use those.
 pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
     let path = data.join(KEYS_FILE);
-    if let Some(keys) = stored(&path)? {
+    if let Some(keys) = stored(&path).map_err(Failure::Usage)? {
         return Ok((keys, None));
     }
     // With a database the directory holds nothing but the keys, so nothing else has created it.
@@ -300,16 +306,29 @@ pub(crate) fn check_file(path: &Path) -> anyhow::Result<()> {
     stored(path).map(drop)
 }
 
-/// Reads the digests of this file, if it exists.
+/// Reads the digests of this file, if it exists. An error is one line, and quotes nothing of the file.
 fn stored(path: &Path) -> anyhow::Result<Option<Keys>> {
-    let text = match std::fs::read_to_string(path) {
+    let shown = path.display();
+    let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        text => text.with_context(|| format!("cannot read {}", path.display()))?,
+        Err(error) => bail!("cannot read {shown}: {error}; make it readable for this user"),
+        Ok(bytes) => bytes,
     };
-    let stored: Stored = toml::from_str(&text).with_context(|| format!("{} is not valid", path.display()))?;
-    let mut known = vec![(Scope::Admin, from_hex(&stored.admin_sha256)?)];
-    for digest in &stored.service_sha256 {
-        known.push((Scope::Service, from_hex(digest)?));
+    let damaged = |what: &str| {
+        anyhow!("{shown} is damaged: {what}; take it from a backup, or move it away: a start without it makes new keys")
+    };
+    let text = String::from_utf8(bytes).map_err(|_| damaged("it is not UTF-8"))?;
+    // The errors of the library quote the file.
+    let stored: Stored = toml::from_str(&text).map_err(|error| {
+        let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or_default();
+        damaged(&format!("line {} is not what firstcome wrote", before.matches('\n').count() + 1))
+    })?;
+    let digest = |field: &str, text: &str| {
+        from_hex(text).ok_or_else(|| damaged(&format!("{field} is not 64 hexadecimal digits, a SHA-256 digest")))
+    };
+    let mut known = vec![(Scope::Admin, digest("admin_sha256", &stored.admin_sha256)?)];
+    for text in &stored.service_sha256 {
+        known.push((Scope::Service, digest("a key in service_sha256", text)?));
     }
     Ok(Some(Keys::Known(known)))
 }
@@ -368,8 +387,9 @@ mod tests {
         assert_ne!(key, make(KeyScope::Admin).unwrap());
         let digest = KeyDigest::of(&key);
         assert_eq!(from_hex(&to_hex(&digest)).unwrap().as_bytes(), digest.as_bytes());
-        assert!(from_hex("00").is_err());
-        assert!(from_hex(&"zz".repeat(32)).is_err());
+        assert!(from_hex("00").is_none());
+        assert!(from_hex(&"zz".repeat(32)).is_none());
+        assert!(from_hex(&"+f".repeat(32)).is_none());
     }
 
     /// Returns the digests of keys, as they are stored.

@@ -1,7 +1,7 @@
 //! `firstcome`: queues people fairly, hands out exactly N. One binary: service, checks, data in and out, drills.
 //!
-//! Exit codes: 0 success, 1 a check failed or a request was refused, 2 usage, 3 the store cannot be reached, 75 a lock
-//! was not obtained in time, 76 a lock was lost. `lock` and `once` return the exit code of their command.
+//! Exit codes: 0 success, 1 a check failed or a request was refused, 2 usage, 3 the store cannot be reached or an address
+//! cannot be listened on, 75 a lock was not obtained in time, 76 a lock was lost. `lock` and `once` return the exit code of their command.
 
 mod archive;
 mod backup;
@@ -18,9 +18,11 @@ mod joins;
 mod keys;
 mod lock;
 mod logs;
+mod manual;
 mod pass_keys;
 mod purge;
 mod reconcile;
+mod refused_key;
 mod restore;
 mod rewrap;
 pub mod serve;
@@ -39,6 +41,7 @@ use failure::{Failure, Outcome, end};
 use firstcome_drill::{arguments, drill, failure, file_system, output, plaintext, plan};
 use settings::{ChangedSettings, NotParsed};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// First come, first served, at scale: limited coupons handed out exactly once
@@ -118,7 +121,11 @@ enum Command {
         shell: clap_complete::Shell,
     },
     /// Print the manual page
-    Man,
+    Man {
+        /// Write a page for each command into this directory, and print none
+        #[arg(value_name = "DIRECTORY")]
+        directory: Option<PathBuf>,
+    },
 }
 
 /// Runs the program `firstcome` with the arguments of this process, and returns its exit code.
@@ -127,7 +134,7 @@ pub fn run() -> ExitCode {
     let cli = match parsed(&arguments) {
         Ok(cli) => cli,
         Err(NotParsed::Arguments(error)) => lock::explain(error, &arguments).exit(),
-        Err(NotParsed::File(problems)) => return end(Err(Failure::Usage(anyhow!(problems.join("\n"))))),
+        Err(NotParsed::Settings(problems)) => return end(Err(Failure::Usage(anyhow!(problems.join("\n"))))),
     };
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(*args),
@@ -150,7 +157,7 @@ pub fn run() -> ExitCode {
         Command::PassKeys(command) => pass_keys::run(&command),
         Command::Drill(command) => drill::run(&command),
         Command::Completions { shell } => completions(shell),
-        Command::Man => man(),
+        Command::Man { directory } => manual::run(Cli::command(), directory.as_deref()),
         Command::Locks(command) => lock::look(&command),
         Command::Lock(args) => return end(lock::run(*args)),
         Command::Once(args) => return end(lock::run_once(*args)),
@@ -168,6 +175,7 @@ fn parsed(arguments: &[OsString]) -> Result<Cli, NotParsed> {
     if let Some(warning) = settings::unread_file(&parsed.matches) {
         store_address::warn(&warning);
     }
+    store_address::warn_of_drill(&parsed.matches);
     let cli = Cli::from_arg_matches(&parsed.matches);
     let mut cli = cli.map_err(|error| NotParsed::Arguments(error.format(&mut program)))?;
     let changed = match &mut cli.command {
@@ -185,18 +193,5 @@ fn completions(shell: clap_complete::Shell) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "firstcome", &mut script);
     output::write_out(&script)?;
-    Ok(())
-}
-
-/// Prints one manual page with every subcommand.
-fn man() -> Outcome {
-    let mut page = Vec::new();
-    let mut command = Cli::command();
-    command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-        clap_mangen::Man::new(sub.clone()).title(format!("firstcome-{}", sub.get_name())).render(&mut page)?;
-    }
-    output::write_out(&page)?;
     Ok(())
 }

@@ -3,13 +3,14 @@
 //! A line that a request causes has the field `request_id`, in both forms. It is added here, where the line is written, so that a
 //! request without a line costs nothing: see `firstcome_server::request_id`.
 
-use anyhow::anyhow;
+mod levels;
+
 use clap::{Args, ValueEnum};
-use firstcome_server::current_request_id;
+use firstcome_server::{current_request_id, log_panics};
+use levels::filter;
 use std::fmt;
 use std::io::{IsTerminal, stderr};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
@@ -33,20 +34,16 @@ enum LogFormat {
     Json,
 }
 
-fn filter(levels: &str) -> anyhow::Result<EnvFilter> {
-    let filter = EnvFilter::builder().parse(levels);
-    filter.map_err(|error| anyhow!("{error}; write info, or info,firstcome_redis=debug"))
-}
-
 fn levels(text: &str) -> anyhow::Result<String> {
     filter(text).map(|_| text.to_owned())
 }
 
 impl LogArgs {
-    /// Logs to standard error from now on. Once in a process.
+    /// Logs to standard error from now on, panics included. Once in a process.
     pub(crate) fn start(&self) {
         let filter = filter(&self.log).expect("the levels were parsed before");
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr);
+        // A line that cannot be written is lost: a report of that could not be written either, and would panic.
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).log_internal_errors(false);
         match self.log_format {
             LogFormat::Text => {
                 let is_terminal = stderr().is_terminal();
@@ -59,6 +56,7 @@ impl LogArgs {
                 lines.event_format(WithRequest { form, ending: json_ending }).init();
             }
         }
+        log_panics();
     }
 }
 

@@ -1,7 +1,7 @@
 //! `firstcome pass-keys`: lists, rotates and revokes the keys that sign passes of a running service.
 
-use crate::failure::{Failure, Outcome};
-use crate::keys::command::{Where, replied_or};
+use crate::failure::Outcome;
+use crate::keys::command::{Where, replied_or, unanswered};
 use crate::output::{table, wants_table, write_out};
 use clap::{Args, Subcommand};
 use firstcome::http::PassPublicKey;
@@ -43,10 +43,13 @@ pub(crate) struct RevokeArgs {
 /// Runs a command against the service.
 pub(crate) fn run(command: &PassKeysCommand) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let (PassKeysCommand::List(PassKeysArgs { place, .. })
+    | PassKeysCommand::Rotate(PassKeysArgs { place, .. })
+    | PassKeysCommand::Revoke(RevokeArgs { more: PassKeysArgs { place, .. }, .. })) = command;
+    let done: Outcome = runtime.block_on(async {
         match command {
             PassKeysCommand::List(args) => {
-                let keys = args.place.open()?.pass_keys().await.map_err(|error| Failure::Unreachable(error.into()))?;
+                let keys = args.place.open()?.pass_keys().await.map_err(|error| unanswered(&error))?;
                 show(&keys.keys, args)
             }
             PassKeysCommand::Rotate(args) => {
@@ -61,7 +64,8 @@ pub(crate) fn run(command: &PassKeysCommand) -> Outcome {
                 show(&revoked.keys, more)
             }
         }
-    })
+    });
+    done.map_err(|failure| place.explain(failure))
 }
 
 /// Shows the keys whose passes are accepted.

@@ -4,12 +4,13 @@
 use crate::arguments::duration;
 use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
-use crate::keys::command::ServiceAddressArgs;
+use crate::keys::command::{ServiceAddressArgs, unanswered};
 use crate::output::{grouped, ongoing, table, wants_table, write_out};
 use crate::store_address::{ServerAddressArgs, StoreAddresses, missing_sql};
 use crate::transport::TransportArgs;
 use anyhow::{anyhow, bail};
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 use firstcome::cluster::{Cluster, ClusterOptions};
 use firstcome::edge::SystemClock;
 use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_RECORDS_MIN, RETAIN_REQUESTS_MIN};
@@ -102,6 +103,51 @@ impl RetentionArgs {
     }
 }
 
+/// [`RetentionArgs`], and those of them that the command line names. Variables and the file may be the settings of a service.
+struct PurgeRetentionArgs {
+    kept: RetentionArgs,
+    /// The arguments that the command line names, by their ids.
+    named: Vec<String>,
+}
+
+impl FromArgMatches for PurgeRetentionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let settings = RetentionArgs::augment_args(Command::new("settings"));
+        let ids = settings.get_arguments().map(|argument| argument.get_id().to_string());
+        let named = ids.filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine)).collect();
+        Ok(Self { kept: RetentionArgs::from_arg_matches(matches)?, named })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for PurgeRetentionArgs {
+    fn augment_args(command: Command) -> Command {
+        RetentionArgs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        RetentionArgs::augment_args_for_update(command)
+    }
+}
+
+impl PurgeRetentionArgs {
+    /// Refuses flags that a running service would not follow.
+    fn check_unnamed(&self) -> Outcome {
+        let says = |id: &String| {
+            format!(
+                "--{} is the service's own setting: leave it out, or name a store with --data DIR or with --redis URL and --sql URL",
+                id.replace('_', "-")
+            )
+        };
+        let lines: Vec<String> = self.named.iter().map(says).collect();
+        if lines.is_empty() { Ok(()) } else { Err(Failure::Usage(anyhow!(lines.join("\n")))) }
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct PurgeArgs {
     /// Directory of an embedded store that no service has open, instead of a service
@@ -116,7 +162,7 @@ pub(crate) struct PurgeArgs {
     #[command(flatten)]
     transport: TransportArgs,
     #[command(flatten)]
-    retention: RetentionArgs,
+    retention: PurgeRetentionArgs,
     /// Count what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
@@ -132,7 +178,7 @@ pub(crate) struct PurgeArgs {
 pub(crate) fn run(args: &PurgeArgs) -> Outcome {
     let mode = if args.dry_run { PurgeMode::Count } else { PurgeMode::Remove };
     let clock = if args.trust_clock { ClockCheck::Skip } else { ClockCheck::Refuse };
-    let request = PurgeRequest { mode, clock, ..PurgeRequest::new(args.retention.retention()) };
+    let request = PurgeRequest { mode, clock, ..PurgeRequest::new(args.retention.kept.retention()) };
     let doing = if args.dry_run { "counting what would be removed" } else { "purging" };
     let bar = ongoing(doing);
     let answer = match &args.data {
@@ -143,7 +189,8 @@ pub(crate) fn run(args: &PurgeArgs) -> Outcome {
         None => of_service(args, request),
     };
     bar.finish_and_clear();
-    print(&purged(answer?)?, mode, args.json)
+    let purged = purged(answer?).map_err(|failure| args.service.explain(failure))?;
+    print(&purged, mode, args.json)
 }
 
 fn of_directory(data: &Path, request: PurgeRequest) -> Result<PurgeAnswer, Failure> {
@@ -159,6 +206,7 @@ fn of_directory(data: &Path, request: PurgeRequest) -> Result<PurgeAnswer, Failu
 
 /// Has a running service purge, by its own settings.
 fn of_service(args: &PurgeArgs, request: PurgeRequest) -> Result<PurgeAnswer, Failure> {
+    args.retention.check_unnamed()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let service = args.service.open_over(&args.transport.settled()?)?;
     Ok(runtime.block_on(service.purge(request.mode, request.clock)))
@@ -201,7 +249,7 @@ fn told(purged: &Purged) -> String {
     let kinds = purged.kinds();
     let kinds = kinds.iter().filter(|(_, count)| 0 < *count);
     let kinds: Vec<String> =
-        kinds.map(|(kind, count)| format!("{} {}", grouped(*count), kind.replace('_', " "))).collect();
+        kinds.map(|(kind, count)| format!("{} {}", kind.replace('_', " "), grouped(*count))).collect();
     if kinds.is_empty() { "nothing yet".to_owned() } else { kinds.join(", ") }
 }
 
@@ -213,7 +261,7 @@ fn purged(answer: PurgeAnswer) -> Result<Purged, Failure> {
         Err(StoreError::Unknown) => Err(Failure::Unreachable(anyhow!(
             "the purge may go on in the service, whose log tells its end: run the same command again later"
         ))),
-        Err(error) => Err(Failure::Unreachable(error.into())),
+        Err(error) => Err(unanswered(&error)),
     }
 }
 
@@ -258,5 +306,12 @@ mod tests {
         assert_eq!(kept_records("31d").unwrap(), Kept::For(RETAIN_RECORDS_MIN));
         assert_eq!(kept_records("forever").unwrap(), Kept::Forever);
         assert!(kept_records("30d").is_err());
+    }
+
+    #[test]
+    fn progress_names_the_kinds_that_were_removed() {
+        assert_eq!(told(&Purged::default()), "nothing yet");
+        let purged = Purged { tickets: 12_345, dead_letters: 1, ..Purged::default() };
+        assert_eq!(told(&purged), "tickets 12 345, dead letters 1");
     }
 }

@@ -5,7 +5,7 @@ use crate::backup::{NAMES, bundle, check_file, tell};
 use crate::failure::{Failure, Outcome};
 use crate::keys::{KEYS_FILE, check_file as check_keys, private_file};
 use crate::output::progress;
-use crate::settings::check_parent;
+use crate::settings::{check_parent, refuse_file};
 use anyhow::{Context, anyhow};
 use clap::Args;
 use firstcome::edge::{Clock, SystemClock};
@@ -33,6 +33,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Outcome {
         let length = file.metadata()?.len();
         (Box::new(file), length)
     };
+    refuse_file(&args.data)?;
     check_parent(&args.data, "--data").map_err(Failure::Usage)?;
     let restore = match Restore::begin(&args.data, NAMES).map_err(Failure::Store)? {
         Begun::Restore(restore) => restore,
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &RestoreArgs) -> Outcome {
         }
     };
     let bar = progress(length, "restoring bytes");
-    let manifest = unpack(bar.wrap_read(BufReader::new(input)), &restore.staging())?;
+    let manifest = unpack(bar.wrap_read(BufReader::new(input)), &args.from, &restore.staging())?;
     bar.finish_and_clear();
     check(&restore.staging())?;
     // A fence that was given after the backup must not be given again.
@@ -54,8 +55,8 @@ pub(crate) fn run(args: &RestoreArgs) -> Outcome {
     Ok(())
 }
 
-/// Writes the files of the backup into the directory, and compares their digests.
-fn unpack(input: impl Read, staging: &Path) -> Result<Manifest, Failure> {
+/// Writes the files of the backup into the directory, and compares their digests. Errors name the backup as `from`.
+fn unpack(input: impl Read, from: &Path, staging: &Path) -> Result<Manifest, Failure> {
     let has_store = |_: &Manifest, names: &[String]| {
         let is_store = |name: &String| StoreFile::ALL.iter().any(|file| file.name() == name);
         if names.iter().any(is_store) { Ok(()) } else { Err(Failure::Refused(anyhow!("the backup holds no store"))) }
@@ -65,7 +66,7 @@ fn unpack(input: impl Read, staging: &Path) -> Result<Manifest, Failure> {
         let file = private_file(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Box::new(BufWriter::new(file)) as Box<dyn io::Write>)
     };
-    bundle::read(input, has_store, place)
+    bundle::read(input, from, has_store, place)
 }
 
 /// Checks what will be installed, by the files alone.

@@ -2,6 +2,7 @@
 //! of a cluster over Redis and a database.
 
 mod lifecycle;
+mod listeners;
 mod operators;
 mod renewal;
 mod runtime;
@@ -21,10 +22,11 @@ use crate::logs::LogArgs;
 use crate::output::write_out;
 use crate::purge::RetentionArgs;
 use crate::settings::{
-    self, AfterGrace, ChangedSettings, ConfigArgs, Problems, at_once, at_once_or_0, check_parent, per_minute,
+    self, AfterGrace, ChangedSettings, ConfigArgs, Problems, at_once, at_once_or_0, check_data, per_minute,
 };
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
-use anyhow::{Context, anyhow};
+use crate::transport::TransportArgs;
+use anyhow::anyhow;
 use clap::Args;
 use firstcome::core::coupon::{CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
@@ -44,13 +46,13 @@ use firstcome_server::{
 };
 use firstcome_tls::ServerTls;
 use http::HeaderValue;
+use listeners::Listeners;
 use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where a service listens unless a setting says otherwise.
@@ -96,7 +98,7 @@ pub(crate) struct ServiceArgs {
     /// Coupon without a room that any visitor may claim, at /coupons/NAME [default: none]
     #[arg(long, env = "FIRSTCOME_PUBLIC_COUPON", value_name = "NAME", value_delimiter = ',', value_parser = settings::coupon_name)]
     public_coupon: Vec<CouponName>,
-    /// Origin whose pages may make public calls
+    /// Origin whose pages may make public calls [default: none]
     #[arg(long, env = "FIRSTCOME_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',', value_parser = settings::origin)]
     allow_origin: Vec<HeaderValue>,
     /// Proxy whose X-Forwarded-For counts, as an address or a block such as 10.0.0.0/8 [default: none]
@@ -198,6 +200,11 @@ pub(crate) struct Plan {
 }
 
 impl ServiceArgs {
+    /// How other machines are reached.
+    pub(crate) const fn transport(&self) -> &TransportArgs {
+        &self.servers.transport
+    }
+
     /// Returns the limits of connections: those that were set, as far as the system has file descriptors for them.
     fn limits(&self) -> Limits {
         let connections_per_address = match self.connections_per_address {
@@ -222,16 +229,20 @@ impl ServiceArgs {
     /// Returns the stores, and what contradicts them.
     fn stores(&self, has_gate: HasGate) -> Result<Stores, Failure> {
         let usage = |says: &str| Err(Failure::Usage(anyhow!("{says}")));
-        let StoreAddresses { redis, sql } = self.servers.read()?;
+        let mut problems = Problems::default();
+        let addresses = problems.take(self.servers.read());
+        let secret = self.servers.are_both_named().then(|| self.secret.read());
+        let secret = secret.and_then(|secret| problems.take(secret));
+        problems.end()?;
+        let StoreAddresses { redis, sql } = addresses.unwrap_or_default();
         let Some(sql) = sql else {
             // A node of a cluster stores nothing in a directory.
-            if !self.data.exists() {
-                check_parent(&self.data, "--data").map_err(Failure::Usage)?;
-            }
+            check_data(&self.data)?;
             return Ok(Stores::Directory);
         };
         if let Some(redis) = redis {
-            return Ok(Stores::Cluster(Servers { redis, sql, secret: self.secret.read()? }));
+            let secret = secret.map_or_else(|| self.secret.read(), Ok)?;
+            return Ok(Stores::Cluster(Servers { redis, sql, secret }));
         }
         if !self.coupon.is_empty() {
             return usage("--coupon makes no sense with --sql alone: it serves no coupons");
@@ -239,9 +250,7 @@ impl ServiceArgs {
         if has_gate == HasGate::Yes {
             return usage("a gate needs rooms, and --sql alone has none: give --redis too");
         }
-        if !self.data.exists() {
-            check_parent(&self.data, "--data").map_err(Failure::Usage)?;
-        }
+        check_data(&self.data)?;
         Ok(Stores::Auctions(sql))
     }
 
@@ -312,11 +321,16 @@ fn plan(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Result
     })
 }
 
-/// Plants the bug that a drill has to detect.
+/// Plants the bug that a drill has to detect, or a panic of a thread that the log has to show.
 #[cfg(feature = "planted-bugs")]
 #[expect(clippy::disallowed_methods, reason = "no setting: test only")]
 fn plant() -> Outcome {
     let Ok(name) = std::env::var("FIRSTCOME_PLANTED") else { return Ok(()) };
+    if name == "panic" {
+        // The error is the panic.
+        let _ = std::thread::spawn(|| panic!("a bug that was planted\nin two lines")).join();
+        return Ok(());
+    }
     if firstcome::core::planted::plant_everywhere(&name) {
         return Ok(());
     }
@@ -342,20 +356,27 @@ pub(crate) fn check_with(listen: SocketAddr, args: ServiceArgs, gate: Option<Gat
 pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GatePlan>) -> Outcome {
     args.log.start();
     let plan = plan(listen, args, gate)?;
+    renewal::warn_of_time(plan.tls.as_ref());
     #[cfg(feature = "planted-bugs")]
     plant()?;
+    // Not a part of the plan: an operator who checks the settings may be unable to read this file. A cluster keeps its own digests.
+    if plan.keys.is_none() && !matches!(plan.stores, Stores::Cluster(_)) {
+        keys::check_directory(&plan.data)?;
+    }
     if !matches!(plan.stores, Stores::Directory) {
-        return runtime::in_order().enable_all().build()?.block_on(serve(&plan, None));
+        let runtime = runtime::in_order().enable_all().build()?;
+        return runtime.block_on(async { serve(&plan, Listeners::bind(&plan).await?, None).await });
     }
     // Connections have threads of their own; this one accepts them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listeners = runtime.block_on(Listeners::bind(&plan))?;
     let is_new = !plan.data.join(DATABASE_FILE).exists();
     let store = firstcome::sqlite::open(&plan.data, Arc::new(SystemClock::default())).map_err(Failure::Store)?;
     if is_new {
         // Shows an operator who misspelt --data that the store is empty.
         tracing::info!("made a new empty store at {}", plan.data.display());
     }
-    let served = runtime.block_on(serve(&plan, Some(store.clone())));
+    let served = runtime.block_on(serve(&plan, listeners, Some(store.clone())));
     // Every accepted request has been answered. The writer finishes calls that their callers gave up, and checkpoints
     // the file.
     store.close();
@@ -450,12 +471,10 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
     }
 }
 
-async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
+async fn serve(plan: &Plan, listeners: Listeners, store: Option<Embedded>) -> Outcome {
     // Before the first line is printed: a program that reads it may stop the service at once.
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let listener = bind(plan.listen).await?;
-    let admin = bind_maybe(plan.admin_listen).await?;
-    let door = bind_maybe(plan.gate.as_ref().map(|gate| gate.listen)).await?;
+    let hangup = signal(SignalKind::hangup())?;
     // Over the embedded store each processor has a thread that serves connections. Other stores are asked on this
     // runtime.
     let processors = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
@@ -464,7 +483,8 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     if let Some(gate) = &plan.gate {
         gate.prepare(&opened.app).await?;
     }
-    announce(plan, &listener, admin.as_ref(), door.as_ref(), &opened)?;
+    announce(plan, &listeners, &opened)?;
+    let Listeners { main: listener, admin, door } = listeners;
     lifecycle::started(&opened.place, &plan.changed, [Some(&listener), admin.as_ref(), door.as_ref()]);
     let app = Arc::new(opened.app);
     let (stop, stopping) = tokio::sync::watch::channel(());
@@ -499,7 +519,7 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
             admin.await;
         }
     };
-    let _renewals = plan.tls.clone().map(renewal::keep_renewing).transpose()?;
+    let _renewals = renewal::keep_renewing(plan.tls.clone(), hangup);
     let signalled = async {
         let stopping = lifecycle::to_stop(&app, plan.stop_grace, &mut term, &mut int).await;
         drop(stop);
@@ -510,25 +530,9 @@ async fn serve(plan: &Plan, store: Option<Embedded>) -> Outcome {
     Ok(())
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
-    Ok(TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?)
-}
-
-async fn bind_maybe(address: Option<SocketAddr>) -> Result<Option<TcpListener>, Failure> {
-    match address {
-        Some(address) => bind(address).await.map(Some),
-        None => Ok(None),
-    }
-}
-
 /// Prints the addresses and the new keys to standard output, since programs wait for these lines.
-fn announce(
-    plan: &Plan,
-    listener: &TcpListener,
-    admin: Option<&TcpListener>,
-    door: Option<&TcpListener>,
-    opened: &Opened,
-) -> Outcome {
+fn announce(plan: &Plan, listeners: &Listeners, opened: &Opened) -> Outcome {
+    let Listeners { main: listener, admin, door } = listeners;
     let scheme = if plan.tls.is_some() { "https" } else { "http" };
     let mut text = format!("listening on {scheme}://{}\n", listener.local_addr()?);
     if let (Some(door), Some(gate)) = (door, &plan.gate) {

@@ -3,6 +3,7 @@
 mod file;
 mod print;
 mod reference;
+mod variable;
 
 pub(crate) use file::{NotParsed, Parsed, one_line, parse, unread_file};
 pub(crate) use print::{ChangedSettings, Source, settings};
@@ -114,6 +115,20 @@ pub(crate) fn check_parent(directory: &Path, flag: &str) -> anyhow::Result<()> {
     let (shown, above) = (directory.display(), parent.display());
     ensure!(parent.is_dir(), "cannot make {shown}: there is no directory {above}; check {flag}, or make {above} first");
     Ok(())
+}
+
+/// Refuses a file as `--data`: the path is wrong, not the disk.
+pub(crate) fn refuse_file(data: &Path) -> Outcome {
+    if data.is_file() {
+        return Err(Failure::Usage(anyhow!("--data is a directory: {} is a file", data.display())));
+    }
+    Ok(())
+}
+
+/// Checks `--data` of a command that makes the directory if it is absent.
+pub(crate) fn check_data(data: &Path) -> Outcome {
+    refuse_file(data)?;
+    if data.exists() { Ok(()) } else { check_parent(data, "--data").map_err(Failure::Usage) }
 }
 
 /// Returns the failure of a command on a directory that has none of the store's files: the path is wrong, not the

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::output::say;
+use crate::settings::Problems;
 use crate::transport::{Transport, TransportArgs};
 use anyhow::{Context, anyhow, ensure};
 use clap::parser::ValueSource;
@@ -31,6 +32,7 @@ pub(crate) struct ServerAddressArgs {
 
 /// The addresses that [`StoreAddressArgs`] names, with the files of TLS that they lack. Redis alone is refused, and plain text that
 /// is not allowed.
+#[derive(Default)]
 pub(crate) struct StoreAddresses {
     pub(crate) redis: Option<String>,
     pub(crate) sql: Option<String>,
@@ -45,6 +47,11 @@ impl StoreAddressArgs {
     /// [`Self::read`], for a command that needs the transport for more.
     pub(crate) fn read_over(&self, transport: &Transport) -> Result<StoreAddresses, Failure> {
         self.servers.read_over(transport)
+    }
+
+    /// Returns whether Redis and the database are named, by any source.
+    pub(crate) const fn are_both_named(&self) -> bool {
+        !matches!(self.servers.redis.0, NamedAddress::None) && !matches!(self.servers.sql.0, NamedAddress::None)
     }
 
     /// Drops addresses that the command line does not name.
@@ -63,18 +70,22 @@ impl ServerAddressArgs {
         self.redis.0.is_on_command_line() || self.sql.0.is_on_command_line()
     }
 
-    /// Reads the files that are named. Warns of a password in the arguments.
+    /// Reads the files that are named. Warns of a password in the arguments. Fails with the problems of both addresses.
     pub(crate) fn read_over(&self, transport: &Transport) -> Result<StoreAddresses, Failure> {
-        let (redis, sql) = (self.redis.read()?, self.sql.read()?);
+        let mut problems = Problems::default();
+        let (redis, sql) = (problems.take(self.redis.read()), problems.take(self.sql.read()));
+        problems.end()?;
+        let (redis, sql) = (redis.flatten(), sql.flatten());
         if redis.is_some() && sql.is_none() {
             return Err(Failure::Usage(anyhow!(
                 "--redis needs --sql: Redis decides the order, and what was told is kept in a database"
             )));
         }
-        Ok(StoreAddresses {
-            redis: redis.map(|url| transport.redis(&url)).transpose()?,
-            sql: sql.map(|url| transport.sql(&url)).transpose()?,
-        })
+        let mut problems = Problems::default();
+        let redis = redis.and_then(|url| problems.take(transport.redis(&url)));
+        let sql = sql.and_then(|url| problems.take(transport.sql(&url)));
+        problems.end()?;
+        Ok(StoreAddresses { redis, sql })
     }
 }
 
@@ -291,6 +302,30 @@ pub(crate) fn shown(flag: &str, value: &str) -> String {
         Ok(address) if value.contains('@') => address.to_string().replacen("://", "://***@", 1),
         Ok(address) => address.to_string(),
         Err(_) => "***".to_owned(),
+    }
+}
+
+/// Warns of keys and passwords in the arguments of `firstcome drill`.
+pub(crate) fn warn_of_drill(matches: &ArgMatches) {
+    let event = matches.subcommand_matches("drill").and_then(ArgMatches::subcommand);
+    let Some((_, event)) = event else { return };
+    for (flag, name) in [("--admin-key", "admin_key"), ("--service-key", "service_key")] {
+        if event.value_source(name) == Some(ValueSource::CommandLine) {
+            let variable = format!("FIRSTCOME_DRILL_{}", name.to_ascii_uppercase());
+            warn(&format!(
+                "the key in {flag} can be read by other users of this machine, in the list of processes: put it into a file that \
+                 only this user can read, and name it with {flag}-file, or set {variable}"
+            ));
+        }
+    }
+    for (flag, name) in [("--redis", "redis"), ("--sql", "sql")] {
+        let url = event.get_one::<String>(name).filter(|url| has_password(url));
+        if url.is_some() && event.value_source(name) == Some(ValueSource::CommandLine) {
+            let variable = format!("FIRSTCOME_DRILL_{}", name.to_ascii_uppercase());
+            warn(&format!(
+                "the password in {flag} can be read by other users of this machine, in the list of processes: set {variable} instead"
+            ));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ mod receipt;
 use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{grouped, table, wants_table, write_out};
-use crate::settings::no_store;
+use crate::settings::{no_store, refuse_file};
 use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::error::ErrorKind;
@@ -144,6 +144,7 @@ fn text_of(source: &str) -> Result<String, Failure> {
 }
 
 fn of_directory(data: &Path) -> Result<Vec<Check>, Failure> {
+    refuse_file(data)?;
     let has = |file| data.join(file).try_exists();
     let (has_data, has_locks) = (has(DATABASE_FILE), has(LOCKS_FILE));
     if let (Ok(false), Ok(false)) = (&has_data, &has_locks) {

@@ -14,6 +14,7 @@ mod crowd;
 mod event;
 mod facts;
 mod in_sql;
+mod keys;
 mod messages;
 mod on_reply;
 mod outcome;
@@ -38,13 +39,16 @@ use event::Setting;
 use facts::Facts;
 use firstcome::sql::Address;
 use serde_json::json;
-use server::{KeyPair, Server, Stores};
-use std::net::{SocketAddr, ToSocketAddrs};
+use server::{Server, Stores};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// File descriptors besides those of the crowd's connections.
 const DESCRIPTORS: usize = 64;
+/// How long a running service may take to accept the first connection.
+const CONNECT: Duration = Duration::from_secs(5);
 /// Slots for each admission in a second: enough that the rate, not the slots, limits admissions.
 const SLOTS_PER_ADMISSION: u64 = 8;
 
@@ -63,14 +67,20 @@ pub enum DrillCommand {
 #[derive(Args)]
 pub struct EventArgs {
     /// A service that runs already, instead of one that is started for the drill
-    #[arg(long, value_name = "URL", requires = "admin_key", requires = "service_key", conflicts_with = "kill")]
+    #[arg(long, value_name = "URL", conflicts_with = "kill")]
     url: Option<String>,
-    /// Its admin key
+    /// Its admin key, which other users of this machine can read in the list of processes: rather use the variable or the file
     #[arg(long, env = "FIRSTCOME_DRILL_ADMIN_KEY", value_name = "KEY", hide_env_values = true)]
     admin_key: Option<String>,
-    /// Its service key
+    /// File with its admin key
+    #[arg(long, env = "FIRSTCOME_DRILL_ADMIN_KEY_FILE", value_name = "FILE")]
+    admin_key_file: Option<PathBuf>,
+    /// Its service key, as the admin key
     #[arg(long, env = "FIRSTCOME_DRILL_SERVICE_KEY", value_name = "KEY", hide_env_values = true)]
     service_key: Option<String>,
+    /// File with its service key
+    #[arg(long, env = "FIRSTCOME_DRILL_SERVICE_KEY_FILE", value_name = "FILE")]
+    service_key_file: Option<PathBuf>,
     /// People who come
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     people: u32,
@@ -96,11 +106,11 @@ pub struct EventArgs {
     nodes: Option<u32>,
     /// Address of a running Redis or Valkey for the nodes, as redis://…, instead of a started one. The drill uses an
     /// empty database of it, and empties that afterwards
-    #[arg(long, value_name = "URL", requires = "nodes", hide_env_values = true)]
+    #[arg(long, env = "FIRSTCOME_DRILL_REDIS", value_name = "URL", requires = "nodes", hide_env_values = true)]
     redis: Option<String>,
     /// Database of the nodes [default: postgres]; for an auction without --nodes, database of the service. `postgres`
     /// or `mariadb` starts one; an address names a running server, on which a database is made and dropped
-    #[arg(long, value_name = "URL", conflicts_with = "url")]
+    #[arg(long, env = "FIRSTCOME_DRILL_SQL", value_name = "URL", conflicts_with = "url", hide_env_values = true)]
     sql: Option<String>,
     #[command(flatten)]
     plaintext: PlaintextArgs,
@@ -157,9 +167,15 @@ impl EventArgs {
         Ok(())
     }
 
-    /// The address of the service that `--url` names.
+    /// The address of the service that `--url` names. Fails if no server accepts connections there.
     fn address(&self) -> Result<SocketAddr, Failure> {
-        address_of(self.url.as_deref().unwrap_or_default()).map_err(Failure::Usage)
+        let address = address_of(self.url.as_deref().unwrap_or_default()).map_err(Failure::Usage)?;
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(_) => Ok(address),
+            Err(error) => Err(Failure::Unreachable(anyhow!(
+                "the service at {address} cannot be reached: {error}; check that it runs, and --url"
+            ))),
+        }
     }
 
     /// By default 1800 people per second: so many can two processors play beside the service.
@@ -263,8 +279,7 @@ fn settle(args: &EventArgs, event: &'static str) -> Result<Setting, Failure> {
     let room = event == "concert";
     let admit = args.rate.unwrap_or_else(|| (f64::from(args.stock()) / (plan::CLAIMING_SHARE * sale_s)).ceil() as u32);
     let admit = if room { admit.max(1) } else { 0 };
-    let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
-    let keys = KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? };
+    let keys = args.keys()?;
     // The names get a random suffix, for a service that has seen drills before.
     let suffix = draw_key()?[..8].to_owned();
     Ok(Setting {

@@ -19,7 +19,7 @@ pub enum Failure {
     Usage(anyhow::Error),
     /// The store cannot be reached: 3.
     Store(Fault),
-    /// The store of locks or a server cannot be reached, or gave no answer: 3.
+    /// The store of locks or a server cannot be reached or gave no answer, or an address cannot be listened on: 3.
     Unreachable(anyhow::Error),
     /// A lock was not obtained in time: 75.
     NotObtained(anyhow::Error),

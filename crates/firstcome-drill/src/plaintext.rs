@@ -52,6 +52,8 @@ pub enum Protocol {
     Service,
     /// A collector of traces.
     Collector,
+    /// The site behind a gate, which the gate asks in plain HTTP alone.
+    Site,
 }
 
 impl Protocol {
@@ -70,6 +72,7 @@ impl Protocol {
             Self::Etcd => "etcd",
             Self::Http | Self::Service => "the service",
             Self::Collector => "the collector",
+            Self::Site => "the site",
         }
     }
 
@@ -81,6 +84,7 @@ impl Protocol {
             Self::MySql => "add ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE to the address",
             Self::Etcd => "write etcds:// instead of etcd://",
             Self::Http => "run this on the machine of the service",
+            Self::Site => "run the gate on the machine of the site",
             Self::Service | Self::Collector => "write https:// instead of http://",
         }
     }

@@ -75,6 +75,28 @@ pub enum TlsError {
         /// The file of the key.
         key: PathBuf,
     },
+    /// The key has a passphrase.
+    #[error("the key in {path} has a passphrase, and keys with a passphrase are not read: write it without one, by openssl pkey -in {path} -out FILE", path = path.display())]
+    Encrypted {
+        /// The file of the key.
+        path: PathBuf,
+    },
+    /// The time of the certificate is over.
+    #[error("the certificate in {path} is out of date since {ended}: renew it, and check the clock of this machine", path = path.display())]
+    Ended {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// Its end, as in RFC 3339.
+        ended: String,
+    },
+    /// The time of the certificate has not come.
+    #[error("the certificate in {path} is not valid before {begins}: name one that is, and check the clock of this machine", path = path.display())]
+    NotBegun {
+        /// The file of the certificate.
+        path: PathBuf,
+        /// Its begin, as in RFC 3339.
+        begins: String,
+    },
     /// A certificate without its key, or a key without its certificate.
     #[error("{given} was named without the {missing}: a certificate and its key are named together", given = given.display())]
     HalfIdentity {
@@ -105,6 +127,9 @@ impl TlsError {
             Self::Empty { .. } => "tls_file_empty",
             Self::Unusable { .. } => "tls_file_unusable",
             Self::KeyMismatch { .. } => "tls_key_mismatch",
+            Self::Encrypted { .. } => "tls_key_encrypted",
+            Self::Ended { .. } => "tls_certificate_ended",
+            Self::NotBegun { .. } => "tls_certificate_not_begun",
             Self::HalfIdentity { .. } => "tls_half_identity",
             Self::NoPlatformRoots { .. } => "tls_no_platform_roots",
             Self::Machine { .. } => "tls_machine",

@@ -62,6 +62,13 @@ fn of_certificate(wrong: &CertificateError) -> String {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("the certificate of the server is for another name ({wrong}); write a name that it has")
         }
+        // The name of this error of webpki, which rustls does not repeat as its own.
+        CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+            format!(
+                "the certificate of the server is that of an authority itself ({other}), as a self-signed one often is; \
+                 sign one for the server with it, and name the authority in the address"
+            )
+        }
         _ => format!("the certificate of the server was refused: {wrong}"),
     }
 }

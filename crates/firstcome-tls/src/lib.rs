@@ -3,7 +3,7 @@
 //! - [`TlsFiles`] names PEM files. [`TlsFiles::read`] reads and checks them once, where they are named.
 //! - [`Trust`] is what was read: the certificate authorities that a client trusts, and its own certificate.
 //! - [`ServerTls`] is the certificate of a server, which can be renewed while it serves.
-//! - `inspect` looks at the certificate of a server, for a report (feature `inspect`).
+//! - `inspect` looks at the certificate of a server, for a report, and `Validity` is when one counts (feature `inspect`).
 //! - [`explain()`] says why a handshake failed, and what an operator can do.
 //!
 //! # Promises
@@ -22,12 +22,16 @@ mod explain;
 #[cfg(feature = "inspect")]
 mod inspect;
 mod server;
+#[cfg(feature = "inspect")]
+mod validity;
 
 pub use error::{TlsError, TlsFileKind};
 pub use explain::explain;
 #[cfg(feature = "inspect")]
 pub use inspect::{PeerCertificate, inspect};
 pub use server::{Alpn, HTTP2_NAME, Renewal, ServerFiles, ServerTls};
+#[cfg(feature = "inspect")]
+pub use validity::Validity;
 
 use rustls::client::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};
@@ -240,9 +244,18 @@ fn read_authorities(path: &Path) -> Result<Vec<u8>, TlsError> {
 fn private_key(path: &Path, pem: &[u8]) -> Result<PrivateKeyDer<'static>, TlsError> {
     let kind = TlsFileKind::Key;
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
+        _ if has_passphrase(pem) => TlsError::Encrypted { path: path.to_owned() },
         rustls::pki_types::pem::Error::NoItemsFound => TlsError::Empty { kind, path: path.to_owned() },
         error => TlsError::Unusable { kind, path: path.to_owned(), says: error.to_string() },
     })
+}
+
+/// Whether the text has a key under a passphrase: as PKCS #8, or in the older form of OpenSSL, with headers (RFC 1421).
+fn has_passphrase(pem: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(pem);
+    ["-----BEGIN ENCRYPTED PRIVATE KEY-----", "Proc-Type: 4,ENCRYPTED", "DEK-Info:"]
+        .iter()
+        .any(|mark| text.contains(mark))
 }
 
 #[cfg(test)]

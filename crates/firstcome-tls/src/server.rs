@@ -1,5 +1,7 @@
 //! The certificate of a server, which an operator renews while it serves.
 
+#[cfg(feature = "inspect")]
+use super::Validity;
 use super::{TlsError, TlsFileKind, certificates, content, private_key, provider};
 use rustls::{InconsistentKeys, ServerConfig};
 use std::fmt;
@@ -67,13 +69,46 @@ impl ServerTls {
 
     /// Reads the files again. After an error the certificate before stays. Blocks.
     pub fn renew(&self) -> Result<Renewal, TlsError> {
+        Ok(self.replace(read(&self.0.files)?))
+    }
+
+    /// [`Self::renew`], but a new certificate that does not count now is an error too. Now is in seconds of Unix time. Blocks.
+    #[cfg(feature = "inspect")]
+    pub fn renew_valid(&self, now_s: i64) -> Result<Renewal, TlsError> {
         let new = read(&self.0.files)?;
+        if !self.is_current(&new)
+            && let Some(validity) = Validity::of_pem(&new.cert)
+        {
+            validity.check(&self.0.files.cert, now_s)?;
+        }
+        Ok(self.replace(new))
+    }
+
+    /// Says what is wrong if the certificate does not count now, which is in seconds of Unix time.
+    #[cfg(feature = "inspect")]
+    pub fn check_validity(&self, now_s: i64) -> Result<(), TlsError> {
+        self.validity().map_or(Ok(()), |validity| validity.check(&self.0.files.cert, now_s))
+    }
+
+    /// Returns when the certificate counts; `None` if that cannot be read.
+    #[cfg(feature = "inspect")]
+    pub fn validity(&self) -> Option<Validity> {
+        Validity::of_pem(&self.0.now.read().unwrap_or_else(PoisonError::into_inner).cert)
+    }
+
+    #[cfg(feature = "inspect")]
+    fn is_current(&self, new: &Current) -> bool {
+        let now = self.0.now.read().unwrap_or_else(PoisonError::into_inner);
+        (&new.cert, &new.key) == (&now.cert, &now.key)
+    }
+
+    fn replace(&self, new: Current) -> Renewal {
         let mut now = self.0.now.write().unwrap_or_else(PoisonError::into_inner);
         if (&new.cert, &new.key) == (&now.cert, &now.key) {
-            return Ok(Renewal::Unchanged);
+            return Renewal::Unchanged;
         }
         *now = new;
-        Ok(Renewal::Changed)
+        Renewal::Changed
     }
 
     /// The configuration for the next connection, which offers these protocols.

@@ -1,6 +1,6 @@
 use super::*;
-use rcgen::{CertificateParams, KeyPair};
-use rustls::{AlertDescription, CertificateError};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use rustls::{AlertDescription, CertificateError, ClientConnection, ServerConnection};
 use std::fs;
 use tempfile::TempDir;
 
@@ -20,6 +20,10 @@ impl Files {
         files.write("empty.pem", "no items here\n");
         files.write("torn.pem", "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n");
         files.write("junk.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        files.write("pkcs8.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n");
+        let headers = "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00112233445566778899AABBCCDDEEFF\n";
+        let old = format!("-----BEGIN RSA PRIVATE KEY-----\n{headers}\nAAAA\n-----END RSA PRIVATE KEY-----\n");
+        files.write("old.pem", &old);
         files
     }
 
@@ -61,6 +65,8 @@ fn wrong_files_are_named_with_what_to_do() {
         ("", "cert.pem", "missing.pem", "tls_file_unreadable", "missing.pem"),
         ("", "cert.pem", "cert.pem", "tls_file_empty", "BEGIN PRIVATE KEY"),
         ("", "cert.pem", "other-key.pem", "tls_key_mismatch", "other-key.pem does not belong"),
+        ("", "cert.pem", "pkcs8.pem", "tls_key_encrypted", "pkcs8.pem -out FILE"),
+        ("", "cert.pem", "old.pem", "tls_key_encrypted", "keys with a passphrase are not read"),
     ] {
         let error = files.read(ca, cert, key).expect_err("something is wrong");
         let text = error.to_string();
@@ -101,4 +107,71 @@ fn a_renewed_certificate_replaces_the_old_one_and_a_bad_one_does_not() {
     files.write("cert.pem", &cert.pem());
     assert_eq!(tls.renew(), Ok(Renewal::Changed));
     assert!(!Arc::ptr_eq(&first, &tls.config(Alpn::Http2AndHttp1)));
+}
+
+/// Lets a client that trusts this certificate alone shake hands with a server that has it, and returns why it does not.
+fn handshake(files: &Files) -> rustls::Error {
+    let server = ServerFiles { cert: files.path("cert.pem"), key: files.path("key.pem") };
+    let server = ServerTls::read(server).expect("all is right").config(Alpn::Http1);
+    let client = files.read("cert.pem", "", "").expect("it is a certificate").client_config().expect("a configuration");
+    let name = "db.example".try_into().expect("a name");
+    let mut client = ClientConnection::new(Arc::new(client), name).expect("a session");
+    let mut server = ServerConnection::new(server).expect("a session");
+    loop {
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).expect("into memory");
+        server.read_tls(&mut bytes.as_slice()).expect("from memory");
+        server.process_new_packets().expect("the client says nothing wrong");
+        bytes.clear();
+        server.write_tls(&mut bytes).expect("into memory");
+        client.read_tls(&mut bytes.as_slice()).expect("from memory");
+        if let Err(error) = client.process_new_packets() {
+            return error;
+        }
+        assert!(client.is_handshaking(), "the certificate was accepted");
+    }
+}
+
+#[test]
+fn the_certificate_of_an_authority_itself_is_explained() {
+    let files = Files::new();
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(["db.example".to_owned()]).expect("a name");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    files.write("cert.pem", &params.self_signed(&key).expect("signed").pem());
+    files.write("key.pem", &key.serialize_pem());
+    let says = explain(&handshake(&files)).expect("it is of TLS");
+    assert!(says.contains("of an authority itself") && says.contains("sign one for the server with it"), "{says}");
+}
+
+#[cfg(feature = "inspect")]
+#[test]
+fn a_certificate_counts_from_its_first_to_its_last_second_and_a_renewal_by_another_is_refused() {
+    const BEGINS_S: i64 = 1_577_836_800;
+    const ENDS_S: i64 = 1_580_515_200;
+    let files = Files::new();
+    let sign = |days: [(i32, u8, u8); 2]| {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(["db.example".to_owned()]).expect("a name");
+        [params.not_before, params.not_after] = days.map(|(year, month, day)| rcgen::date_time_ymd(year, month, day));
+        files.write("cert.pem", &params.self_signed(&key).expect("signed").pem());
+        files.write("key.pem", &key.serialize_pem());
+    };
+    sign([(2020, 1, 1), (2020, 2, 1)]);
+    let tls = ServerTls::read(ServerFiles { cert: files.path("cert.pem"), key: files.path("key.pem") });
+    let tls = tls.expect("a start takes it");
+    assert_eq!(tls.validity(), Some(Validity { begins_s: BEGINS_S, ends_s: ENDS_S }));
+    assert_eq!((tls.check_validity(BEGINS_S), tls.check_validity(ENDS_S)), (Ok(()), Ok(())));
+    let says = |now_s| tls.check_validity(now_s).expect_err("it does not count").to_string();
+    assert!(says(BEGINS_S - 1).contains("cert.pem is not valid before 2020-01-01T00:00:00Z"), "{}", says(BEGINS_S - 1));
+    assert!(says(ENDS_S + 1).contains("cert.pem is out of date since 2020-02-01T00:00:00Z"), "{}", says(ENDS_S + 1));
+    assert_eq!(tls.renew_valid(ENDS_S + 1), Ok(Renewal::Unchanged), "it is no other");
+
+    let first = tls.config(Alpn::Http1);
+    sign([(2020, 1, 1), (2020, 1, 15)]);
+    assert_eq!(tls.renew_valid(ENDS_S).expect_err("it has ended").code(), "tls_certificate_ended");
+    sign([(2020, 2, 2), (2021, 1, 1)]);
+    assert_eq!(tls.renew_valid(ENDS_S).expect_err("it has not begun").code(), "tls_certificate_not_begun");
+    assert!(Arc::ptr_eq(&first, &tls.config(Alpn::Http1)), "the old one stays");
+    assert_eq!(tls.renew_valid(ENDS_S + 2 * 86_400), Ok(Renewal::Changed));
 }

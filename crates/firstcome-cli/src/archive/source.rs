@@ -3,7 +3,7 @@
 use crate::cluster::Servers;
 use crate::failure::Failure;
 use crate::keys;
-use crate::settings::no_store;
+use crate::settings::{no_store, refuse_file};
 use anyhow::Context;
 use firstcome::ApiKeyStore;
 use firstcome::archive::{
@@ -37,6 +37,7 @@ macro_rules! from {
 
 impl<'a> Source<'a> {
     pub(super) fn directory(data: &Path) -> Result<Self, Failure> {
+        refuse_file(data)?;
         if let Ok(false) = data.join(DATABASE_FILE).try_exists() {
             return Err(no_store(data, &[DATABASE_FILE]));
         }

@@ -3,6 +3,7 @@
 use crate::cluster::Servers;
 use crate::failure::Failure;
 use crate::keys;
+use crate::settings::refuse_file;
 use anyhow::bail;
 use firstcome::archive::Incoming;
 use firstcome::cluster::{Cluster, ClusterImporter, HANDLES};
@@ -21,6 +22,7 @@ pub(super) enum Target<'a> {
 
 impl<'a> Target<'a> {
     pub(super) fn directory(data: &Path, now: Timestamp) -> Result<Self, Failure> {
+        refuse_file(data)?;
         let importer = Importer::open(data, now).map_err(Failure::Store)?;
         Ok(Self::Directory { importer: Box::new(importer), data: data.to_owned() })
     }

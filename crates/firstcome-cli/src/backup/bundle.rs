@@ -9,7 +9,9 @@ use crate::failure::{Failure, Outcome};
 use anyhow::{Context, anyhow};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use tar::{Archive, Builder, EntryType, Header};
 
 /// The first entry.
@@ -105,35 +107,61 @@ fn damaged(detail: impl std::fmt::Display) -> Failure {
     Failure::Refused(anyhow!("the backup is damaged, cut off, or no backup: {detail}; use another one"))
 }
 
-/// Reads a backup. `admit` sees the manifest first, and `place` says where each file goes.
+/// The failure of a file that does not begin as a backup.
+fn no_backup(from: &Path, why: &str) -> Failure {
+    let shown = if from == Path::new("-") { "the standard input".to_owned() } else { from.display().to_string() };
+    Failure::Usage(anyhow!("{shown} is no backup: {why}; give a file that `firstcome backup` wrote"))
+}
+
+/// Says why a read failed. The errors of the library quote the header, and a wrong file may hold secrets.
+fn told(error: &io::Error) -> String {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(found) = cause {
+        if let Some(code) = found.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) {
+            return io::Error::from_raw_os_error(code).to_string();
+        }
+        cause = found.source();
+    }
+    "it is no tar, or not a whole one".to_owned()
+}
+
+/// Reads the backup `from`. `admit` sees the manifest first, and `place` says where each file goes.
 ///
 /// # Errors
-/// The backup is damaged or cut off, of a later format, or has an entry that no backup has. What `place` took is then of no
-/// use.
+/// The file does not begin as a backup, which is wrong usage. Or the backup is damaged or cut off, of a later format, or has an
+/// entry that no backup has. What `place` took is then of no use.
 pub(crate) fn read(
     input: impl Read,
+    from: &Path,
     admit: impl FnOnce(&Manifest, &[String]) -> Outcome,
     place: impl FnMut(&str) -> anyhow::Result<Box<dyn Write>>,
 ) -> Result<Manifest, Failure> {
     let mut tar = Archive::new(input);
-    let manifest = entries(&mut tar, admit, place)?;
+    let manifest = entries(&mut tar, from, admit, place)?;
     // The end of a tar says nothing more, but a program that writes it to a pipe must not lose its reader.
-    io::copy(&mut tar.into_inner(), &mut io::sink()).map_err(damaged)?;
+    io::copy(&mut tar.into_inner(), &mut io::sink()).map_err(|error| damaged(told(&error)))?;
     Ok(manifest)
 }
 
 fn entries(
     tar: &mut Archive<impl Read>,
+    from: &Path,
     admit: impl FnOnce(&Manifest, &[String]) -> Outcome,
     mut place: impl FnMut(&str) -> anyhow::Result<Box<dyn Write>>,
 ) -> Result<Manifest, Failure> {
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     let mut admitted: Option<Manifest> = None;
     let mut admit = Some(admit);
-    for entry in tar.entries().map_err(damaged)? {
-        let entry = entry.map_err(damaged)?;
+    for entry in tar.entries().map_err(|error| damaged(told(&error)))? {
+        let entry = entry.map_err(|error| match &admitted {
+            Some(_) => damaged(told(&error)),
+            None => no_backup(from, &told(&error)),
+        })?;
         let bytes = entry.size();
-        let name = entry.path().map_err(damaged)?.to_string_lossy().into_owned();
+        let name = entry.path().map_err(|error| damaged(told(&error)))?.to_string_lossy().into_owned();
+        if admitted.is_none() && name != MANIFEST {
+            return Err(no_backup(from, &format!("its first entry is not {MANIFEST}")));
+        }
         if entry.header().entry_type() != EntryType::Regular || found.contains_key(&name) {
             return Err(damaged(format!("{name} is no file, or is there twice")));
         }
@@ -161,7 +189,10 @@ fn entries(
         check_length(&name, entry.bytes, bytes)?;
         found.insert(name, entry.digest());
     }
-    Err(damaged(format!("its end, {DIGESTS}, is missing")))
+    match admitted {
+        Some(_) => Err(damaged(format!("its end, {DIGESTS}, is missing"))),
+        None => Err(no_backup(from, "it has no entries")),
+    }
 }
 
 fn check_length(name: &str, read: u64, of: u64) -> Outcome {
@@ -176,7 +207,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> Outcome {
             Ok(0) => break,
             Ok(count) => to.write_all(&chunk[..count]).context("cannot write")?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(damaged(error)),
+            Err(error) => return Err(damaged(told(&error))),
         }
     }
     Ok(to.flush().context("cannot write")?)
@@ -184,7 +215,7 @@ fn copy(from: &mut impl Read, to: &mut impl Write) -> Outcome {
 
 fn text(from: &mut impl Read) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    from.take(TEXT_BYTES_MAX).read_to_end(&mut text).map_err(damaged)?;
+    from.take(TEXT_BYTES_MAX).read_to_end(&mut text).map_err(|error| damaged(told(&error)))?;
     Ok(text)
 }
 

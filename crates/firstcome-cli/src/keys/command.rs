@@ -5,17 +5,21 @@ use crate::arguments::duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::plaintext::{Protocol, service_destination};
+use crate::refused_key;
 use crate::transport::{Transport, TransportArgs};
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
-use firstcome::StoreError;
 use firstcome::core::api_key::KeyScope;
 use firstcome::core::id::KeyName;
 use firstcome::core::limits::API_KEY_MS_MAX;
 use firstcome::http::{ApiKeyReply, ApiKeyText, ApiKeyView, HttpOptions, HttpStore};
+use firstcome::{FaultKind, StoreError};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How long a request is repeated that had no answer. An operator waits for it, and can run the command again.
+const RETRY_FOR: Duration = Duration::from_secs(2);
 
 #[derive(Subcommand)]
 pub(crate) enum KeysCommand {
@@ -111,6 +115,11 @@ impl Where {
     pub(crate) fn open(&self) -> Result<HttpStore, Failure> {
         self.service.open_over(&self.transport.settled()?)
     }
+
+    /// Says what is wrong with the key, if that is why the service refused a call.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        self.service.explain(failure)
+    }
 }
 
 impl ServiceAddressArgs {
@@ -133,8 +142,14 @@ impl ServiceAddressArgs {
         };
         let none = || Failure::Usage(anyhow!("there is no key: set {name} or {name}_FILE, or give --key-file FILE"));
         let text = text.ok_or_else(none)?;
-        let opened = HttpStore::trusting(&self.url, text.trim(), HttpOptions::default(), transport.trust());
+        let options = HttpOptions { retry_for: RETRY_FOR, ..HttpOptions::default() };
+        let opened = HttpStore::trusting(&self.url, text.trim(), options, transport.trust());
         opened.map_err(|error| Failure::Usage(error.into()))
+    }
+
+    /// [`Where::explain`].
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        refused_key::explain(failure, &self.url)
     }
 }
 
@@ -160,7 +175,11 @@ fn key_name(text: &str) -> Result<KeyName, Failure> {
 /// Runs a subcommand.
 pub(crate) fn run(command: &KeysCommand) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let (KeysCommand::Create(CreateArgs { place, .. })
+    | KeysCommand::List(ListArgs { place, .. })
+    | KeysCommand::Revoke(RevokeArgs { place, .. })
+    | KeysCommand::Rotate(RotateArgs { place, .. })) = command;
+    let done: Outcome = runtime.block_on(async {
         match command {
             KeysCommand::Create(args) => {
                 let (name, valid_for) = (key_name(&args.name)?, args.expires.as_deref().map(life).transpose()?);
@@ -184,7 +203,8 @@ pub(crate) fn run(command: &KeysCommand) -> Outcome {
             }
             KeysCommand::List(args) => list(&replied(args.place.open()?.api_keys().await)?, args.json),
         }
-    })
+    });
+    done.map_err(|failure| place.explain(failure))
 }
 
 /// Tells a refusal, a service that cannot be reached, and an unknown outcome apart.
@@ -200,8 +220,21 @@ pub(crate) fn replied_or<T>(reply: ApiKeyReply<T>, look: &str) -> Result<T, Fail
         Err(StoreError::Unknown) => {
             Err(Failure::Unreachable(anyhow!("the service gave no answer in time, and may have done it: {look}")))
         }
-        Err(error) => Err(Failure::Unreachable(error.into())),
+        Err(error) => Err(unanswered(&error)),
     }
+}
+
+/// The failure of a server that did nothing. Tells the cause once, and what to do.
+pub(crate) fn unanswered(error: &StoreError) -> Failure {
+    Failure::Unreachable(match error {
+        // The client has given up, so the advice of the fault is wrong: "it is tried again by itself".
+        StoreError::Faulted(fault) if fault.kind == FaultKind::Unreachable => {
+            anyhow!("{}; check that it runs, and the address", fault.detail)
+        }
+        // The error shows its source too, which a chain of causes would repeat.
+        StoreError::Faulted(fault) => anyhow!("{fault}"),
+        error => anyhow!("{error}"),
+    })
 }
 
 fn print(name: &KeyName, made: &ApiKeyView) -> Outcome {

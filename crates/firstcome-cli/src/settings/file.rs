@@ -3,6 +3,8 @@
 //! A key has the name of a flag, and its value goes through the parser of that flag. So the structs of the arguments are
 //! the one list of settings: with type, unit, default and help.
 
+use super::variable;
+use crate::keys::SECRETS;
 use clap::error::ContextKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::any::TypeId;
@@ -109,7 +111,7 @@ impl SettingsFile {
 }
 
 /// Keeps a text until the process ends, as clap wants it. A process reads one settings file.
-fn lasting(text: &str) -> &'static str {
+pub(super) fn lasting(text: &str) -> &'static str {
     Box::leak(text.to_owned().into_boxed_str())
 }
 
@@ -148,13 +150,28 @@ impl Keys {
     }
 
     fn unknown(&self, key: &str) -> String {
-        let asked = self.0.clone().try_get_matches_from([format!("--{key}=x")]);
-        let meant = asked.err().and_then(|error| error.get(ContextKind::SuggestedArg).map(ToString::to_string));
-        match meant {
-            Some(meant) => format!("unknown key {key}: did you mean {}?", meant.trim_start_matches('-')),
+        if let Some(secret) = secret_of(key) {
+            return format!("{key}: secrets are no settings of the file: set {secret} or {secret}_FILE");
+        }
+        match meant(self.0.clone(), key) {
+            Some(meant) => format!("unknown key {key}: did you mean {meant}?"),
             None => format!("unknown key {key}: remove it; `firstcome config print` lists the keys"),
         }
     }
+}
+
+/// Returns the flag, without its dashes, that is most similar to an unknown name.
+pub(super) fn meant(flags: Command, name: &str) -> Option<String> {
+    let error = flags.try_get_matches_from([format!("--{name}=x")]).err()?;
+    let meant = error.get(ContextKind::SuggestedArg)?.to_string();
+    Some(meant.trim_start_matches('-').to_owned())
+}
+
+/// Returns the variable of the secret that a key names.
+fn secret_of(key: &str) -> Option<&'static str> {
+    let variable = format!("FIRSTCOME_{}", key.to_ascii_uppercase().replace('-', "_"));
+    let name = variable.strip_suffix("_FILE").unwrap_or(&variable);
+    SECRETS.iter().map(|(secret, _)| *secret).find(|secret| *secret == name)
 }
 
 /// Returns the argument under another name, with its parser, and without its relations to others.
@@ -203,11 +220,13 @@ fn says(error: &clap::Error) -> String {
     }
 }
 
-/// Returns an error of clap in one line: without its prefix, and without the usage that follows.
+/// Returns an error of clap in one line: with its tips, without its prefix, and without the usage that follows.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    lines.join(" ").trim_start_matches("error: ").to_owned()
+    let said = lines.join(" ").trim_start_matches("error: ").to_owned();
+    let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    tips.fold(said, |said, tip| format!("{said}; {tip}"))
 }
 
 /// The arguments of a command, with the settings file below them.
@@ -220,17 +239,31 @@ pub(crate) struct Parsed {
 /// Why arguments and settings file cannot be used.
 pub(crate) enum NotParsed {
     Arguments(clap::Error),
-    /// The settings file: a line for each problem.
-    File(Vec<String>),
+    /// The variables or the settings file: a line for each problem.
+    Settings(Vec<String>),
 }
 
-/// Parses arguments, with the settings file of their command below variables and flags.
+/// Parses arguments, with the settings file of their command below variables and flags. A service refuses unknown variables.
 pub(crate) fn parse(program: &Command, arguments: &[OsString]) -> Result<Parsed, NotParsed> {
-    let matches = program.clone().try_get_matches_from(arguments).map_err(NotParsed::Arguments)?;
+    let not_parsed = |error: clap::Error| match variable::wrong_value(program, arguments, &error) {
+        Some(says) => NotParsed::Settings(vec![says]),
+        None => NotParsed::Arguments(error),
+    };
+    let matches = program.clone().try_get_matches_from(arguments).map_err(not_parsed)?;
     let (path, leaf) = leaf(&matches);
-    let Some(place) = place(&path, leaf) else { return Ok(Parsed { matches, file: None }) };
-    let file = SettingsFile::read(&place, program).map_err(NotParsed::File)?;
-    let matches = file.below(program.clone(), &path).try_get_matches_from(arguments).map_err(NotParsed::Arguments)?;
+    let mut problems = variable::unknown_here(program, &path);
+    let file = match place(&path, leaf).map(|place| SettingsFile::read(&place, program)).transpose() {
+        Ok(file) => file,
+        Err(says) => {
+            problems.extend(says);
+            None
+        }
+    };
+    if !problems.is_empty() {
+        return Err(NotParsed::Settings(problems));
+    }
+    let Some(file) = file else { return Ok(Parsed { matches, file: None }) };
+    let matches = file.below(program.clone(), &path).try_get_matches_from(arguments).map_err(not_parsed)?;
     Ok(Parsed { matches, file: Some(file) })
 }
 

@@ -13,7 +13,11 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// The value without secrets; `None` if it is not set and has no default.
     pub(crate) value: Option<String>,
+    /// The value if no source sets it; `None` if there is none.
+    pub(crate) default: Option<String>,
     pub(crate) source: Source,
+    /// The variable of the environment that sets it, if there is one.
+    pub(crate) variable: Option<String>,
     /// What the setting means, with its unit and default.
     pub(crate) help: String,
 }
@@ -84,9 +88,19 @@ fn setting(command: &str, argument: &Arg, matches: &ArgMatches, parsed: &Parsed)
     let given = matches
         .get_raw(id)
         .map(|values| values.map(|value| shown(flag, &value.to_string_lossy())).collect::<Vec<_>>().join(", "));
+    let default = default(argument, &help);
+    let value = given.or_else(|| default.clone());
+    let variable = argument.get_env().map(|variable| variable.to_string_lossy().into_owned());
+    Setting { name: key.unwrap_or(flag).to_owned(), value, default, source, variable, help }
+}
+
+fn default(argument: &Arg, help: &str) -> Option<String> {
+    let defaults: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+    if !defaults.is_empty() {
+        return Some(defaults.join(", "));
+    }
     // A default that depends on other settings is in the help alone.
-    let value = given.or_else(|| help.split_once("[default: ").map(|(_, text)| text.trim_end_matches(']').to_owned()));
-    Setting { name: key.unwrap_or(flag).to_owned(), value, source, help }
+    help.split_once("[default: ").map(|(_, text)| text.trim_end_matches(']').to_owned())
 }
 
 /// A secret that has variables alone. Its value is not shown.
@@ -100,5 +114,6 @@ fn secret(&(variable, help): &(&str, &str)) -> Setting {
     } else {
         (None, Source::Default)
     };
-    Setting { name: variable.to_owned(), value, source, help: help.to_owned() }
+    let (name, help) = (variable.to_owned(), help.to_owned());
+    Setting { name: name.clone(), value, default: None, source, variable: Some(name), help }
 }

@@ -18,6 +18,9 @@ The settings file is the one that `--config` or `FIRSTCOME_CONFIG` names. If non
 `/etc/firstcome/firstcome.toml` if it is there, except with `--dev`. No command reads settings from its working directory. The file is TOML: texts in quotes, numbers without, a
 list as an array of texts. A key that is unknown or has a wrong value is refused, and so is a start.
 
+`serve`, `gate` and `config` refuse a variable `FIRSTCOME_…` that no command knows, with exit code 2 and the name that was probably meant. Variables that
+Kubernetes sets for a Service are accepted, such as `FIRSTCOME_SERVICE_HOST` and `FIRSTCOME_PORT_8080_TCP`.
+
 ```toml
 listen = \"0.0.0.0:8080\"
 data = \"/var/lib/firstcome\"
@@ -25,8 +28,9 @@ trusted-proxy = [\"10.0.0.0/8\"]
 stop-grace = \"10s\"
 ```
 
-`firstcome config check` reads all settings as `serve` does, and starts nothing: exit code 0, or 2 with a line for each problem. `firstcome config print` shows the
-settings in force, each with its source, and no secret. `--for gate` means those of a gate, and flags follow after `--`:
+`firstcome config check` reads all settings as `serve` does, and starts nothing: exit code 0, or 2 with a line for each problem. The first wrong value of a flag or a
+variable is told alone, and so is the first problem of a gate's own flags. `firstcome config print` shows the settings in force, each with its source, and no secret;
+`--json` adds default, variable and help. `--for gate` means those of a gate, and flags follow after `--`:
 
 ```sh
 firstcome config check --config /etc/firstcome/firstcome.toml

@@ -145,7 +145,7 @@ fn nothing_is_imported_into_a_directory_in_use() {
 #[test]
 fn a_file_that_is_not_there_makes_no_directory() {
     let directory = tempfile::tempdir().expect("a directory");
-    let said = firstcome(directory.path(), &["import", "--data", "data", "absent.jsonl"]).with(1);
+    let said = firstcome(directory.path(), &["import", "--data", "data", "absent.jsonl"]).with(2);
     assert!(said.contains("absent.jsonl"), "{said}");
     assert!(!directory.path().join("data").exists());
 }

@@ -1,6 +1,7 @@
 //! Settings: where they come from, what is wrong with them, and that no password is told.
 
 mod secrets;
+mod variables;
 
 use crate::disk::can_mount;
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
@@ -102,7 +103,7 @@ fn each_wrong_setting_of_a_file_has_a_line_in_the_check_and_at_the_start() {
         assert!(line.starts_with(&format!("firstcome: wrong.toml:{number}: {says}")), "{line}");
     }
     assert_eq!(firstcome(here, &["serve", "--dev", "--config", "wrong.toml"]).with(2), said);
-    let gate = ["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--config", "wrong.toml"];
+    let gate = ["gate", "--dev", "--upstream", "http://127.0.0.1:3000", "--room", "sale", "--config", "wrong.toml"];
     assert_eq!(firstcome(here, &gate).with(2), said);
     // A key of another command is checked too, and does no harm if it is right.
     assert_eq!(firstcome(here, &["lock", "a", "--config", "wrong.toml", "--", "true"]).with(2), said);
@@ -130,7 +131,8 @@ fn settings_that_contradict_each_other_are_told_together_and_as_a_start_tells_th
     assert_eq!(checked.lines().count(), 3, "{checked}");
     // The log of a service begins with its own problems.
     assert_eq!(said(&["serve", "--listen", "127.0.0.1:0"]), checked);
-    let gate = said(&["config", "check", "--for", "gate", "--", "--upstream", "http://shop", "--room", "sale"]);
+    let gate =
+        said(&["config", "check", "--for", "gate", "--", "--upstream", "http://127.0.0.1:3000", "--room", "sale"]);
     assert_eq!(gate, checked);
     let gate = firstcome(here, &["config", "check", "--for", "gate"]).with(2);
     assert!(gate.contains("--upstream"), "a start needs it: {gate}");

@@ -85,10 +85,18 @@ fn a_start_that_fails_makes_no_keys_that_no_caller_has_seen() {
     let directory = tempfile::tempdir().expect("a directory");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
-    let ended = firstcome(directory.path(), &["serve", "--listen", &address, "--data", "data"]);
-    let said = ended.with(1);
-    assert!(said.contains(&format!("cannot listen on {address}")), "{said}");
-    assert!(!directory.path().join("data").join("keys.toml").exists());
+    let rows: [(&[&str], &str, &str); 3] = [
+        (&["--listen", &address], &address, "in use: stop the other program, or choose another --listen"),
+        (&["--listen", "127.0.0.1:0", "--admin-listen", &address], &address, "choose another --admin-listen"),
+        // An address of documentation, which no machine has.
+        (&["--listen", "192.0.2.1:8080"], "192.0.2.1:8080", "no interface of this machine has the address"),
+    ];
+    for (arguments, address, says) in rows {
+        let said = firstcome(directory.path(), &[&["serve", "--data", "data"], arguments].concat()).with(3);
+        assert!(said.contains(&format!("cannot listen on {address}: ")) && said.contains(says), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(!directory.path().join("data").exists(), "a start that fails makes no store");
+    }
     let mut server = Server::spawn(&mut serve(directory.path()));
     let admin = shown(&mut server, "admin");
     assert_eq!(scope(&server, &admin), "admin");
@@ -107,12 +115,45 @@ fn what_a_crash_left_of_the_keys_does_not_hinder_the_next_start() {
 #[test]
 fn a_file_of_keys_that_makes_no_sense_is_refused() {
     let directory = tempfile::tempdir().expect("a directory");
-    Server::spawn(&mut serve(directory.path())).stop();
-    for text in ["", "admin_sha256 = \"00\"\nservice_sha256 = []\n", "admin = 1"] {
-        fs::write(directory.path().join("data").join("keys.toml"), text).expect("a file");
-        let said = run(&mut serve(directory.path())).with(1);
-        assert!(said.contains("keys.toml"), "{said}");
+    let data = directory.path().join("data");
+    fs::create_dir(&data).expect("a directory");
+    let no_hex = format!("admin_sha256 = \"{}\"\nservice_sha256 = []\n", "canary!!".repeat(8));
+    let rows: [(&[u8], &str); 6] = [
+        (b"", "line 1"),
+        (b"admin_sha256 = \"00\"\nservice_sha256 = []\n", "admin_sha256 is not 64 hexadecimal digits"),
+        (no_hex.as_bytes(), "admin_sha256 is not 64 hexadecimal digits"),
+        (b"admin = \"canary\"", "line 1"),
+        (b"\n\ncanary canary\n", "line 3"),
+        (b"canary \xff", "it is not UTF-8"),
+    ];
+    for (text, says) in rows {
+        fs::write(data.join("keys.toml"), text).expect("a file");
+        let said = run(&mut serve(directory.path())).with(2);
+        assert!(said.contains("data/keys.toml is damaged: ") && said.contains(says), "{said}");
+        assert!(said.contains("take it from a backup"), "{said}");
+        assert!(!said.contains("canary") && said.lines().count() == 1, "{said}");
+        assert_eq!(fs::read_dir(&data).expect("a directory").count(), 1, "nothing is made beside the file");
     }
+}
+
+#[test]
+fn a_file_as_data_is_a_usage_error() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("data"), "a letter").expect("a file");
+    fs::write(directory.path().join("rows.jsonl"), "").expect("a file");
+    let commands: [&[&str]; 6] = [
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["config", "check", "--"],
+        &["verify"],
+        &["export"],
+        &["import", "rows.jsonl"],
+        &["restore", "--from", "rows.jsonl"],
+    ];
+    for words in commands {
+        let said = firstcome(directory.path(), &[words, &["--data", "data"]].concat()).with(2);
+        assert!(said.contains("--data is a directory: data is a file"), "{words:?}: {said}");
+    }
+    assert_eq!(fs::read(directory.path().join("data")).expect("a file"), b"a letter");
 }
 
 const ADMIN: &str = "canary-admin-6f1d2c9b7a3e5084";

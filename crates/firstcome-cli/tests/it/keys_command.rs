@@ -3,9 +3,11 @@
 use crate::keys::{files_with, scope, serve};
 use crate::support::program::{Ended, PROGRAM, command, firstcome, run};
 use crate::support::server::Server;
+use firstcome::edge::Stopwatch;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 const ADMIN: &str = "canary-admin-6f1d2c9b7a3e5084";
 
@@ -106,7 +108,17 @@ fn a_wrong_call_says_what_is_wrong_by_its_exit_code() {
     let said = keys(&server, here, ADMIN, &["revoke", "none"]).with(1);
     assert!(said.contains("unknown_api_key"), "{said}");
     let said = keys(&server, here, "canary-stranger-6f1d2c9b7a3e", &["list"]).with(1);
-    assert!(said.contains("unauthorized") && !said.contains("canary"), "{said}");
+    assert!(said.contains("does not know this key") && said.contains("--key-file"), "{said}");
+    assert!(!said.contains("canary"), "{said}");
+    let service = printed(keys(&server, here, ADMIN, &["create", "till", "--scope", "service"]));
+    let ask = |words: &[&str]| {
+        let url = format!("http://{}", server.address());
+        run(command(PROGRAM, here).args(words).args(["--url", &url]).env("FIRSTCOME_ADMIN_KEY", &service))
+    };
+    for words in [&["keys", "list"][..], &["pass-keys", "rotate"], &["erase", "--user", "ann"], &["purge"]] {
+        let said = ask(words).with(1);
+        assert!(said.contains("this needs an admin key") && !said.contains(&service), "{words:?}: {said}");
+    }
     let said = run(command(PROGRAM, here).args(["keys", "list"])).with(2);
     assert!(said.contains("FIRSTCOME_ADMIN_KEY"), "{said}");
     keys(&server, here, ADMIN, &["create", "a b", "--scope", "view"]).with(2);
@@ -115,6 +127,29 @@ fn a_wrong_call_says_what_is_wrong_by_its_exit_code() {
     let url = format!("http://{}", server.address());
     run(command(PROGRAM, here).args(["keys", "list", "--key-file", "key", "--url", &url])).well();
     server.stop();
+}
+
+#[test]
+fn a_service_that_is_not_there_is_told_soon_and_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let commands: [&[&str]; 6] = [
+        &["keys", "list"],
+        &["keys", "create", "shop", "--scope", "view"],
+        &["pass-keys", "list"],
+        &["pass-keys", "rotate"],
+        &["erase", "--user", "ann"],
+        &["purge"],
+    ];
+    for words in commands {
+        let watch = Stopwatch::start();
+        let mut ask = command(PROGRAM, directory.path());
+        ask.args(words).args(["--url", "http://127.0.0.1:1"]).env("FIRSTCOME_ADMIN_KEY", ADMIN);
+        let said = run(&mut ask).with(3);
+        assert!(watch.elapsed() < Duration::from_secs(10), "{words:?} took {:?}", watch.elapsed());
+        assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        assert_eq!(said.matches("http://127.0.0.1:1").count(), 1, "{words:?}: {said}");
+        assert!(said.contains("check that it runs, and the address") && !said.contains("tried again"), "{said}");
+    }
 }
 
 #[test]

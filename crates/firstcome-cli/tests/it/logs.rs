@@ -58,6 +58,54 @@ fn levels_are_those_of_the_setting_and_a_wrong_one_is_named() {
 }
 
 #[test]
+fn a_misspelt_level_or_target_is_refused_by_a_start_and_by_a_check() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("settings.toml"), "log = \"infoo\"\n").expect("written");
+    for (wrong, says) in [
+        (&["--log", "infoo"] as &[&str], "did you mean info?"),
+        (&["--log", "info,firstcom_redis=debug"], "did you mean firstcome_redis?"),
+        (&["--config", "settings.toml"], "did you mean info?"),
+    ] {
+        let said = run(&mut serve(directory.path(), wrong)).with(2);
+        assert!(said.contains(says), "{said}");
+        let mut check = command(PROGRAM, directory.path());
+        let said = run(check.args(["config", "check", "--"]).args(wrong)).with(2);
+        assert!(said.contains(says), "{said}");
+    }
+    assert!(!directory.path().join("data").exists(), "nothing was started");
+}
+
+#[test]
+fn the_record_of_operators_is_logged_at_each_level_unless_it_is_named_itself() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let warn = log_of(directory.path(), &["--log", "warn"], 2);
+    let entries = warn.lines().filter(|line| line.contains(" firstcome::audit: ")).count();
+    assert!(entries == 3 && !warn.contains("firstcome has started"), "{warn}");
+    let without = log_of(directory.path(), &["--log", "info,firstcome::audit=off"], 1);
+    assert!(without.contains("firstcome has started") && !without.contains("firstcome::audit: "), "{without}");
+}
+
+/// The panic is planted: without the feature there is none.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_panic_is_one_line_of_the_log_in_its_form() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut planted = serve(directory.path(), &["--log-format", "json"]);
+    let mut server = Server::spawn(planted.env("FIRSTCOME_PLANTED", "panic").env("RUST_BACKTRACE", "1"));
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+    server.wait_for_log("the store is closed");
+    let log = server.errors();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let panics: Vec<&Value> = events.iter().filter(|event| event["panic"].is_string()).collect();
+    assert_eq!(panics.len(), 1, "{log}");
+    assert_eq!(panics[0]["panic"], "a bug that was planted\nin two lines");
+    assert_eq!(panics[0]["level"], "ERROR");
+    let place = panics[0]["place"].as_str().expect("a place");
+    assert!(place.contains("serve.rs:") && panics[0]["left_out"] == 0, "{place}");
+}
+
+#[test]
 fn an_entry_of_what_operators_did_that_was_changed_or_left_out_is_found() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut log = log_of(directory.path(), &["--log-format", "json"], 5);

@@ -46,6 +46,7 @@ mod support;
 mod sync_faults;
 mod synced;
 mod tls;
+mod tls_roots;
 mod tls_stores;
 mod traces;
 mod upgrade;

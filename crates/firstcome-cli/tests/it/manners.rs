@@ -54,6 +54,37 @@ fn completions_and_the_manual_are_there() {
 }
 
 #[test]
+fn each_command_has_a_manual_page_and_pages_name_only_pages_that_are_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    assert_eq!(firstcome(directory.path(), &["man", "pages/all"]).well(), "");
+    let pages = directory.path().join("pages/all");
+    let mut seen = 0;
+    for entry in fs::read_dir(&pages).expect("a directory") {
+        let path = entry.expect("a page").path();
+        // A hyphen is spelt `\-`.
+        let page = fs::read_to_string(&path).expect("a page").replace("\\-", "-");
+        let named = page.lines().filter_map(|line| line.strip_suffix("(1)")).filter(|name| !name.contains(' '));
+        for name in named {
+            assert!(pages.join(format!("{name}.1")).exists(), "{} names {name}(1)", path.display());
+            seen += 1;
+        }
+    }
+    assert!(30 < seen, "{seen} pages are named");
+    for (name, is_there) in [
+        ("firstcome", true),
+        ("firstcome-serve", true),
+        ("firstcome-keys-create", true),
+        ("firstcome-help", false),
+        ("firstcome-keys-help", false),
+        ("firstcome-lock-keeper", false),
+    ] {
+        assert_eq!(pages.join(format!("{name}.1")).exists(), is_there, "{name}");
+    }
+    let said = firstcome(directory.path(), &["man", "pages/all/firstcome.1"]).with(1);
+    assert!(said.contains("into pages/all/firstcome.1") && said.trim_end().lines().count() == 1, "{said}");
+}
+
+#[test]
 fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let table: [(&[&str], &str); 34] = [
@@ -64,19 +95,34 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
         (&["serve", "--dev", "--admin-listen", "0.0.0.0:0"], "loopback only"),
         (&["serve", "--listen", "nowhere"], "nowhere"),
         (
-            &["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--sql", "postgres://a@localhost/c"],
+            &[
+                "gate",
+                "--dev",
+                "--upstream",
+                "http://127.0.0.1:1",
+                "--room",
+                "sale",
+                "--sql",
+                "postgres://a@localhost/c",
+            ],
             "give --redis too",
         ),
-        (&["gate", "--dev", "--upstream", "http://shop", "--room", "sale", "--listen", "0.0.0.0:0"], "loopback only"),
+        (
+            &["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--listen", "0.0.0.0:0"],
+            "loopback only",
+        ),
         (&["gate", "--dev", "--room", "sale", "--max-active", "1"], "--upstream"),
         (&["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--max-active", "1"], "--room"),
         (&["gate", "--upstream", "https://shop", "--room", "sale"], "must be http://"),
         (&["gate", "--upstream", "http://shop/path", "--room", "sale"], "and no path"),
-        (&["gate", "--upstream", "http://shop", "--room", "a b"], "--room"),
-        (&["gate", "--upstream", "http://shop", "--room", "sale", "--admit", "100"], "write 100/s"),
-        (&["gate", "--upstream", "http://shop", "--room", "sale", "--admit", "0/s"], "admit.count must be 1 to"),
-        (&["gate", "--upstream", "http://shop", "--room", "sale", "--max-active", "0"], "max-active must be 1 to"),
-        (&["gate", "--upstream", "http://shop", "--room", "sale", "--path", "checkout"], "/checkout/*"),
+        (&["gate", "--upstream", "http://127.0.0.1:1", "--room", "a b"], "--room"),
+        (&["gate", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--admit", "100"], "write 100/s"),
+        (&["gate", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--admit", "0/s"], "admit.count must be 1 to"),
+        (
+            &["gate", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--max-active", "0"],
+            "max-active must be 1 to",
+        ),
+        (&["gate", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--path", "checkout"], "/checkout/*"),
         (&["serve", "--dev", "--coupon", "launch"], "NAME=LIMIT"),
         (&["serve", "--dev", "--coupon", "launch=0"], "1 to 100000000"),
         (&["serve", "--dev", "--coupon", "launch=100000001"], "1 to 100000000"),

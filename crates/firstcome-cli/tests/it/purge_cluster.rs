@@ -330,3 +330,22 @@ fn a_command_names_one_store_and_sends_nothing_in_plain_text() {
         assert!(said(&["--data", "d", flag, value], &[]).with(2).contains(flag), "{flag}");
     }
 }
+
+#[test]
+fn a_purge_by_a_service_refuses_times_on_the_command_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let said = |more: &[&str]| {
+        let mut purge = command(PROGRAM, directory.path());
+        purge.args(["purge", "--url", "http://127.0.0.1:1"]).args(more).env("FIRSTCOME_RETAIN_TICKETS", "9d");
+        run(&mut purge).with(2)
+    };
+    let refused = said(&["--retain-requests", "7d", "--retain-claims=forever"]);
+    for flag in ["--retain-requests", "--retain-claims"] {
+        let says = format!("{flag} is the service's own setting: ");
+        assert_eq!(refused.lines().filter(|line| line.contains(&says)).count(), 1, "{refused}");
+    }
+    assert_eq!(refused.lines().count(), 2, "{refused}");
+    // A variable is the setting of a service that runs in the same environment.
+    let service = said(&[]);
+    assert!(service.contains("there is no key"), "{service}");
+}

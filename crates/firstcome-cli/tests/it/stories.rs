@@ -5,6 +5,7 @@ mod anonymous_calls;
 mod auction_went_back;
 mod behind_proxies;
 mod closing_room;
+mod cluster_restored;
 mod dashboard;
 mod database_went_back;
 mod directory_restored;

@@ -1,5 +1,6 @@
 //! The service and the gate under TLS: the certificate, renewed while it serves, and files that are wrong.
 
+use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, firstcome, is_installed, run, signal};
 use crate::support::server::Server;
 use crate::support::{PATIENCE, machine_has, stand, wait_for};
@@ -65,6 +66,56 @@ fn a_service_under_tls_renews_its_certificate_at_a_signal() {
     wait_for("the new certificate", || health(server.address(), &after).ok());
     assert!(health(server.address(), &before).is_err(), "the old one is gone");
     server.stop();
+}
+
+/// What operators read at `/metrics` of the certificate's end.
+fn shown_end(server: &mut Server) -> Option<String> {
+    let line = server.line("admin on http://");
+    let address = line.trim_start_matches("admin on http://").parse().expect("an address");
+    let text = Client::new(address).get("/metrics").text();
+    let value =
+        |line: &str| line.strip_prefix("firstcome_tls_certificate_not_after_timestamp_seconds ").map(str::to_owned);
+    text.lines().find_map(value)
+}
+
+#[test]
+fn a_certificate_that_is_out_of_date_is_warned_of_at_the_start_and_replaces_none() {
+    const TLS: [&str; 6] = ["--tls-cert", "cert.pem", "--tls-key", "key.pem", "--admin-listen", "127.0.0.1:0"];
+    let ended = "the certificate in cert.pem is out of date since 2020-02-01T00:00:00Z";
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut authority = Authority::new().expect("an authority");
+    install(&authority.sign(Flaw::Expired).expect("signed"), directory.path());
+    let mut server = Server::start_with(directory.path(), &TLS);
+    server.wait_for_log(&format!("WARN firstcome_cli::serve::renewal: clients refuse this service: {ended}"));
+    // The end of 2020-01.
+    assert_eq!(shown_end(&mut server).as_deref(), Some("1580515200"));
+    assert!(health(server.address(), &authority).is_err(), "a client refuses it");
+
+    install(&authority.sign(Flaw::None).expect("signed"), directory.path());
+    signal(server.process(), "HUP");
+    wait_for("the new certificate", || health(server.address(), &authority).ok());
+    assert_ne!(shown_end(&mut server).as_deref(), Some("1580515200"));
+
+    install(&authority.sign(Flaw::Expired).expect("signed"), directory.path());
+    signal(server.process(), "HUP");
+    server.wait_for_log(&format!("the certificate before stays: {ended}"));
+    assert!(health(server.address(), &authority).is_ok(), "the valid one stays");
+    server.stop();
+}
+
+#[test]
+fn a_hangup_without_a_certificate_ends_no_service_and_no_gate() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gate = ["gate", "--dev", "--upstream", "http://127.0.0.1:1", "--room", "sale", "--max-active", "1"];
+    let gate_at = ["--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0", "--data", "gate-data"];
+    let mut of_gate = command(PROGRAM, directory.path());
+    let servers = [Server::start(directory.path()), Server::spawn(of_gate.args(gate).args(gate_at))];
+    for server in servers {
+        signal(server.process(), "HUP");
+        server.wait_for_log("there is no certificate to renew: SIGHUP changed nothing");
+        assert_eq!(server.client().get("/healthz").status, 200);
+        server.stop();
+    }
 }
 
 #[test]

@@ -44,14 +44,13 @@ impl Setting {
     }
 }
 
-fn settle(args: &EventArgs) -> anyhow::Result<Setting> {
-    let drawn = |given: &Option<String>| given.clone().map_or_else(draw_key, Ok);
+fn settle(args: &EventArgs) -> Result<Setting, Failure> {
     let bids = args.bids.unwrap_or(0);
     Ok(Setting {
         size: Size { seed: args.seed, people: args.people, stock: args.auctions(), bids, seconds: args.seconds() },
         kills: args.kill,
         connections: args.connections as usize,
-        keys: KeyPair { admin: drawn(&args.admin_key)?, service: drawn(&args.service_key)? },
+        keys: args.keys()?,
         prefix: format!("drill-{}", &draw_key()?[..8]),
         store: if args.url.is_some() { "that of the service" } else { "embedded, on disk" }.to_owned(),
     })

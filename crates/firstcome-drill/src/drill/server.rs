@@ -135,7 +135,7 @@ impl Launch {
             }
         }
         command.env("FIRSTCOME_ADMIN_KEY", &self.keys.admin).env("FIRSTCOME_SERVICE_KEYS", &self.keys.service);
-        command.env("FIRSTCOME_LOG", "error").env_remove("FIRSTCOME_DEV");
+        command.env("FIRSTCOME_LOG", "error,firstcome::audit=off").env_remove("FIRSTCOME_DEV");
         let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the service")?;
         let output = child.stdout.take().context("the service has no output")?;
         let mut lines = BufReader::new(output).lines();
@@ -162,7 +162,7 @@ pub(crate) async fn call_within(
     patience: Duration,
 ) -> anyhow::Result<(u16, Vec<u8>)> {
     let work = async {
-        let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+        let mut stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         call_on(&mut stream, request).await
     };
     tokio::time::timeout(patience, work).await.context("no answer in time")?

@@ -84,6 +84,37 @@ fn a_password_in_the_arguments_is_warned_of_once() {
     assert_eq!(warnings(firstcome(here, &store)), 1);
 }
 
+#[test]
+fn a_key_or_password_in_the_arguments_of_a_drill_is_warned_of() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let warnings = |ended: Ended| silent(ended, &[2, 3]).stderr.matches("list of processes").count();
+    let service = ["drill", "coupon", "--people", "10", "--url", "http://127.0.0.1:1"];
+    let by_flags = ["--admin-key", "canary7-admin", "--service-key", "canary7-service"];
+    let ended = firstcome(here, &[&service[..], &by_flags].concat());
+    assert!(ended.stderr.contains("--admin-key-file") && ended.stderr.contains("--service-key-file"), "{ended:?}");
+    assert!(ended.stderr.contains("127.0.0.1:1 cannot be reached") && ended.code == Some(3), "{ended:?}");
+    assert_eq!(warnings(ended), 2);
+    let mut by_variables = command(PROGRAM, here);
+    by_variables.args(service).env("FIRSTCOME_DRILL_ADMIN_KEY", "canary7-admin");
+    by_variables.env("FIRSTCOME_DRILL_SERVICE_KEY", "canary7-service");
+    assert_eq!(warnings(run(&mut by_variables)), 0);
+    fs::write(here.join("admin"), "canary7-admin\n").expect("a file");
+    fs::write(here.join("service"), "canary7-service\n").expect("a file");
+    let by_files = ["--admin-key-file", "admin", "--service-key-file", "service"];
+    let ended = firstcome(here, &[&service[..], &by_files].concat());
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert_eq!(warnings(ended), 0);
+
+    let redis = "redis://:canary7@127.0.0.1:1";
+    let nodes = ["drill", "coupon", "--nodes", "1"];
+    assert_eq!(warnings(firstcome(here, &[&nodes[..], &["--redis", redis]].concat())), 1);
+    let mut by_variable = command(PROGRAM, here);
+    assert_eq!(warnings(run(by_variable.args(nodes).env("FIRSTCOME_DRILL_REDIS", redis))), 0);
+    let sql = ["drill", "auction", "--sql", "postgres://ann:canary7@127.0.0.1:1/shop"];
+    assert_eq!(warnings(firstcome(here, &sql)), 1);
+}
+
 /// Writes addresses into files, and returns the arguments that name them.
 fn named(here: &Path, redis: &str, sql: &str) -> [String; 4] {
     fs::write(here.join("redis"), redis).expect("a file");
@@ -104,6 +135,8 @@ fn no_error_of_an_address_tells_its_password() {
         "redis+cluster://ann:canary7@127.0.0.1:1",
         "rediss://:canary7@127.0.0.1:1?cacert=absent.pem",
         "redis://:canary7/with/slashes@127.0.0.1:1",
+        "redis://:12?canary7@127.0.0.1:1",
+        "redis://127.0.0.1:1?pasword=canary7",
         "http://:canary7@127.0.0.1",
         "canary7",
     ];
@@ -113,8 +146,11 @@ fn no_error_of_an_address_tells_its_password() {
         "postgres://ann:canary7@127.0.0.1:port/shop",
         "postgres://ann@127.0.0.1:1/shop?password=canary7",
         "postgres://ann:canary7@127.0.0.1:1/shop?sslmode=canary7",
+        "postgres://ann@127.0.0.1:1/shop?pasword=canary7",
+        "postgres://ann:12?canary7@127.0.0.1:1/shop",
         "mysql://ann:canary7@127.0.0.1:1/shop",
         "mysql://ann:canary7@127.0.0.1:1/shop?ssl-ca=absent.pem",
+        "mysql://ann@127.0.0.1:1/shop?password=canary7",
         "canary7",
     ];
     let pairs = redis.iter().map(|redis| (*redis, sql[0])).chain(sql.iter().map(|sql| (redis[0], *sql)));
@@ -142,6 +178,53 @@ fn no_error_of_an_address_tells_its_password() {
             silent(firstcome(here, &lock), &[2, 3, 75]);
         }
     }
+}
+
+#[test]
+fn a_parameter_that_is_unknown_is_refused_before_a_start() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    for (address, says) in [
+        ("postgres://ann@127.0.0.1:1/shop?pasword=canary7", "unknown parameter \"pasword\": did you mean password?"),
+        ("mysql://ann@127.0.0.1:1/shop?password=canary7", "unknown parameter \"password\": remove it"),
+    ] {
+        fs::write(here.join("sql"), address).expect("a file");
+        let mut serve = command(PROGRAM, here);
+        serve.args(["serve", "--dev", "--listen", "127.0.0.1:0", "--data", "data", "--sql-file", "sql"]);
+        let ended = silent(run(serve.env("FIRSTCOME_LOG", "trace")), &[2]);
+        assert!(ended.stderr.contains(says) && !ended.stderr.contains("ignoring"), "{ended:?}");
+        assert!(!ended.stdout.contains("http://") && !ended.stderr.contains("http://"), "it started: {ended:?}");
+    }
+    fs::write(here.join("redis"), "redis://127.0.0.1:1?db=canary7").expect("a file");
+    let lock = ["lock", "a", "--wait", "0s", "--store-file", "redis", "--", "true"];
+    let said = silent(firstcome(here, &lock), &[2]).stderr;
+    assert!(said.contains("redis://host:port/number"), "{said}");
+}
+
+#[test]
+fn a_database_that_gives_no_connection_is_named_in_one_line() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let advice = "check that it runs, and the address";
+    for address in ["postgres://ann:canary7@127.0.0.1:1/shop", "mysql://ann:canary7@127.0.0.1:1/shop"] {
+        fs::write(here.join("sql"), address).expect("a file");
+        let commands: [&[&str]; 3] =
+            [&["serve", "--dev", "--listen", "127.0.0.1:0", "--data", "data"], &["migrate"], &["verify"]];
+        for arguments in commands {
+            let mut command = command(PROGRAM, here);
+            command.args(arguments).args(["--sql-file", "sql"]);
+            let ended = silent(run(&mut command), &[3]);
+            let line = ended.stderr.lines().find(|line| line.contains("the server at 127.0.0.1:1 gives no connection"));
+            let line = line.unwrap_or_else(|| panic!("{arguments:?}: {ended:?}"));
+            assert!(line.ends_with(advice) && line.contains("cannot be used now"), "{arguments:?}: {ended:?}");
+        }
+    }
+    let lock = ["lock", "a", "--wait", "0s", "--store", "postgres://ann@127.0.0.1:1/shop", "--", "true"];
+    let said = silent(firstcome(here, &lock), &[3]).stderr;
+    assert!(
+        said.contains("the server at 127.0.0.1:1 gives no connection") && said.trim_end().ends_with(advice),
+        "{said}"
+    );
 }
 
 #[test]

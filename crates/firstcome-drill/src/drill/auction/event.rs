@@ -104,7 +104,8 @@ async fn put_listings(
         let key = setting.keys.service.clone();
         let address = place.addresses[first % place.addresses.len()];
         tasks.push(spawn_local(async move {
-            let mut stream = TcpStream::connect(address).await.context("cannot connect")?;
+            let mut stream =
+                TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
             for (listing, body) in &some {
                 let (path, body) = (["/v1/listings/", listing], [body.as_str()]);
                 let put = Request { method: "PUT", path: &path, key: Some(&key), body: &body, ..Request::default() };
@@ -175,7 +176,7 @@ struct OperatorConnection {
 
 impl OperatorConnection {
     async fn open(address: SocketAddr, reader: &Reader, key: &str) -> anyhow::Result<Self> {
-        let stream = TcpStream::connect(address).await.context("cannot connect")?;
+        let stream = TcpStream::connect(address).await.with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         Ok(Self { stream, reader: reader.clone(), key: key.to_owned() })
     }

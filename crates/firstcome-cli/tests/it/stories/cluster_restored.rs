@@ -1,0 +1,60 @@
+//! The restore of a cluster by the commands of `docs/operations.md`.
+//!
+//! zoe claims, and an operator backs PostgreSQL up with `pg_dump` beside the node. ann claims. The database is lost: the operator stops
+//! the node, restores with `pg_restore`, compares with Redis, accepts the loss, and starts the node again.
+
+use crate::support::http::{Answer, Client};
+use crate::support::program::{PROGRAM, command, run};
+use crate::support::server::Server;
+use crate::support::world::{SECRET, World};
+use firstcome_test_servers::{Kind, postgres_program};
+use serde_json::{Value, json};
+
+fn claim(node: &Server, key: &str, user: &str) -> Answer {
+    Client::with_key(node.address(), key).claim("launch", user, None).expect("an answer")
+}
+
+/// Runs a command about the servers of the deployment: the code, and what it prints.
+fn told(world: &World, words: &[&str]) -> (Option<i32>, Value) {
+    let mut told = command(PROGRAM, world.here());
+    told.args(words).args(["--json", "--redis", world.redis.url(), "--sql", world.sql.url()]);
+    let ended = run(told.env("FIRSTCOME_SECRET", SECRET));
+    let said = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    (ended.code, said)
+}
+
+#[test]
+fn a_cluster_is_restored_by_the_commands_of_the_documentation() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    let tool = |name: &str| {
+        let program = postgres_program(name).expect("it comes with PostgreSQL");
+        command(program.to_str().expect("a path"), world.here())
+    };
+    world.migrate(world.sql.url());
+    let mut node = Server::spawn(world.node().args(["--coupon", "launch=5"]));
+    let service = node.first_key("service");
+    let zoe = claim(&node, &service, "zoe").json();
+    let sql = world.sql.url();
+    run(tool("pg_dump").args(["--format=custom", "--file=shop.dump", sql])).well();
+    let ann = claim(&node, &service, "ann").json();
+    assert_eq!((&zoe["serial"], &ann["serial"]), (&json!(1), &json!(2)));
+    node.stop();
+
+    run(tool("pg_restore").args(["--clean", &format!("--dbname={sql}"), "shop.dump"])).well();
+    for words in [&["verify"][..], &["reconcile"]] {
+        let (code, said) = told(&world, words);
+        assert!(code == Some(1) && said.to_string().contains("launch"), "{words:?} finds no loss: {code:?} {said}");
+    }
+    let (code, said) = told(&world, &["reconcile", "--accept-loss"]);
+    assert!(code == Some(0) && said.to_string().contains("ann (ticket 2)"), "{code:?} {said}");
+
+    let node = Server::spawn(&mut world.node());
+    let bob = claim(&node, &service, "bob").json();
+    assert_eq!(bob["serial"], 2, "{bob}");
+    assert_ne!(bob["code"], ann["code"], "two people with one code");
+    let zoe_again = claim(&node, &service, "zoe");
+    assert_eq!((zoe_again.status, zoe_again.code().as_str()), (409, "already_issued"));
+    let (code, said) = told(&world, &["verify"]);
+    assert_eq!(code, Some(0), "{said}");
+    node.stop();
+}
