@@ -300,6 +300,9 @@ pub(crate) async fn an_operator_changes_a_room_after_a_confirmation() {
     assert_eq!(now["message"], "Soon <b>& \"more\"");
     assert_eq!((&now["admit"], &now["max_waiting"]), (&json!({"count": 5, "every_ms": 1_000}), &json!(77)));
     assert_eq!(now["first_poll_ms"], 120_000);
+    let room = operator.page("/dashboard/rooms/sale").await.body();
+    let fact = room.split("Without a first poll").nth(1).and_then(|rest| rest.split("</dd>").next());
+    assert!(fact.is_some_and(|fact| fact.contains("2 min")), "{fact:?}");
     assert_eq!((now.get("max_active"), &now["paused"]), (None, &json!(false)));
     // Nonsense changes nothing.
     let page = operator.page("/dashboard/rooms/sale/limits").await;
