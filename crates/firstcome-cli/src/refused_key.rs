@@ -4,12 +4,10 @@ use crate::failure::Failure;
 use anyhow::anyhow;
 use firstcome::http::ApiKeyRefusal;
 
-/// How the client begins the detail of a refusal that no rule made.
-const REFUSES: &str = "the service refuses the request: ";
-
 /// Says what is wrong with the key, if that is why the service at `url` refused a call. Returns any other failure as it is.
 pub(crate) fn explain(failure: Failure, url: &str) -> Failure {
-    let says = match code(&failure).as_deref() {
+    let Failure::Refused(error) = &failure else { return failure };
+    let says = match error.downcast_ref::<ApiKeyRefusal>().map(|refusal| &*refusal.code) {
         Some("unauthorized") => anyhow!("{url} does not know this key: check FIRSTCOME_ADMIN_KEY or --key-file"),
         Some("forbidden" | "view_only") => {
             anyhow!("{url}: this needs an admin key: the key that was given has a smaller scope")
@@ -19,32 +17,14 @@ pub(crate) fn explain(failure: Failure, url: &str) -> Failure {
     Failure::Refused(says)
 }
 
-/// Returns the code of the refusal that a failure tells.
-fn code(failure: &Failure) -> Option<String> {
-    match failure {
-        Failure::Refused(error) => error.downcast_ref::<ApiKeyRefusal>().map(|refusal| refusal.code.clone()),
-        Failure::Unreachable(error) => {
-            let said = error.to_string();
-            let (_, refusal) = said.split_once(REFUSES)?;
-            refusal.split(':').next().map(str::to_owned)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstcome::{Fault, FaultKind, StoreError};
-    use std::sync::Arc;
 
     const URL: &str = "http://127.0.0.1:8080";
 
-    fn refused(code: &str) -> [Failure; 2] {
-        let refusal = ApiKeyRefusal { code: code.to_owned(), detail: "Do this.".to_owned() };
-        let fault = Fault::new(FaultKind::Unfit, format!("{REFUSES}{code}: Do this."));
-        let error = StoreError::Faulted(Arc::new(fault));
-        [Failure::Refused(refusal.into()), Failure::Unreachable(error.into())]
+    fn refused(code: &str) -> Failure {
+        Failure::Refused(ApiKeyRefusal { code: code.to_owned(), detail: "Do this.".to_owned() }.into())
     }
 
     #[test]
@@ -54,22 +34,17 @@ mod tests {
             ("forbidden", "http://127.0.0.1:8080: this needs an admin key: the key that was given has a smaller scope"),
             ("view_only", "http://127.0.0.1:8080: this needs an admin key: the key that was given has a smaller scope"),
         ] {
-            for failure in refused(code) {
-                let explained = explain(failure, URL);
-                assert!(matches!(explained, Failure::Refused(_)), "{explained:?}");
-                assert_eq!(explained.to_string(), says);
-            }
+            let explained = explain(refused(code), URL);
+            assert!(matches!(explained, Failure::Refused(_)), "{explained:?}");
+            assert_eq!(explained.to_string(), says);
         }
     }
 
     #[test]
-    fn other_refusals_and_faults_are_left_as_they_are() {
-        for failure in refused("unknown_api_key") {
-            let said = failure.to_string();
-            assert_eq!(explain(failure, URL).to_string(), said);
-        }
-        let fault = Fault::new(FaultKind::Unreachable, format!("{URL}: no service answers"));
-        let explained = explain(Failure::Unreachable(StoreError::Faulted(Arc::new(fault)).into()), URL);
+    fn other_refusals_and_failures_are_left_as_they_are() {
+        let said = refused("unknown_api_key").to_string();
+        assert_eq!(explain(refused("unknown_api_key"), URL).to_string(), said);
+        let explained = explain(Failure::Unreachable(anyhow!("no service answers")), URL);
         assert!(matches!(explained, Failure::Unreachable(_)), "{explained:?}");
     }
 }

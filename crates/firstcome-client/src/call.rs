@@ -4,6 +4,7 @@
 //! - A write is repeated only if a second copy has no second effect, or if the service did not get the first copy.
 //! - Once a copy of a write may have had its effect, no later failure is told as "nothing was done".
 
+use crate::api_key::ApiKeyRefusal;
 use crate::link::{EventLines, Link, Lost, Reply, Sent};
 use crate::options::HttpOptions;
 use crate::problem::Problem;
@@ -224,11 +225,19 @@ impl CallReply {
         if self.perhaps_done {
             return StoreError::Unknown;
         }
-        unavailable(
-            FaultKind::Unfit,
-            format!("the service refuses the request: {}: {}", problem.code(), problem.detail()),
-        )
+        unavailable(FaultKind::Unfit, format!("{REFUSES}{}: {}", problem.code(), problem.detail()))
     }
+}
+
+/// How the detail of a refusal begins that is not the decision of a rule.
+const REFUSES: &str = "the service refuses the request: ";
+
+/// Returns the refusal if the service answered so, and not a rule: mostly because of the key. It did nothing then. `None` for every
+/// other error.
+pub fn refusal_of(error: &StoreError) -> Option<ApiKeyRefusal> {
+    let StoreError::Faulted(fault) = error else { return None };
+    let (code, detail) = fault.detail.strip_prefix(REFUSES)?.split_once(": ")?;
+    Some(ApiKeyRefusal { code: code.to_owned(), detail: detail.to_owned() })
 }
 
 /// A service, and how it is asked. The store and the locks of a client share one.

@@ -43,6 +43,7 @@ mod room;
 mod watch;
 
 pub use api_key::{ApiKeyRefusal, ApiKeyReply, ApiKeyText, ApiKeyView};
+pub use call::refusal_of;
 pub use lock::{Acquire, Acquired, HoldReply, HttpLocks, LockHandle, LockShown};
 pub use options::{HttpOptions, OpenHttpError};
 pub use pass::{AdmissionsChange, AdmissionsTag, PassClaims, PassPublicKey, PassPublicKeys, RevokedPassKey};

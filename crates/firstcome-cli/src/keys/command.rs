@@ -12,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use firstcome::core::api_key::KeyScope;
 use firstcome::core::id::KeyName;
 use firstcome::core::limits::API_KEY_MS_MAX;
-use firstcome::http::{ApiKeyReply, ApiKeyText, ApiKeyView, HttpOptions, HttpStore};
+use firstcome::http::{ApiKeyReply, ApiKeyText, ApiKeyView, HttpOptions, HttpStore, refusal_of};
 use firstcome::{FaultKind, StoreError};
 use serde_json::json;
 use std::path::PathBuf;
@@ -224,8 +224,11 @@ pub(crate) fn replied_or<T>(reply: ApiKeyReply<T>, look: &str) -> Result<T, Fail
     }
 }
 
-/// The failure of a server that did nothing. Tells the cause once, and what to do.
+/// The failure of a service that did nothing: it refused the call, or cannot be reached. Tells the cause once, and what to do.
 pub(crate) fn unanswered(error: &StoreError) -> Failure {
+    if let Some(refusal) = refusal_of(error) {
+        return Failure::Refused(refusal.into());
+    }
     Failure::Unreachable(match error {
         // The client has given up, so the advice of the fault is wrong: "it is tried again by itself".
         StoreError::Faulted(fault) if fault.kind == FaultKind::Unreachable => {
