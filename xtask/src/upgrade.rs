@@ -9,6 +9,9 @@ const FIRST: &str = "7bc8bcc3";
 /// Where it is checked out and built.
 const CHECKOUT: &str = "target/upgrade";
 
+/// The tests that begin with the program of the version before. The gate runs them with one program.
+const TESTS: &str = "upgrade::two_nodes_";
+
 /// Builds the last release and runs the tests of an upgrade with it.
 pub(crate) fn run() -> Result<String, String> {
     let revision = revision()?;
@@ -24,7 +27,7 @@ pub(crate) fn run() -> Result<String, String> {
     shell::run("git", &["worktree", "remove", "--force", CHECKOUT])?;
     built?;
     let previous = format!("FIRSTCOME_PREVIOUS={target}/debug/firstcome");
-    let printed = shell::output("env", &[&["CI=true", &previous], &TEST_NAMED[..], &["upgrade::"]].concat())?;
+    let printed = shell::output("env", &[&["CI=true", &previous], &TEST_NAMED[..], &[TESTS]].concat())?;
     let mut text = format!("the version before: {subject}");
     let is_of_upgrade = |line: &&str| line.starts_with("test ") && !line.contains(" 0 passed");
     for line in printed.lines().filter(is_of_upgrade) {

@@ -28,8 +28,8 @@ use crate::store_address::{StoreAddressArgs, StoreAddresses};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use firstcome::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
-    ArchivedTicket, Incoming, TicketState,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedHead, ArchivedLine, ArchivedListing, ArchivedRecord,
+    ArchivedSecret, ArchivedTicket, Incoming, TicketState,
 };
 use firstcome::core::coupon::{Attributes, CouponLimit, CouponSettings};
 use firstcome::core::id::CouponName;
@@ -37,7 +37,6 @@ use firstcome::core::receipt::Object;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome::embedded::journal::PassSecret;
-use firstcome::receipt::SignedHead;
 use firstcome_server::rfc3339;
 use secrecy::Secrecy;
 use serde_json::Value;
@@ -145,7 +144,7 @@ trait Sink {
         Ok(())
     }
 
-    fn head(&mut self, _head: &SignedHead) -> anyhow::Result<()> {
+    fn head(&mut self, _head: &ArchivedHead) -> anyhow::Result<()> {
         Ok(())
     }
 
@@ -279,9 +278,9 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
         export_rest(&mut source, &mut *sink, &mut count)?;
     }
     // With their objects: a store that goes on signs with the same keys.
-    source.for_each_head(|signed| match &signed.head.object {
-        Object::Coupon(name) if wanted(name) => sink.head(&signed),
-        Object::Room(_) if is_all => sink.head(&signed),
+    source.for_each_head(|head| match &head.signed.head.object {
+        Object::Coupon(name) if wanted(name) => sink.head(&head),
+        Object::Room(_) if is_all => sink.head(&head),
         _ => Ok(()),
     })?;
     sink.finish()?;

@@ -13,7 +13,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use firstcome::cluster::{Cluster, ClusterOptions};
 use firstcome::edge::SystemClock;
-use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_RECORDS_MIN, RETAIN_REQUESTS_MIN};
+use firstcome::purge::{ClockCheck, PurgeMode, RETAIN_HEADS_MIN, RETAIN_RECORDS_MIN, RETAIN_REQUESTS_MIN};
 use firstcome::sql::{SqlAuctions, Tables};
 use firstcome::{PurgeAnswer, PurgeRequest, PurgeStore, Purged, Retention, StoreError};
 use serde_json::{Map, Value};
@@ -68,6 +68,15 @@ fn kept_records(text: &str) -> anyhow::Result<Kept> {
     }
 }
 
+fn kept_heads(text: &str) -> anyhow::Result<Kept> {
+    match kept(text)? {
+        Kept::For(time) if time < RETAIN_HEADS_MIN => {
+            bail!("it must be 1d at least: visitors ask for their receipts within it")
+        }
+        time => Ok(time),
+    }
+}
+
 /// The settings of how long a store keeps what is over.
 #[derive(Args)]
 pub(crate) struct RetentionArgs {
@@ -88,6 +97,11 @@ pub(crate) struct RetentionArgs {
     /// How long records of members' points are kept, such as 365d; 31d at least, or forever
     #[arg(long, env = "FIRSTCOME_RETAIN_RECORDS", value_name = "TIME", value_parser = kept_records, default_value = "forever")]
     retain_records: Kept,
+    /// How long published heads of rooms and coupons are kept, such as 90d; 1d at least, or forever. They count from the next head
+    /// on, and the newest one of each stays. A receipt that names a removed head can no longer be made; one that was given out still
+    /// verifies
+    #[arg(long, env = "FIRSTCOME_RETAIN_HEADS", value_name = "TIME", value_parser = kept_heads, default_value = "forever")]
+    retain_heads: Kept,
 }
 
 impl RetentionArgs {
@@ -99,6 +113,7 @@ impl RetentionArgs {
             claims: self.retain_claims.time(),
             dead_letters: self.retain_dead_letters.time(),
             records: self.retain_records.time(),
+            heads: self.retain_heads.time(),
         }
     }
 }
@@ -306,6 +321,13 @@ mod tests {
         assert_eq!(kept_records("31d").unwrap(), Kept::For(RETAIN_RECORDS_MIN));
         assert_eq!(kept_records("forever").unwrap(), Kept::Forever);
         assert!(kept_records("30d").is_err());
+    }
+
+    #[test]
+    fn published_heads_stay_for_a_day_at_least() {
+        assert_eq!(kept_heads("1d").unwrap(), Kept::For(RETAIN_HEADS_MIN));
+        assert_eq!(kept_heads("forever").unwrap(), Kept::Forever);
+        assert!(kept_heads("23h").is_err());
     }
 
     #[test]

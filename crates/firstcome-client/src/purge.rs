@@ -20,6 +20,9 @@ struct PurgeShown {
     /// A service from before does not say it, and removes none.
     #[serde(default)]
     records: u64,
+    /// The same of heads.
+    #[serde(default)]
+    heads: u64,
 }
 
 impl HttpStore {
@@ -31,8 +34,9 @@ impl HttpStore {
         let body = json!({"dry_run": mode == PurgeMode::Count, "trust_clock": clock == ClockCheck::Skip});
         let told = self.service.call(&Call::post("/v1/purge".to_owned(), &body)).await?;
         if told.is_yes() {
-            let PurgeShown { requests, tickets, admissions, claims, coupons, dead_letters, records } = told.read()?;
-            return Ok(Ok(Purged { requests, tickets, admissions, claims, coupons, dead_letters, records }));
+            let PurgeShown { requests, tickets, admissions, claims, coupons, dead_letters, records, heads } =
+                told.read()?;
+            return Ok(Ok(Purged { requests, tickets, admissions, claims, coupons, dead_letters, records, heads }));
         }
         let problem = told.problem().ok_or_else(|| told.strange())?;
         let last_at: Option<Timestamp> = problem.word("last_at").and_then(instant::parse);

@@ -32,7 +32,6 @@ use firstcome_store::archive::{
     ArchivedPurge, ArchivedRoom, ArchivedSecret, Before, ImportError, Incoming, Intake, RoomsBefore,
 };
 use firstcome_store::embedded::journal::{Change, CouponPut};
-use firstcome_store::receipt::SignedHead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -300,7 +299,11 @@ impl Import {
                     self.session.run(text).await?;
                 }
                 Change::Headed(signed) => {
-                    let text = self.head(&signed).await?;
+                    let keys = self.head_keys(signed.head.object.clone()).await?;
+                    self.session.run(self.node.database.insert_head(&keys, &signed)).await?;
+                }
+                Change::HeadsRemoved { object, to, .. } => {
+                    let text = self.head_keys(object).await?.note_removed(to);
                     self.session.run(text).await?;
                 }
                 change => self.wait(&mut waiting, change)?,
@@ -309,15 +312,14 @@ impl Import {
         self.write(waiting).await
     }
 
-    /// What writes a head of a room or a coupon that was made before.
-    async fn head(&mut self, signed: &SignedHead) -> Result<String, TransferError> {
-        let object = signed.head.object.clone();
+    /// Which rows are the heads of a room or a coupon that was made before.
+    async fn head_keys(&mut self, object: Object) -> Result<HeadKeys, TransferError> {
         let id = match &object {
             Object::Room(name) => self.id_of("firstcome_room", name.as_str()).await?,
             Object::Coupon(name) => self.id_of("firstcome_coupon", name.as_str()).await?,
         };
         let id = id.ok_or_else(|| wrong("a head of what was not made"))?;
-        Ok(self.node.database.insert_head(&HeadKeys { object, id }, signed))
+        Ok(HeadKeys { object, id })
     }
 
     /// Puts a change to those of its table.

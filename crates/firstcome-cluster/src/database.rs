@@ -32,7 +32,7 @@ pub(super) use dead_letters::{dead_letter_counts, early_coupon};
 pub(super) use deployment::deployed;
 pub(super) use draw::{DRAW_COLUMNS, draw_of};
 pub(super) use purge::{GoneRows, PAGE_ROWS, PurgeTurn};
-pub(super) use receipt::{HeadKeys, heads_after};
+pub(super) use receipt::{CHAINS, HeadKeys, heads_after};
 pub(super) use redemption::Used;
 pub(super) use room::{CEILING_BLOCK, Page, RoomRow, settings_columns, settings_of};
 pub(super) use voided::{SORT_COUNT, Voided};
@@ -82,6 +82,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/postgres_0007.sql"),
                 include_str!("database/postgres_0008.sql"),
                 include_str!("database/postgres_0009.sql"),
+                include_str!("database/postgres_0010.sql"),
             ],
             Dialect::MySql => &[
                 include_str!("database/mysql_0001.sql"),
@@ -93,9 +94,10 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
                 include_str!("database/mysql_0007.sql"),
                 include_str!("database/mysql_0008.sql"),
                 include_str!("database/mysql_0009.sql"),
+                include_str!("database/mysql_0010.sql"),
             ],
         },
-        // A program that does not know purges would take removed rows for lost ones.
+        // A program that does not know purges would take removed rows for lost ones. Removed heads raise it.
         readable_from: 8,
         written: &[
             ("firstcome_deployment", "number"),
@@ -113,6 +115,7 @@ pub(super) const fn cluster_part(dialect: Dialect) -> Part {
             ("firstcome_pass_secret", "created_at"),
             ("firstcome_appearance", "version"),
             ("firstcome_head", "given"),
+            ("firstcome_head_removed", "sequence"),
             ("firstcome_api_key", "number"),
             ("firstcome_purge", "until_at"),
         ],

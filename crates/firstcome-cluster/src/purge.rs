@@ -7,11 +7,11 @@
 //!   `gone_before` as gone.
 //! - What is removed is older than the retention by the clock of the database. A clock that is obviously wrong removes nothing.
 //! - One purge runs at a time: one node has the turn in the database, and that node runs one.
+//! - Heads go from the first one of a chain on, and the newest one stays. A row says up to which sequence they went.
 //!
-//! # Not removed
-//! - Heads: receipts lead to them, and there is at most one per object and minute in which something changed.
-//! - The key of a request that drew a ticket: it goes with the ticket.
+//! The key of a request that drew a ticket goes with the ticket.
 
+mod heads;
 mod keys;
 mod rooms;
 
@@ -25,8 +25,8 @@ use firstcome_sql::boxed::boxed;
 use firstcome_store::StoreError;
 use firstcome_store::edge::Stopwatch;
 use firstcome_store::purge::{
-    ClockCheck, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, Retention, check_clock,
-    kept_since,
+    ClockCheck, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, RETAIN_HEADS_MIN, Retention,
+    check_clock, kept_since,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,6 +107,11 @@ impl Purge<'_> {
         }
         if let Some(by) = tickets
             && !self.rooms(by, retention.tickets.unwrap_or_default()).await?
+        {
+            return Ok(false);
+        }
+        if let Some(retain) = retention.heads
+            && !self.heads(kept_since(self.now, retain.max(RETAIN_HEADS_MIN))).await?
         {
             return Ok(false);
         }

@@ -5,7 +5,8 @@
 //! has, and names the head that covers it. Both are short texts, so that any program can compute their digests.
 //!
 //! # Invariants
-//! - A chain has no gap: sequences count from 1, and each head names the digest of the one before it.
+//! - A chain has no gap: sequences count from 1, and each head names the digest of the one before it. A store may remove its first
+//!   heads, and says up to which one.
 //! - Nothing in a chain falls: no instant, no first number, no count. A restored number never appears above a later one.
 //! - Numbers are given in their order. So a number above the count of one head and not above that of the next was given between
 //!   the two, and no later joiner gets a number that a published head covers.
@@ -196,6 +197,15 @@ impl Head {
             Some(before) => self.follows(before),
             None if self.sequence == 1 && self.previous == Digest::NONE => Ok(()),
             None => Err(Breach::Gap),
+        }
+    }
+
+    /// Checks that this head is the first one of a chain whose heads up to `removed_to` a purge removed; 0 if it removed none.
+    pub fn begins_after(&self, removed_to: u64) -> Result<(), Breach> {
+        match removed_to {
+            0 => self.continues(None),
+            _ if self.sequence.checked_sub(1) == Some(removed_to) && self.previous != Digest::NONE => Ok(()),
+            _ => Err(Breach::Gap),
         }
     }
 

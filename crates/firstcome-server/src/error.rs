@@ -125,6 +125,7 @@ codes! {
     RoomClosed 410 "room_closed" "The room is closed" "There is nothing to wait for, unless an operator opens it again.";
     LockLost 410 "lock_lost" "This handle holds the lock no more" "It was given back, its lease ended, or it is no handle of this lock. Stop using the guarded record, and acquire the lock again.";
     RecordsRemoved 410 "records_removed" "These records were removed" "A purge removed all up to the number `removed_to`: ask after it, or without `after`.";
+    HeadsRemoved 410 "heads_removed" "These heads were removed" "A purge removed all up to the sequence `removed_to`: ask after it, or without `after`. A receipt that names them can no longer be made.";
     SettingsChanged 412 "settings_changed" "The settings have changed since they were read" "Read them again, and decide whether your change still holds: `settings` and the `ETag` are in the answer to a GET with your key.";
     BodyTooLarge 413 "body_too_large" "The body has more than 64 KiB" "Send less. An appearance may have 256 KiB.";
     UnsupportedMediaType 415 "unsupported_media_type" "The body is not announced as JSON" "Send `Content-Type: application/json`.";

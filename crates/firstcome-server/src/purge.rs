@@ -23,7 +23,7 @@ impl App {
                 self.metrics.purges.ended(purged, self.backend.now());
                 let (requests, tickets, admissions) = (purged.requests, purged.tickets, purged.admissions);
                 let (claims, coupons, dead_letters) = (purged.claims, purged.coupons, purged.dead_letters);
-                let records = purged.records;
+                let (records, heads) = (purged.records, purged.heads);
                 tracing::info!(
                     requests,
                     tickets,
@@ -32,6 +32,7 @@ impl App {
                     coupons,
                     dead_letters,
                     records,
+                    heads,
                     "purged what is over"
                 );
             }

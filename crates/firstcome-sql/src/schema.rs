@@ -120,7 +120,7 @@ impl Standing {
 
 /// Adds the statement by which no program that knows less than `version` of a part opens its tables once the transaction is over. For
 /// rows that such a program would take for damage.
-pub(crate) fn keep_out(text: &mut String, part: &str, version: i64) {
+pub fn keep_out(text: &mut String, part: &str, version: i64) {
     let row = format!("part='{part}{READABLE_FROM}'");
     text.push_str(&format!("UPDATE firstcome_schema SET version={version} WHERE {row} AND version<{version};"));
 }

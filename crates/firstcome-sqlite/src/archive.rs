@@ -5,13 +5,13 @@ use super::faults::fault;
 use super::{DATABASE_FILE, auction, connect, coupon, lock, open_reader, receipt, room, schema, verify_auction};
 use firstcome_core::coupon::{Attributes, CouponSettings, Serial};
 use firstcome_core::id::{CouponName, RequestId, UserId};
+use firstcome_core::receipt::Object;
 use firstcome_core::time::{Now, Steady, Timestamp};
 use firstcome_store::archive::{
-    ArchivedClaim, ArchivedCoupon, ArchivedPurge, Before, ImportError, Incoming, Intake, RoomsBefore,
+    ArchivedClaim, ArchivedCoupon, ArchivedHead, ArchivedPurge, Before, ImportError, Incoming, Intake, RoomsBefore,
 };
 use firstcome_store::edge::draw_hasher;
 use firstcome_store::embedded::journal::CouponId;
-use firstcome_store::receipt::SignedHead;
 use firstcome_store::{Fault, FaultKind};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, HashMap};
@@ -87,8 +87,16 @@ impl Archive {
     }
 
     /// Visits all published heads, chain by chain in their order. Stops at the first error of `visit`.
-    pub fn for_each_head<E: From<Fault>>(&self, mut visit: impl FnMut(SignedHead) -> Result<(), E>) -> Result<(), E> {
-        stoppable(&mut visit, |visit| receipt::for_each_head(&self.connection, visit))
+    pub fn for_each_head<E: From<Fault>>(&self, mut visit: impl FnMut(ArchivedHead) -> Result<(), E>) -> Result<(), E> {
+        let (removed, mut before) = (receipt::removed_heads(&self.connection)?, None);
+        stoppable(&mut visit, |visit| {
+            receipt::for_each_head(&self.connection, |signed| {
+                let removed_to = |object: &Object| removed.get(object).copied().unwrap_or_default();
+                let head = ArchivedHead::next(before.as_ref(), signed, removed_to);
+                before = Some(head.signed.head.object.clone());
+                visit(head)
+            })
+        })
     }
 }
 

@@ -74,6 +74,7 @@ pub(super) fn write(connection: &Connection, changes: &[Change]) -> rusqlite::Re
                 erase::write(connection, change)?;
             }
             Change::Headed(signed) => receipt::put_head(connection, signed)?,
+            Change::HeadsRemoved { object, to, .. } => receipt::remove_heads(connection, object, *to)?,
             Change::ApiKeys(change) => api_key::write(connection, change)?,
             Change::RequestsForgotten(requests) => purge::forget(connection, requests)?,
             Change::RecordsRemoved(removed) => purge::remove_records(connection, removed)?,

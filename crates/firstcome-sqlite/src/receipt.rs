@@ -6,7 +6,8 @@ use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::receipt::{Digest, Figures, Head, Object};
 use firstcome_store::Fault;
 use firstcome_store::receipt::{HeadWanted, Signature, SignedHead};
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, Params, Row, params};
+use std::collections::HashMap;
 
 const COLUMNS: &str = "object, sequence, at, first, given, front, previous, signature";
 
@@ -29,6 +30,30 @@ pub(super) fn put_head(connection: &Connection, signed: &SignedHead) -> rusqlite
         signed.signature.as_bytes()
     ])
     .map(drop)
+}
+
+/// Removes the heads of an object up to a sequence, and notes it in their place.
+pub(super) fn remove_heads(connection: &Connection, object: &Object, to: u64) -> rusqlite::Result<()> {
+    let (object, to) = (object.to_string(), to.cast_signed());
+    let mut remove = connection.prepare_cached("DELETE FROM head WHERE object = ?1 AND sequence <= ?2")?;
+    remove.execute(params![object, to])?;
+    let mut note =
+        connection.prepare_cached("INSERT OR REPLACE INTO head_removed (object, sequence) VALUES (?1, ?2)")?;
+    note.execute(params![object, to]).map(drop)
+}
+
+/// Reads up to which sequence purges removed heads, by object.
+pub(super) fn removed_heads(connection: &Connection) -> Result<HashMap<Object, u64>, Fault> {
+    let broken = |error: rusqlite::Error| fault(&error, "cannot read which heads were removed");
+    let mut statement = connection.prepare("SELECT object, sequence FROM head_removed").map_err(broken)?;
+    let mut rows = statement.query([]).map_err(broken)?;
+    let mut removed = HashMap::new();
+    while let Some(row) = rows.next().map_err(broken)? {
+        let (text, to): (String, i64) = (row.get(0).map_err(broken)?, row.get(1).map_err(broken)?);
+        let object = object_of(&text).ok_or_else(|| damaged(format!("removed heads of {text:?}, which is none")))?;
+        removed.insert(object, to.cast_unsigned());
+    }
+    Ok(removed)
 }
 
 /// Reads the object of a row from its text.
@@ -78,18 +103,21 @@ pub(super) fn heads(
     read(connection, rest, params![object.to_string(), after, count])
 }
 
-/// Finds the first head that is the wanted one or a later one. Sequences have no gap, so it halves the chain: one row per step.
+/// Finds the first head that is the wanted one or a later one. Sequences have no gap, so it halves what is left of the chain: one
+/// row per step.
 pub(super) fn first_head(
     connection: &Connection,
     object: &Object,
     wanted: HeadWanted,
 ) -> Result<Option<SignedHead>, Fault> {
-    let query = "SELECT max(sequence) FROM head WHERE object = ?1";
-    let last = connection.query_row(query, [object.to_string()], |row| row.get::<_, Option<i64>>(0)).optional();
-    let last = last.map_err(|error| fault(&error, "cannot read the heads"))?.flatten();
-    let Some(last) = last else { return Ok(None) };
+    // Two looks at the index: one query for both ends would read the whole chain.
+    let query =
+        "SELECT (SELECT min(sequence) FROM head WHERE object = ?1), (SELECT max(sequence) FROM head WHERE object = ?1)";
+    let ends = connection.query_row(query, [object.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
+    let ends: (Option<i64>, Option<i64>) = ends.map_err(|error| fault(&error, "cannot read the heads"))?;
+    let (Some(first), Some(last)) = ends else { return Ok(None) };
     // The wanted head is after `before`, and `found` is one that is not before it.
-    let (mut before, mut end, mut found) = (0, last.cast_unsigned() + 1, None);
+    let (mut before, mut end, mut found) = (first.cast_unsigned() - 1, last.cast_unsigned() + 1, None);
     while before + 1 < end {
         let middle = before + (end - before) / 2;
         let Some(signed) = heads(connection, object, middle - 1, 1)?.into_iter().next() else {

@@ -239,9 +239,29 @@ pub enum Incoming {
     /// A bid.
     Bid(Box<ArchivedBid>),
     /// A published head of a room or a coupon.
-    Head(Box<SignedHead>),
+    Head(Box<ArchivedHead>),
     /// A secret of the service.
     Secret(ArchivedSecret),
+}
+
+/// A published head of a room or a coupon.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArchivedHead {
+    /// The head.
+    pub signed: SignedHead,
+    /// Of the first head of a room or coupon: up to which sequence a purge removed those before it. 0 if none did, and of all
+    /// later heads.
+    pub removed_to: u64,
+}
+
+impl ArchivedHead {
+    /// The next head of an export, after one of `before`. `removed_to` tells up to which sequence a purge removed the heads of an
+    /// object.
+    pub fn next(before: Option<&Object>, signed: SignedHead, removed_to: impl FnOnce(&Object) -> u64) -> Self {
+        let object = &signed.head.object;
+        let removed_to = if before == Some(object) { 0 } else { removed_to(object) };
+        Self { signed, removed_to }
+    }
 }
 
 /// Why an import fails. Nothing of the import is kept then.

@@ -31,7 +31,7 @@ pub use erase::{
     ErasesMembers, ErasesPlaces, erasures, erasures_reopen, member_erasures, member_erasures_by_the_clock,
 };
 pub use lock::{LetPass, lock};
-pub use receipt::{Published, receipts, receipts_reopen};
+pub use receipt::{Published, head_purges, receipts, receipts_reopen};
 pub use records::record_purges;
 pub use room::{room, room_reopens};
 

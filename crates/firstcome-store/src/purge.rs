@@ -16,6 +16,9 @@ pub const RETAIN_REQUESTS_MIN: Duration = DAY;
 /// The shortest time that records of members' points may be kept: the idempotency keys of charges and refunds name them for 30 days.
 pub const RETAIN_RECORDS_MIN: Duration = Duration::from_secs(31 * 86_400);
 
+/// The shortest time that published heads may be kept: visitors ask for their receipts within it.
+pub const RETAIN_HEADS_MIN: Duration = DAY;
+
 /// How far the clock may be ahead of the last purge before a purge refuses: a year.
 pub const CLOCK_AHEAD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
@@ -38,6 +41,9 @@ pub struct Retention {
     pub dead_letters: Option<Duration>,
     /// Records of members' points, from their instant on; [`RETAIN_RECORDS_MIN`] or more.
     pub records: Option<Duration>,
+    /// Published heads of rooms and coupons, from the instant of the next one on; [`RETAIN_HEADS_MIN`] or more. The newest one of
+    /// each stays.
+    pub heads: Option<Duration>,
 }
 
 impl Default for Retention {
@@ -48,13 +54,15 @@ impl Default for Retention {
             claims: None,
             dead_letters: Some(DAY * 90),
             records: None,
+            heads: None,
         }
     }
 }
 
 impl Retention {
     /// Keeps everything for ever.
-    pub const FOREVER: Self = Self { requests: None, tickets: None, claims: None, dead_letters: None, records: None };
+    pub const FOREVER: Self =
+        Self { requests: None, tickets: None, claims: None, dead_letters: None, records: None, heads: None };
 }
 
 /// Whether a purge removes data or only counts them.
@@ -110,11 +118,13 @@ pub struct Purged {
     pub dead_letters: u64,
     /// Records of members' points.
     pub records: u64,
+    /// Published heads.
+    pub heads: u64,
 }
 
 impl Purged {
     /// Returns each kind, by the name that metrics, the HTTP API and the command line use, with its count.
-    pub const fn kinds(&self) -> [(&'static str, u64); 7] {
+    pub const fn kinds(&self) -> [(&'static str, u64); 8] {
         [
             ("requests", self.requests),
             ("tickets", self.tickets),
@@ -123,6 +133,7 @@ impl Purged {
             ("coupons", self.coupons),
             ("dead_letters", self.dead_letters),
             ("records", self.records),
+            ("heads", self.heads),
         ]
     }
 
@@ -141,6 +152,7 @@ impl AddAssign for Purged {
         self.coupons += page.coupons;
         self.dead_letters += page.dead_letters;
         self.records += page.records;
+        self.heads += page.heads;
     }
 }
 
@@ -219,7 +231,7 @@ pub type PurgeAnswer = Result<Result<Purged, PurgeRejection>, StoreError>;
 ///
 /// - What is not over stays, also with the shortest retention: living tickets and slots, claims of coupons that can still be claimed
 ///   or redeemed. Of the records of a member a part stays without a gap: the last one, and all from the first hold on that has not
-///   ended. An anchor takes the place of the others.
+///   ended. An anchor takes the place of the others. Heads go from the first one on, and the newest one of a chain stays.
 /// - In pages of at most [`PAGE_ROWS_MAX`] rows, each one atomic step, with other commands between them.
 /// - A purge that a crash cut short has removed whole pages. The next purge removes the rest.
 /// - Durable: what the answer counts stays removed after a crash. It counts what this call removed; after an error the pages before

@@ -38,7 +38,7 @@ use firstcome_core::receipt::{Admission, Breach, Cover, Figures, Head, Link, Obj
 use firstcome_core::time::Timestamp;
 use std::fmt;
 use std::future::Future;
-pub use stored::{Standing, StoredHeads};
+pub use stored::{Standing, StoredHeads, removable_to};
 
 /// The most heads that one page has.
 pub const HEADS_PER_PAGE_MAX: usize = 100;
@@ -228,6 +228,13 @@ impl HeadPage {
         Ok(())
     }
 
+    /// Returns up to which sequence a purge removed heads that a caller asked for who has those up to `after`. `None` if the page
+    /// follows without a gap.
+    pub fn removed_to(&self, after: u64) -> Option<u64> {
+        let before = self.heads.first()?.head.sequence.saturating_sub(1);
+        (after < before).then_some(before)
+    }
+
     /// Checks a receipt against these heads: the same key, and the same head wherever both have one of a sequence. Returns
     /// how many heads of the receipt are among these.
     ///
@@ -280,6 +287,8 @@ pub enum ReceiptReply {
     Pending,
     /// The user has no claim.
     Absent,
+    /// A purge removed heads that the receipt would name.
+    Removed,
 }
 
 /// The port for heads and receipts. Every adapter passes `conformance::receipt`:
@@ -294,7 +303,8 @@ pub trait ReceiptStore: Send + Sync {
     /// new claims. Only rooms and coupons that this node has served lately count.
     fn publish_heads(&self) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns published heads of a room after a sequence, at most [`HEADS_PER_PAGE_MAX`]. Refused: `unknown_room`.
+    /// Returns published heads of a room after a sequence, at most [`HEADS_PER_PAGE_MAX`]. The page begins later if a purge removed
+    /// heads ([`HeadPage::removed_to`]). Refused: `unknown_room`.
     fn room_heads(
         &self,
         room: &RoomName,
@@ -302,7 +312,8 @@ pub trait ReceiptStore: Send + Sync {
         count: usize,
     ) -> impl Future<Output = RoomAnswer<HeadPage>> + Send;
 
-    /// Returns published heads of a coupon after a sequence, at most [`HEADS_PER_PAGE_MAX`]. Refused: `unknown_coupon`.
+    /// Returns published heads of a coupon after a sequence, at most [`HEADS_PER_PAGE_MAX`]. The page begins later if a purge
+    /// removed heads ([`HeadPage::removed_to`]). Refused: `unknown_coupon`.
     fn coupon_heads(
         &self,
         coupon: &CouponName,
@@ -320,7 +331,7 @@ pub trait ReceiptStore: Send + Sync {
 
 /// Reads the heads that a store has published.
 pub trait PublishedHeads: Send + Sync {
-    /// Returns the heads of an object after a sequence, at most `count`, in order.
+    /// Returns the heads of an object after a sequence, at most `count`, in order. Begins later if a purge removed some.
     fn after(
         &self,
         object: &Object,
@@ -336,12 +347,14 @@ pub trait PublishedHeads: Send + Sync {
     ) -> impl Future<Output = Result<Option<SignedHead>, StoreError>> + Send;
 }
 
-async fn link(heads: &impl PublishedHeads, object: &Object, by: SignedHead) -> Result<SignedLink, StoreError> {
-    let before = match by.head.sequence {
-        ..=1 => None,
-        sequence => heads.after(object, sequence - 2, 1).await?.into_iter().next(),
-    };
-    Ok(SignedLink { before, by })
+/// Finds the head before a head. `None` if a purge removed it: then the head may not be the first one that was wanted either.
+async fn link(heads: &impl PublishedHeads, object: &Object, by: SignedHead) -> Result<Option<SignedLink>, StoreError> {
+    if by.head.sequence == 1 {
+        return Ok(Some(SignedLink { before: None, by }));
+    }
+    let before = heads.after(object, by.head.sequence - 2, 1).await?.into_iter().next();
+    let before = before.filter(|before| before.head.sequence < by.head.sequence);
+    Ok(before.map(|before| SignedLink { before: Some(before), by }))
 }
 
 /// Makes the receipt of a ticket or a claim from published heads. `admitted` is the turn and the instant at which a ticket was
@@ -359,12 +372,12 @@ pub async fn receipt_of(
     let Some(by) = heads.first(&object, HeadWanted::Number(subject.number())).await? else {
         return Ok(ReceiptReply::Pending);
     };
-    let by = link(heads, &object, by).await?;
+    let Some(by) = link(heads, &object, by).await? else { return Ok(ReceiptReply::Removed) };
     let mut inside = None;
     if let (Subject::Ticket { admission, .. }, Some((turn, at))) = (&mut subject, admitted)
         && let Some(after) = heads.first(&object, HeadWanted::Admitted { turn, at }).await?
     {
-        let link = link(heads, &object, after).await?;
+        let Some(link) = link(heads, &object, after).await? else { return Ok(ReceiptReply::Removed) };
         // After a wall clock was set back, the store counts the time of the head before.
         let at = link.before.as_ref().map_or(at, |before| at.max(before.head.at));
         *admission = Some(Admission { turn, at, by: Cover::of(&link.by.head) });

@@ -33,27 +33,28 @@ impl<S: ReceiptStore, A> Store<S, A> {
 
 impl<S: RoomStore + ReceiptStore> WaitingRoom<S> {
     /// Returns the receipt of a ticket, with the admission once a later head is published. No contact of the visitor. Reads at
-    /// most four heads. Refused: `unknown_room`, `unknown_ticket`, `ticket_renewed`. See [`Store::publish_heads`].
+    /// most four heads; [`ReceiptReply::Removed`] if a purge removed one of them. Refused: `unknown_room`, `unknown_ticket`,
+    /// `ticket_renewed`. See [`Store::publish_heads`].
     pub async fn receipt(&self, ticket: &str) -> Result<ReceiptReply, RoomError> {
         flat(self.store.ticket_receipt(&self.name, ticket).await)
     }
 
-    /// Returns published heads of the room after a sequence, at most 100. Refused: `unknown_room`. See
-    /// [`Store::publish_heads`].
+    /// Returns published heads of the room after a sequence, at most 100. The page begins later if a purge removed heads
+    /// ([`HeadPage::removed_to`]). Refused: `unknown_room`. See [`Store::publish_heads`].
     pub async fn heads(&self, after: u64, count: usize) -> Result<HeadPage, RoomError> {
         flat(self.store.room_heads(&self.name, after, count).await)
     }
 }
 
 impl<S: CouponStore + ReceiptStore> CouponHandle<S> {
-    /// Returns the receipt of a user's claim. Reads at most two heads. Refused: `unknown_coupon`. See
-    /// [`Store::publish_heads`].
+    /// Returns the receipt of a user's claim. Reads at most two heads; [`ReceiptReply::Removed`] if a purge removed one of them.
+    /// Refused: `unknown_coupon`. See [`Store::publish_heads`].
     pub async fn receipt(&self, user: &str) -> Result<ReceiptReply, CouponError> {
         flat(self.store.claim_receipt(&self.name, user).await)
     }
 
-    /// Returns published heads of the coupon after a sequence, at most 100. Refused: `unknown_coupon`. See
-    /// [`Store::publish_heads`].
+    /// Returns published heads of the coupon after a sequence, at most 100. The page begins later if a purge removed heads
+    /// ([`HeadPage::removed_to`]). Refused: `unknown_coupon`. See [`Store::publish_heads`].
     pub async fn heads(&self, after: u64, count: usize) -> Result<HeadPage, CouponError> {
         flat(self.store.coupon_heads(&self.name, after, count).await)
     }

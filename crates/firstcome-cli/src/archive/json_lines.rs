@@ -10,14 +10,13 @@ use super::{Sink, attributes, read_instant};
 use anyhow::{Context, anyhow, bail};
 use firstcome::VoucherKey;
 use firstcome::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedPurge, ArchivedRecord,
-    ArchivedSecret, Incoming, IncomingClaim,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedHead, ArchivedLine, ArchivedListing, ArchivedPurge,
+    ArchivedRecord, ArchivedSecret, Incoming, IncomingClaim,
 };
 use firstcome::core::coupon::{Acknowledge, CouponLimit, CouponSettings, Serial, Title};
 use firstcome::core::id::{CouponName, RequestId, RoomName, UserId};
 use firstcome::core::time::Timestamp;
 use firstcome::embedded::journal::PassSecret;
-use firstcome::receipt::SignedHead;
 use firstcome_server::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -213,7 +212,7 @@ impl<W: Write> Sink for Lines<W> {
         self.line(&line)
     }
 
-    fn head(&mut self, head: &SignedHead) -> anyhow::Result<()> {
+    fn head(&mut self, head: &ArchivedHead) -> anyhow::Result<()> {
         self.line(&ExportLine::Head(Box::new(HeadLine::new(head))))
     }
 

@@ -7,12 +7,12 @@ use crate::settings::{no_store, refuse_file};
 use anyhow::Context;
 use firstcome::ApiKeyStore;
 use firstcome::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedHead, ArchivedLine, ArchivedListing, ArchivedRecord,
+    ArchivedSecret,
 };
 use firstcome::cluster::{ClusterArchive, HANDLES, TransferError};
 use firstcome::core::api_key::KeyBook;
 use firstcome::embedded::journal::PassSecret;
-use firstcome::receipt::SignedHead;
 use firstcome::sql::SqlError;
 use firstcome::sqlite::{Archive, DATABASE_FILE, handle_secret};
 use std::path::{Path, PathBuf};
@@ -88,7 +88,10 @@ impl<'a> Source<'a> {
         from!(self, archive => archive.for_each_ticket(visit))
     }
 
-    pub(super) fn for_each_head(&mut self, visit: impl FnMut(SignedHead) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(super) fn for_each_head(
+        &mut self,
+        visit: impl FnMut(ArchivedHead) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         from!(self, archive => archive.for_each_head(visit))
     }
 

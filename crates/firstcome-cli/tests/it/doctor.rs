@@ -45,7 +45,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
         run(&mut doctor)
     };
     let ended = doctor(redis, None);
-    is(&said(&ended)("database", "tables of coupons"), "0 of 9", "unsafe");
+    is(&said(&ended)("database", "tables of coupons"), "0 of 10", "unsafe");
     assert_eq!(ended.code, Some(1), "{ended:?}");
     world.migrate(sql);
     let ended = doctor(redis, Some(SECRET));
@@ -118,7 +118,7 @@ fn a_directory_that_others_may_read_is_not_fine() {
     let ended = firstcome(here, &["doctor", "--data", "data"]);
     let of = said(&ended);
     is(&of("directory", "keys.toml"), "its owner's alone", "fine");
-    is(&of("sqlite", "tables"), "version 14", "fine");
+    is(&of("sqlite", "tables"), "version 15", "fine");
     let in_memory = of("directory", "file system").1 == "unsafe";
     assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
     fs::set_permissions(here.join("data/keys.toml"), Permissions::from_mode(0o644)).expect("it is ours");

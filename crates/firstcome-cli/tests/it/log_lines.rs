@@ -3,6 +3,7 @@
 use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command};
 use crate::support::server::Server;
+use crate::support::trace::{can_trace, traced};
 use crate::support::wait_for;
 use crate::support::world::World;
 use firstcome_test_servers::Kind;
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const ADMIN: &str = "fc_admin_of_the_tests_of_lines_0123456789";
 const GUESS: &str = "fc_service_canary_of_a_guess_0123456789";
@@ -168,4 +170,106 @@ fn the_loss_and_the_return_of_redis_and_of_the_database_are_one_line_each() {
     assert!(ended["lasted_ms"].is_u64() && ended["node"].is_string(), "{ended}");
     assert!(!log.contains("s3cret"), "{log}");
     server.stop();
+}
+
+/// The kernel is slow with each eighth sync of a thread: strace delays it.
+#[test]
+fn a_commit_that_waits_for_the_disk_is_a_line_with_its_time() {
+    if !can_trace() {
+        return;
+    }
+    let here = tempfile::tempdir().expect("a directory");
+    let slow_disk = ["-e", "trace=fsync,fdatasync", "-e", "inject=fsync,fdatasync:delay_enter=1200000:when=8+8"];
+    let more = ["--coupon", "launch=1000", "--log-format", "json"];
+    let mut server = Server::spawn(&mut traced(here.path(), "trace", &slow_disk, &more));
+    let mut client = server.client();
+    let mut users = 0..1000;
+    let slow = wait_for("a slow commit", || {
+        let user = format!("user-{}", users.next().expect("one of a thousand claims meets the slow disk"));
+        let claimed = client.claim("launch", &user, None).expect("an answer");
+        assert_eq!(claimed.status, 201, "{}", claimed.text());
+        lines(&server.errors(), "a commit was slow: look at the disk of the data directory").into_iter().next()
+    });
+    assert!(slow["lasted_ms"].as_u64().is_some_and(|lasted_ms| 1_000 <= lasted_ms), "{slow}");
+    assert!(slow["changes"].as_u64().is_some_and(|changes| 0 < changes) && slow["left_out"] == 0, "{slow}");
+    assert!(slow["target"].as_str().is_some_and(|target| target.starts_with("firstcome_store")), "{slow}");
+    assert_eq!(slow["level"], "WARN");
+    server.terminate();
+    assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+}
+
+/// Locks the rows of coupons and rooms: longer than a quick write takes, and not so long that a node gives its write up.
+const HOLD_ROWS: &str = "BEGIN; SELECT 1 FROM firstcome_coupon FOR UPDATE; SELECT 1 FROM firstcome_room FOR UPDATE; \
+                         SELECT pg_sleep(1.5); ROLLBACK";
+const TICKETS: &str = "/v1/rooms/sale/tickets";
+const LEASE_OF_COUPON: &str = "this node has the writer lease";
+const LEASE_OF_ROOM: &str = "the writer lease of the room has changed";
+
+/// A node that tells of its leases.
+fn telling_node(world: &World) -> Server {
+    let mut node = world.node();
+    node.args(["--log-format", "json", "--log", "info,firstcome_cluster=debug"]).env("FIRSTCOME_ADMIN_KEY", ADMIN);
+    Server::spawn(&mut node)
+}
+
+#[test]
+fn slow_writes_to_the_database_and_a_new_writer_lease_are_lines_of_a_coupon_and_of_a_room() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    world.migrate(world.sql.url());
+    let mut one = telling_node(&world);
+    let address = one.address();
+    let mut client = Client::with_key(address, ADMIN);
+    client.put_coupon("launch", 1_000_000);
+    assert_eq!(client.put_status("/v1/rooms/sale", &json!({"max_active": 1})), 201);
+    assert_eq!(client.claim("launch", "ann", None).expect("an answer").status, 201);
+    assert_eq!(client.call("POST", TICKETS, Some(&json!({}))).status, 201);
+    assert_eq!(line(&one, LEASE_OF_COUPON)["coupon"], "launch");
+    let lease = line(&one, LEASE_OF_ROOM);
+    assert_eq!((&lease["room"], &lease["has_lease"]), (&json!("sale"), &json!(true)), "{lease}");
+
+    let slow = ["a write of the outbox to the database was slow", "a write of the room to the database was slow"];
+    let mut users = 0_u32..;
+    wait_for("slow writes", || {
+        let is_held = AtomicBool::new(true);
+        // The first write that meets the held rows waits for as long as they are held.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                world.say(world.sql.url(), HOLD_ROWS);
+                is_held.store(false, Ordering::Release);
+            });
+            scope.spawn(|| {
+                let mut visitors = Client::with_key(address, ADMIN);
+                while is_held.load(Ordering::Acquire) {
+                    visitors.call("POST", TICKETS, Some(&json!({})));
+                }
+            });
+            while is_held.load(Ordering::Acquire) {
+                let user = format!("user-{}", users.next().expect("a number"));
+                client.claim("launch", &user, None).expect("an answer");
+            }
+        });
+        let log = one.errors();
+        slow.iter().all(|message| !lines(&log, message).is_empty()).then_some(())
+    });
+    for (message, name, of, count) in [(slow[0], "coupon", "launch", "entries"), (slow[1], "room", "sale", "records")] {
+        let slow = line(&one, message);
+        assert_eq!((&slow[name], &slow["level"]), (&json!(of), &json!("WARN")), "{slow}");
+        assert!(slow["lasted_ms"].as_u64().is_some_and(|lasted_ms| 1_000 <= lasted_ms), "{slow}");
+        assert!(slow[count].is_u64() && slow["left_out"].is_u64(), "{slow}");
+    }
+
+    // Another node takes both leases over.
+    let two = telling_node(&world);
+    one.kill();
+    let mut client = Client::with_key(two.address(), ADMIN);
+    wait_for("both leases", || {
+        let user = format!("user-{}", users.next().expect("a number"));
+        client.claim("launch", &user, None).expect("an answer");
+        client.call("POST", TICKETS, Some(&json!({})));
+        let log = two.errors();
+        let of_room = lines(&log, LEASE_OF_ROOM).iter().any(|lease| lease["has_lease"] == true);
+        (of_room && !lines(&log, LEASE_OF_COUPON).is_empty()).then_some(())
+    });
+    assert_eq!(line(&two, LEASE_OF_COUPON)["coupon"], "launch");
+    two.stop();
 }

@@ -21,6 +21,7 @@ mod documents;
 mod drill;
 mod erase;
 mod graceful_stop;
+mod heads;
 mod keys;
 mod keys_command;
 mod killed;

@@ -72,6 +72,8 @@ const FOREIGN_FLAGS: [&str; 19] = [
     // helm
     "--kube-version",
 ];
+/// The files that play the alerts.
+const ALERT_TESTS: [&str; 2] = ["alerts_test.yml", "alerts_days_test.yml"];
 /// The time that a service takes to stop beyond its grace: the drain, unless it is set.
 const DRAIN: Duration = Duration::from_secs(9);
 
@@ -297,9 +299,9 @@ fn prometheus_accepts_the_rules_and_every_alert_is_raised_by_its_trouble() {
         fs::write(directory.path().join(name), text).expect("a file");
     }
     run(command("promtool", directory.path()).args(["check", "config", "prometheus.yml"])).well();
-    promtool(&["test", "rules", "alerts_test.yml"]);
+    promtool(&[&["test", "rules"], &ALERT_TESTS[..]].concat());
     // promtool says nothing about an alert that no test plays.
-    let played = read("prometheus/alerts_test.yml");
+    let played = ALERT_TESTS.map(|name| read(&format!("prometheus/{name}"))).concat();
     let file = yaml("prometheus/alerts.yml").remove(0);
     let rules = file["groups"][0]["rules"].as_array().expect("rules");
     for rule in rules {

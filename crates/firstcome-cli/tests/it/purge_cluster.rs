@@ -36,7 +36,7 @@ fn rows(printed: &str) -> Value {
 
 fn counts(requests: u64, claims: i64, coupons: u64, dead_letters: u64) -> Value {
     json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": claims, "coupons": coupons,
-        "dead_letters": dead_letters, "records": 0})
+        "dead_letters": dead_letters, "records": 0, "heads": 0})
 }
 
 fn post(client: &mut Client, body: &Value) -> Answer {
@@ -326,7 +326,12 @@ fn a_command_names_one_store_and_sends_nothing_in_plain_text() {
     // Servers of the environment are those of a node: the command asks the service.
     let service = said(&["--url", "http://127.0.0.1:1"], &[("FIRSTCOME_REDIS", redis), ("FIRSTCOME_SQL", sql)]).with(2);
     assert!(service.contains("there is no key"), "{service}");
-    for (flag, value) in [("--retain-tickets", "7"), ("--retain-claims", "never"), ("--retain-dead-letters", "1.5d")] {
+    for (flag, value) in [
+        ("--retain-tickets", "7"),
+        ("--retain-claims", "never"),
+        ("--retain-dead-letters", "1.5d"),
+        ("--retain-heads", "23h"),
+    ] {
         assert!(said(&["--data", "d", flag, value], &[]).with(2).contains(flag), "{flag}");
     }
 }
@@ -339,12 +344,12 @@ fn a_purge_by_a_service_refuses_times_on_the_command_line() {
         purge.args(["purge", "--url", "http://127.0.0.1:1"]).args(more).env("FIRSTCOME_RETAIN_TICKETS", "9d");
         run(&mut purge).with(2)
     };
-    let refused = said(&["--retain-requests", "7d", "--retain-claims=forever"]);
-    for flag in ["--retain-requests", "--retain-claims"] {
+    let refused = said(&["--retain-requests", "7d", "--retain-claims=forever", "--retain-heads", "90d"]);
+    for flag in ["--retain-requests", "--retain-claims", "--retain-heads"] {
         let says = format!("{flag} is the service's own setting: ");
         assert_eq!(refused.lines().filter(|line| line.contains(&says)).count(), 1, "{refused}");
     }
-    assert_eq!(refused.lines().count(), 2, "{refused}");
+    assert_eq!(refused.lines().count(), 3, "{refused}");
     // A variable is the setting of a service that runs in the same environment.
     let service = said(&[]);
     assert!(service.contains("there is no key"), "{service}");

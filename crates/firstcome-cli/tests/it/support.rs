@@ -39,7 +39,7 @@ pub(crate) fn kill_rounds(default: u32) -> u32 {
     setting("FIRSTCOME_KILL_ROUNDS").map_or(default, |text| text.parse().expect("FIRSTCOME_KILL_ROUNDS is a number"))
 }
 
-/// The program of the version before; the one under test unless `FIRSTCOME_PREVIOUS` names another one.
+/// The program that an upgrade begins with: that of the version before if `FIRSTCOME_PREVIOUS` names it, else the one under test.
 pub(crate) fn previous_program() -> String {
     setting("FIRSTCOME_PREVIOUS").unwrap_or_else(|| program::PROGRAM.to_owned())
 }

@@ -15,11 +15,13 @@ use std::time::Duration;
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const CALLER: &str = "b7ad6b7169203331";
 
-/// Whether a collector answers.
+/// How a collector answers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Answers,
     Hangs,
+    /// It is busy: it takes no spans.
+    Refuses,
 }
 
 /// Head and body of each request.
@@ -29,33 +31,44 @@ type Requests = Vec<(String, Vec<u8>)>;
 struct Collector {
     address: SocketAddr,
     requests: Arc<Mutex<Requests>>,
+    manner: Arc<Mutex<Manner>>,
 }
 
 impl Collector {
     fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it has an address");
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&requests);
+        let (requests, manner) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(manner)));
+        let (kept, now) = (Arc::clone(&requests), Arc::clone(&manner));
         std::thread::spawn(move || {
             let mut hung = Vec::new();
             for mut stream in listener.incoming().map_while(Result::ok) {
-                if manner == Manner::Hangs {
+                if *now.lock().expect("no thread panics with it") == Manner::Hangs {
                     hung.push(stream);
                     continue;
                 }
-                let kept = Arc::clone(&kept);
+                let (kept, now) = (Arc::clone(&kept), Arc::clone(&now));
                 std::thread::spawn(move || {
                     while let Some(request) = read_request(&mut stream) {
-                        kept.lock().expect("nobody panics with it").push(request);
-                        if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").is_err() {
+                        let is_busy = *now.lock().expect("no thread panics with it") == Manner::Refuses;
+                        let status = if is_busy { "503 Service Unavailable" } else { "200 OK" };
+                        if !is_busy {
+                            kept.lock().expect("no thread panics with it").push(request);
+                        }
+                        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 2\r\n\r\n{{}}");
+                        if stream.write_all(answer.as_bytes()).is_err() {
                             return;
                         }
                     }
                 });
             }
         });
-        Self { address, requests }
+        Self { address, requests, manner }
+    }
+
+    /// Takes spans from now on.
+    fn answer(&self) {
+        *self.manner.lock().expect("no thread panics with it") = Manner::Answers;
     }
 
     fn url(&self) -> String {
@@ -63,7 +76,7 @@ impl Collector {
     }
 
     fn requests(&self) -> Requests {
-        self.requests.lock().expect("nobody panics with it").clone()
+        self.requests.lock().expect("no thread panics with it").clone()
     }
 
     /// The spans so far, by the field names of opentelemetry-proto.
@@ -249,6 +262,34 @@ fn a_collector_that_hangs_delays_no_request_and_is_one_line() {
     assert_eq!(server.errors().matches(lost).count(), 1, "{}", server.errors());
     server.terminate();
     assert_eq!(server.wait().code(), Some(0), "{}", server.errors());
+}
+
+#[test]
+fn the_loss_and_the_return_of_a_collector_are_one_line_each() {
+    let here = tempfile::tempdir().expect("a directory");
+    let collector = Collector::start(Manner::Refuses);
+    let server = serve(here.path(), &collector, &["--trace-sample", "1"]);
+    assert_eq!(claim(&server, "ann", "").status, 201);
+    let lines = |message: &str| -> Vec<Value> {
+        let log = server.errors();
+        let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.filter(|event| event["message"] == message).collect()
+    };
+    let line = |message: &str| wait_for(message, || lines(message).pop());
+    let [lost, back] = ["the collector of traces is lost", "the collector of traces answers again"];
+    let loss = line(lost);
+    assert!(loss["error"].as_str().is_some_and(|error| error.contains("503")) && loss["level"] == "WARN", "{loss}");
+    collector.answer();
+    // The second try of the spans before succeeds, or the first one of these.
+    assert_eq!(claim(&server, "bob", "").status, 201);
+    let end = line(back);
+    assert!(end["lasted_ms"].is_u64() && end["level"] == "INFO", "{end}");
+    for event in [loss, end] {
+        assert_eq!(event["target"], "firstcome_server::trace");
+        assert!(event["server"].as_str().is_some_and(|server| server.contains("127.0.0.1:")), "{event}");
+    }
+    assert_eq!((lines(lost).len(), lines(back).len()), (1, 1), "{}", server.errors());
+    server.stop();
 }
 
 #[test]

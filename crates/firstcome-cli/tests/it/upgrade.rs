@@ -1,31 +1,33 @@
-//! Two versions side by side on one Redis and one database, under load: forward node by node, and back again.
+//! Two nodes on one Redis and one database are replaced one after the other, under load: forward, and one of them back again.
 //!
-//! The version before is the program that `FIRSTCOME_PREVIOUS` names, as `cargo xtask full upgrade` sets it. Without it the program
-//! under test takes both parts: this shows that the way of a roll loses no answer, and nothing about versions.
+//! The gate replaces nodes by nodes of the same program, which shows that no answer is lost on the way, and nothing about versions.
+//! `cargo xtask full upgrade` names the program of the version before in `FIRSTCOME_PREVIOUS`.
 
-use crate::support::http::{Answer, Client, Lost};
+mod load;
+mod removal;
+mod trade;
+
+use crate::support::http::Client;
 use crate::support::program::{PROGRAM, command, run};
 use crate::support::server::Server;
 use crate::support::world::{SECRET, World};
-use crate::support::{Over, previous_program, wait_for};
+use crate::support::{previous_program, wait_for};
 use firstcome_test_servers::Kind;
+use load::Load;
+use removal::Person;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use trade::Auction;
 
 const ADMIN: &str = "admin-0123456789-0123456789";
-/// Callers that claim, and as many that lock.
-const CALLERS: usize = 4;
-/// More than the callers claim in the time of the test.
-const LIMIT: u64 = 1_000_000;
-/// Answers of each kind of load between two steps of the roll.
-const BETWEEN_STEPS: u64 = 20;
 
 fn node(program: &str, world: &World, listen: SocketAddr) -> Server {
     let mut serve = command(program, world.here());
     serve.args(["serve", "--listen", &listen.to_string(), "--redis", world.redis.url(), "--sql", world.sql.url()]);
+    if program == PROGRAM {
+        // The version before may not know the setting.
+        serve.args(removal::RETAIN_CLAIMS);
+    }
     serve.env("FIRSTCOME_SECRET", SECRET).env("FIRSTCOME_ADMIN_KEY", ADMIN);
     Server::spawn(&mut serve)
 }
@@ -34,91 +36,16 @@ fn migrate(program: &str, world: &World) {
     run(command(program, world.here()).args(["migrate", "--json", "--sql", world.sql.url()])).well();
 }
 
-/// What runs all the time: claims, and a lock that all callers want.
-struct Load {
-    addresses: [SocketAddr; 2],
-    over: AtomicBool,
-    claims: AtomicU64,
-    holds: AtomicU64,
-}
-
-impl Load {
-    fn clients(&self) -> [Client; 2] {
-        self.addresses.map(|address| Client::with_key(address, ADMIN))
-    }
-
-    /// Sends a request with a key to the nodes in turn until one answers it, as a back end behind a balancer does. `None` if the
-    /// load is over and no node answers.
-    fn ask(&self, clients: &mut [Client; 2], key: &str, path: &str, body: &Value) -> Option<Answer> {
-        let mut place = key.len() % 2;
-        wait_for("an answer of some node", || {
-            place ^= 1;
-            match clients[place].try_call("POST", path, Some(key), Some(body)) {
-                Ok(answer) if answer.status != 503 => Some(Some(answer)),
-                // The node is about to stop, or has just started. The key makes the repetition safe.
-                Ok(_) | Err(Lost::Unsent(_) | Lost::Unanswered(_)) => self.over.load(Ordering::Relaxed).then_some(None),
-                Err(Lost::Truncated(part)) => panic!("an answer broke off: {part}"),
-            }
-        })
-    }
-
-    /// Claims for one user after the other, and returns the serial that each was told.
-    fn claim(&self, caller: usize) -> BTreeMap<String, u64> {
-        let mut clients = self.clients();
-        let mut told = BTreeMap::new();
-        while !self.over.load(Ordering::Relaxed) {
-            let user = format!("caller-{caller}-{}", told.len());
-            let body = json!({"user": user});
-            let Some(answer) = self.ask(&mut clients, &user, "/v1/coupons/launch/claims", &body) else { break };
-            assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
-            told.insert(user, answer.json()["serial"].as_u64().expect("a serial"));
-            self.claims.fetch_add(1, Ordering::Relaxed);
-        }
-        told
-    }
-
-    /// Takes the lock and gives it back, and checks that no other caller has it meanwhile and that fences grow.
-    fn hold(&self, caller: usize, inside: &AtomicU64, last_fence: &AtomicU64) {
-        let mut clients = self.clients();
-        for number in 0_u64.. {
-            if self.over.load(Ordering::Relaxed) {
-                return;
-            }
-            let acquire = json!({"owner": format!("caller-{caller}"), "wait_ms": 2_000, "lease_ms": 60_000});
-            let key = format!("lock-{caller}-{number}");
-            let Some(held) = self.ask(&mut clients, &key, "/v1/locks/door/acquire", &acquire) else { return };
-            if held.status == 409 {
-                continue;
-            }
-            assert_eq!(held.status, 200, "{}", held.text());
-            let (held, fence) = (held.json(), held.json()["fence"].as_u64().expect("a fence"));
-            assert_eq!(inside.swap(1, Ordering::SeqCst), 0, "two hold the lock");
-            let before = last_fence.swap(fence, Ordering::SeqCst);
-            assert!(before < fence, "fence {fence} after {before}");
-            inside.store(0, Ordering::SeqCst);
-            let release = json!({"handle": held["handle"]});
-            let key = format!("free-{caller}-{number}");
-            let Some(released) = self.ask(&mut clients, &key, "/v1/locks/door/release", &release) else { return };
-            assert_eq!(released.status, 200, "{}", released.text());
-            self.holds.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits until both kinds of load have had answers since now: the step before stopped neither.
-    fn goes_on(&self) {
-        let now = || [&self.claims, &self.holds].map(|count| count.load(Ordering::Relaxed));
-        let [claims, holds] = now().map(|count| count + BETWEEN_STEPS);
-        wait_for("answers beside the roll", || {
-            let is_over = self.over.load(Ordering::Relaxed);
-            let [claims_now, holds_now] = now();
-            (is_over || (claims <= claims_now && holds <= holds_now)).then_some(())
-        });
-    }
+/// Sends a request that must have its effect.
+#[track_caller]
+fn post(client: &mut Client, path: &str, body: &Value) -> Value {
+    let answer = client.call("POST", path, Some(body));
+    assert!(matches!(answer.status, 200 | 201), "{path}: {}", answer.text());
+    answer.json()
 }
 
 /// What one node told is true at the other, whichever version it is: claims, codes, tickets, passes, locks.
-fn tell_and_ask(told: SocketAddr, asked: SocketAddr, step: &str) {
-    let [mut told, mut asked] = [told, asked].map(|address| Client::with_key(address, ADMIN));
+fn tell_and_ask([told, asked]: &mut [Client; 2], step: &str) {
     let user = format!("user-of-{step}");
     let claim = told.claim("launch", &user, None).expect("an answer").json();
     let seen = asked.get(&format!("/v1/coupons/launch/claims/{user}"));
@@ -149,95 +76,113 @@ fn ready(server: &Server) {
     wait_for("a node that is ready", || (server.client().get("/readyz").status == 200).then_some(()));
 }
 
-/// Rolls both nodes forward and one of them back, under load.
-fn roll(world: &World, load: &Load, mut nodes: [Server; 2]) -> [Server; 2] {
-    let previous = previous_program();
-    let both_ways = |step: &str| {
-        let [one, two] = load.addresses;
-        tell_and_ask(one, two, &format!("{step}-there"));
-        tell_and_ask(two, one, &format!("{step}-back"));
-    };
-    load.goes_on();
-    both_ways("before");
-    migrate(PROGRAM, world);
-    load.goes_on();
-    both_ways("migrated");
-    for (step, place, program) in
-        [("first", 0, PROGRAM), ("second", 1, PROGRAM), ("back", 0, &*previous), ("again", 0, PROGRAM)]
-    {
-        nodes[place].terminate();
-        assert_eq!(nodes[place].wait().code(), Some(0), "{}", nodes[place].errors());
-        load.goes_on();
-        nodes[place] = node(program, world, load.addresses[place]);
-        ready(&nodes[place]);
-        load.goes_on();
-        both_ways(step);
-    }
-    nodes
+/// A roll under way.
+struct Roll<'a> {
+    world: &'a World,
+    load: &'a Load,
+    nodes: [Server; 2],
+    /// Auctions that no node has settled yet.
+    auctions: Vec<Auction>,
 }
 
-fn verified(directory: &Path, world: &World) {
-    let mut verify = command(PROGRAM, directory);
+impl Roll<'_> {
+    /// Each node knows what the other one told, and they settle the auctions of earlier steps that have ended.
+    fn both_ways(&mut self, step: &str) {
+        let mut clients = self.load.clients();
+        for way in ["there", "back"] {
+            let name = format!("{step}-{way}");
+            tell_and_ask(&mut clients, &name);
+            trade::tell_and_ask(&mut clients, &name);
+            self.auctions.push(Auction::open(&mut clients, &name));
+            clients.reverse();
+        }
+        self.auctions.retain(|auction| !auction.is_settled(&mut clients));
+    }
+
+    /// Stops a node, and starts this program in its place.
+    fn replace(&mut self, place: usize, program: &str) {
+        let node = &mut self.nodes[place];
+        node.terminate();
+        assert_eq!(node.wait().code(), Some(0), "{}", node.errors());
+        self.load.goes_on();
+        *node = self::node(program, self.world, self.load.addresses[place]);
+        ready(node);
+        self.load.goes_on();
+    }
+
+    /// Rolls both nodes forward, one of them back, and forward again.
+    ///
+    /// The new node purges and erases beside the old one: the version before knows purged coupons and pseudonyms, and no record of
+    /// points is removed, which it would not know (docs/retention.md, docs/erasure.md).
+    fn run(&mut self, previous: &str) {
+        self.load.goes_on();
+        self.both_ways("before");
+        let ann = Person::new(&mut self.load.clients(), "ann");
+        removal::end_coupon(&mut self.load.clients());
+        migrate(PROGRAM, self.world);
+        self.load.goes_on();
+        self.both_ways("migrated");
+
+        self.replace(0, PROGRAM);
+        self.both_ways("first");
+        let [mut new, mut old] = self.load.clients();
+        removal::purge(&mut new, &mut old);
+        ann.erase(&mut new, &mut old);
+        self.load.goes_on();
+
+        self.replace(1, PROGRAM);
+        self.both_ways("second");
+        self.replace(0, previous);
+        self.both_ways("back");
+        let bob = Person::new(&mut self.load.clients(), "bob");
+        self.replace(0, PROGRAM);
+        self.both_ways("again");
+        let [mut one, mut two] = self.load.clients();
+        bob.erase(&mut two, &mut one);
+        self.load.goes_on();
+
+        let mut clients = self.load.clients();
+        wait_for("the end of all auctions", || {
+            self.auctions.retain(|auction| !auction.is_settled(&mut clients));
+            self.auctions.is_empty().then_some(())
+        });
+    }
+}
+
+fn verified(world: &World) {
+    let mut verify = command(PROGRAM, world.here());
     verify.args(["verify", "--redis", world.redis.url(), "--sql", world.sql.url()]).env("FIRSTCOME_SECRET", SECRET);
     run(&mut verify).well();
 }
 
-fn two_versions_serve_side_by_side(kind: Kind) {
+/// Rolls from the program before to the one under test, and checks that all that was told is kept.
+fn rolls(kind: Kind, previous: &str) {
     let Some(world) = World::start(kind) else { return };
-    let previous = previous_program();
-    migrate(&previous, &world);
+    migrate(previous, &world);
     let free: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-    let nodes = [node(&previous, &world, free), node(&previous, &world, free)];
-    let mut admin = Client::with_key(nodes[0].address(), ADMIN);
-    admin.put_coupon("launch", LIMIT);
-    assert_eq!(admin.put_status("/v1/rooms/hall", &json!({"max_active": 5})), 201);
-    let addresses = [nodes[0].address(), nodes[1].address()];
-    let load = Load { addresses, over: AtomicBool::new(false), claims: AtomicU64::new(0), holds: AtomicU64::new(0) };
-    let (inside, last_fence) = (AtomicU64::new(0), AtomicU64::new(0));
-    let mut told = BTreeMap::new();
-    let nodes = std::thread::scope(|scope| {
-        let claimers: Vec<_> = (0..CALLERS)
-            .map(|caller| {
-                scope.spawn({
-                    let load = &load;
-                    move || load.claim(caller)
-                })
-            })
-            .collect();
-        for caller in 0..CALLERS {
-            let (load, inside, last_fence) = (&load, &inside, &last_fence);
-            scope.spawn(move || load.hold(caller, inside, last_fence));
-        }
-        let _over = Over(&load.over);
-        let nodes = roll(&world, &load, nodes);
-        load.over.store(true, Ordering::Relaxed);
-        for claimer in claimers {
-            told.extend(claimer.join().expect("each claim is answered"));
-        }
-        nodes
+    let nodes = [node(previous, &world, free), node(previous, &world, free)];
+    let load = Load::prepare([nodes[0].address(), nodes[1].address()]);
+    let (nodes, ledger) = load.beside(|| {
+        let mut roll = Roll { world: &world, load: &load, nodes, auctions: Vec::new() };
+        roll.run(previous);
+        roll.nodes
     });
-    let kept: BTreeMap<String, u64> = Client::with_key(nodes[1].address(), ADMIN)
-        .claims("launch")
-        .into_iter()
-        .map(|claim| (claim["user"].as_str().expect("a user").to_owned(), claim["serial"].as_u64().expect("a serial")))
-        .collect();
-    let lost: Vec<_> = told.iter().filter(|(user, serial)| kept.get(*user) != Some(serial)).collect();
-    assert!(lost.is_empty(), "told and not kept: {lost:?}");
-    let mut serials: Vec<_> = kept.values().copied().collect();
-    serials.sort_unstable();
-    assert!(serials.iter().copied().eq(1..=kept.len() as u64), "serials have gaps or are given twice");
+    let [one, two] = load.clients();
+    for mut client in [one, two] {
+        ledger.is_kept(&mut client);
+    }
     for server in nodes {
         server.stop();
     }
-    verified(world.here(), &world);
+    verified(&world);
 }
 
 #[test]
-fn two_versions_serve_side_by_side_on_redis_and_postgres() {
-    two_versions_serve_side_by_side(Kind::Postgres);
+fn two_nodes_are_replaced_one_after_the_other_on_redis_and_postgres() {
+    rolls(Kind::Postgres, &previous_program());
 }
 
 #[test]
-fn two_versions_serve_side_by_side_on_redis_and_mariadb() {
-    two_versions_serve_side_by_side(Kind::MariaDb);
+fn two_nodes_are_replaced_one_after_the_other_on_redis_and_mariadb() {
+    rolls(Kind::MariaDb, &previous_program());
 }

@@ -3,6 +3,7 @@
 mod arrival;
 mod conformance;
 mod faults;
+mod heads;
 mod lock;
 mod pass;
 mod pass_on_cluster;

@@ -15,10 +15,10 @@ use firstcome_sql::base::{ROLL_BACK, Session};
 use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::{Reader, wrong};
 use firstcome_store::archive::{
-    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedLine, ArchivedListing, ArchivedRecord, ArchivedSecret,
+    ArchivedBid, ArchivedClaim, ArchivedCoupon, ArchivedHead, ArchivedLine, ArchivedListing, ArchivedRecord,
+    ArchivedSecret,
 };
 use firstcome_store::embedded::journal::PassSecret;
-use firstcome_store::receipt::SignedHead;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl ClusterArchive {
     /// Walks over all published heads, chain by chain in their order. Stops at the first error of the visitor.
     pub async fn for_each_head<E: From<TransferError>>(
         &mut self,
-        visit: impl FnMut(SignedHead) -> Result<(), E>,
+        visit: impl FnMut(ArchivedHead) -> Result<(), E>,
     ) -> Result<(), E> {
         self.export.heads(visit).await
     }
@@ -239,16 +239,17 @@ impl Export {
 
     async fn heads<E: From<TransferError>>(
         &mut self,
-        mut visit: impl FnMut(SignedHead) -> Result<(), E>,
+        mut visit: impl FnMut(ArchivedHead) -> Result<(), E>,
     ) -> Result<(), E> {
-        for keys in self.published().await.map_err(TransferError::from)? {
-            let mut after = 0;
+        for (keys, removed_to) in self.published().await.map_err(TransferError::from)? {
+            let (mut after, mut before) = (0, None);
             loop {
                 let rows = self.session.ask(heads_after(&keys, after, PAGE)).await.map_err(TransferError::from)?;
                 for row in &rows {
                     let signed = keys.read(&mut Reader::at(row, 0)).map_err(TransferError::from)?;
                     after = signed.head.sequence;
-                    visit(signed)?;
+                    visit(ArchivedHead::next(before, signed, |_| removed_to))?;
+                    before = Some(&keys.object);
                 }
                 if rows.len() < PAGE {
                     break;
@@ -258,10 +259,11 @@ impl Export {
         Ok(())
     }
 
-    /// What has heads: rooms and coupons.
-    async fn published(&mut self) -> Result<Vec<HeadKeys>, SqlError> {
-        let text = "SELECT DISTINCT h.kind,h.object,COALESCE(r.name,c.name) FROM firstcome_head h LEFT JOIN firstcome_room r \
-            ON h.kind=1 AND r.id=h.object LEFT JOIN firstcome_coupon c ON h.kind=2 AND c.id=h.object ORDER BY 1,2;";
+    /// What has heads: rooms and coupons, each with the sequence up to which a purge removed them.
+    async fn published(&mut self) -> Result<Vec<(HeadKeys, u64)>, SqlError> {
+        let text = "SELECT DISTINCT h.kind,h.object,COALESCE(r.name,c.name),COALESCE(x.sequence,0) FROM firstcome_head h \
+            LEFT JOIN firstcome_room r ON h.kind=1 AND r.id=h.object LEFT JOIN firstcome_coupon c ON h.kind=2 AND c.id=h.object \
+            LEFT JOIN firstcome_head_removed x ON x.kind=h.kind AND x.object=h.object ORDER BY 1,2;";
         let rows = self.session.ask(text.to_owned()).await?;
         let keys = |row| {
             let mut columns = Reader::at(row, 0);
@@ -271,7 +273,8 @@ impl Export {
                 1 => RoomName::parse(&name).map(Object::Room),
                 _ => CouponName::parse(&name).map(Object::Coupon),
             };
-            Ok(HeadKeys { object: object.map_err(|_| wrong("a head of a room or coupon that does not exist"))?, id })
+            let object = object.map_err(|_| wrong("a head of a room or coupon that does not exist"))?;
+            Ok((HeadKeys { object, id }, columns.count()?))
         };
         rows.iter().map(keys).collect()
     }

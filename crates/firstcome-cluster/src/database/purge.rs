@@ -55,7 +55,7 @@ pub(crate) struct GoneRows {
 }
 
 impl Database {
-    async fn purge_session(&self, text: String) -> Result<u64, SqlError> {
+    pub(super) async fn purge_session(&self, text: String) -> Result<u64, SqlError> {
         let mut session = self.base.session(Instant::now() + self.base.options.patience).await?;
         let rows = session.run(format!("{}{text}", self.dialect().words().begin)).await?;
         self.commit(session).await?;

@@ -2,13 +2,22 @@
 //!
 //! Several nodes may publish the next head of one object at once. The first row counts: the key of the others is taken.
 
-use super::Database;
+use super::purge::PAGE_ROWS;
+use super::{Database, PART_NAME};
 use firstcome_core::receipt::{Digest, Figures, Head, Object};
+use firstcome_core::time::Timestamp;
 use firstcome_sql::SqlError;
-use firstcome_sql::dialect::Dialect;
+use firstcome_sql::dialect::{Dialect, Row};
 use firstcome_sql::reader::{Reader, wrong};
+use firstcome_sql::schema::keep_out;
 use firstcome_store::receipt::{HeadWanted, Signature, SignedHead};
 use tokio::time::Instant;
+
+/// The first version of the tables in which heads may be removed.
+const REMOVED_SINCE: i64 = 10;
+
+/// What has heads: the kind of its rows, and its table.
+pub(crate) const CHAINS: [(u8, &str); 2] = [(1, "firstcome_room"), (2, "firstcome_coupon")];
 
 /// Which rows are about an object: its kind, and its number in the table of that kind.
 #[derive(Clone, Debug)]
@@ -59,7 +68,67 @@ pub(crate) fn heads_after(keys: &HeadKeys, after: u64, count: usize) -> String {
     )
 }
 
+/// Notes up to which sequence the heads of an object are removed. From then on no program that does not know of it opens the tables.
+fn note_removed((kind, id): (u8, i64), to: u64) -> String {
+    let mut text = format!(
+        "DELETE FROM firstcome_head_removed WHERE kind={kind} AND object={id};\
+         INSERT INTO firstcome_head_removed (kind,object,sequence) VALUES ({kind},{id},{to});"
+    );
+    keep_out(&mut text, PART_NAME, REMOVED_SINCE);
+    text
+}
+
+impl HeadKeys {
+    /// What notes up to which sequence the heads are removed.
+    pub(crate) fn note_removed(&self, to: u64) -> String {
+        note_removed((self.kind(), self.id), to)
+    }
+}
+
 impl Database {
+    /// Objects of a chain kind after this number, at most so many, each with the instant of its first head that is left.
+    pub(crate) async fn first_heads(
+        &self,
+        (kind, table): (u8, &str),
+        after: i64,
+        count: u32,
+    ) -> Result<Vec<(i64, Option<Timestamp>)>, SqlError> {
+        let text = format!(
+            "SELECT o.id,(SELECT h.at FROM firstcome_head h WHERE h.kind={kind} AND h.object=o.id ORDER BY h.sequence LIMIT 1) \
+             FROM {table} o WHERE o.id>{after} ORDER BY o.id LIMIT {count};"
+        );
+        let read = |row: &Row| {
+            let mut columns = Reader::at(row, 0);
+            Ok((columns.integer()?, columns.maybe_instant()?))
+        };
+        self.base.read(text).await?.iter().map(read).collect()
+    }
+
+    /// The first heads of an object after a sequence, with their instants: one more than a page removes.
+    pub(crate) async fn dated_heads(
+        &self,
+        (kind, id): (u8, i64),
+        after: u64,
+    ) -> Result<Vec<(u64, Timestamp)>, SqlError> {
+        let text = format!(
+            "SELECT sequence,at FROM firstcome_head WHERE kind={kind} AND object={id} AND sequence>{after} \
+             ORDER BY sequence LIMIT {};",
+            PAGE_ROWS + 1
+        );
+        let read = |row: &Row| {
+            let mut columns = Reader::at(row, 0);
+            Ok((columns.count()?, columns.instant()?))
+        };
+        self.base.read(text).await?.iter().map(read).collect()
+    }
+
+    /// Removes the heads of an object up to a sequence.
+    pub(crate) async fn remove_heads(&self, (kind, id): (u8, i64), to: u64) -> Result<(), SqlError> {
+        let note = note_removed((kind, id), to);
+        let rows = format!("kind={kind} AND object={id} AND sequence<={to}");
+        self.purge_session(format!("DELETE FROM firstcome_head WHERE {rows};{note}")).await.map(drop)
+    }
+
     async fn select_heads(&self, keys: &HeadKeys, rest: &str) -> Result<Vec<SignedHead>, SqlError> {
         let columns = HeadKeys::COLUMNS;
         let rows =

@@ -4,6 +4,7 @@ use super::{Found, Inspection, PAGE, State, Tried, is_held, text_of};
 use crate::ClusterError;
 use crate::outbox::{Entry, bytes_of};
 use crate::sequencer::{FILL_PAIRS_MAX, Keys, Sequencer, Stray, number, parts_of, unreadable};
+use firstcome_core::erase::is_pseudonym;
 use firstcome_core::id::UserId;
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::SqlError;
@@ -472,12 +473,15 @@ impl Inspection {
                          ORDER BY request LIMIT {FILL_PAIRS_MAX};"
                     )
                 };
-                let mut names = Vec::new();
-                for row in &self.reading.ask(text).await? {
+                let rows = self.reading.ask(text).await?;
+                let mut names = Vec::with_capacity(rows.len());
+                for row in &rows {
                     let mut columns = Reader::at(row, 0);
                     serial = columns.integer()?;
                     if what == "users" {
-                        names.push(columns.maybe_text()?.unwrap_or_default());
+                        let name = columns.maybe_text()?.unwrap_or_default();
+                        // No caller can claim under the name of an erased user: a sequencer need not know it.
+                        names.extend(Some(name).filter(|name| !is_pseudonym(name)));
                         continue;
                     }
                     let key = columns.key()?;
@@ -485,7 +489,7 @@ impl Inspection {
                     self.reading.dialect().bytes(&mut request, &key.to_be_bytes());
                     names.push(format!("{key:032x}"));
                 }
-                if names.is_empty() {
+                if rows.is_empty() {
                     break;
                 }
                 let Some(unknown) = self.sequencer.unknown(keys, what, generation, &names).await? else {

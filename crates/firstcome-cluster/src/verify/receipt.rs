@@ -25,8 +25,21 @@ pub(super) async fn check(reading: &mut Reading, secret: Option<&DeploymentSecre
     Ok(heads.checks())
 }
 
+/// Up to which sequences purges removed heads of one kind.
+async fn removed(reading: &mut Reading, kind: u8) -> Result<BTreeMap<i64, u64>, SqlError> {
+    let mut removed = BTreeMap::new();
+    let rows = format!("(SELECT object AS id,sequence FROM firstcome_head_removed WHERE kind={kind}) h");
+    reading
+        .numbered(&format!("SELECT id,sequence FROM {rows}"), |id, row| {
+            removed.insert(id, Reader::at(row, 1).count()?);
+            Ok(())
+        })
+        .await?;
+    Ok(removed)
+}
+
 async fn rooms(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Result<Known, SqlError> {
-    let mut known = Known::new();
+    let (mut known, removed) = (Known::new(), removed(reading, 1).await?);
     reading
         .numbered("SELECT id,name,ceiling,ticket_key FROM firstcome_room", |id, row| {
             let mut columns = Reader::at(row, 1);
@@ -34,7 +47,8 @@ async fn rooms(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Resu
             let key = opened(&mut columns, secret, &room::place(&name))?.map(|key| TicketKey::new(key).head_key());
             // The log may be ahead of the row, except of the ceiling.
             let figures = Figures::Room { first: u32::MAX, given, front: u32::MAX };
-            let standing = Standing { key: key.map(|key| key.public()), figures };
+            let removed_to = removed.get(&id).copied().unwrap_or_default();
+            let standing = Standing { key: key.map(|key| key.public()), figures, removed_to };
             // Another check tells invalid names.
             known.extend(RoomName::parse(&name).ok().map(|name| (id, (Object::Room(name), standing))));
             Ok(())
@@ -44,7 +58,7 @@ async fn rooms(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Resu
 }
 
 async fn coupons(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Result<Known, SqlError> {
-    let mut known = Known::new();
+    let (mut known, removed) = (Known::new(), removed(reading, 2).await?);
     // After a loss that an operator accepted, heads may publish claims that are gone.
     let what =
         "SELECT id,name,CASE WHEN loss_accepted=0 THEN issued ELSE 4294967295 END,code_key FROM firstcome_coupon";
@@ -55,7 +69,8 @@ async fn coupons(reading: &mut Reading, secret: Option<&DeploymentSecret>) -> Re
             let issued = columns.small()?;
             let key = opened(&mut columns, secret, &coupon::place(&name))?.map(|key| VoucherKey::new(key).head_key());
             let figures = Figures::Coupon { limit: u32::MAX, issued };
-            let standing = Standing { key: key.map(|key| key.public()), figures };
+            let removed_to = removed.get(&id).copied().unwrap_or_default();
+            let standing = Standing { key: key.map(|key| key.public()), figures, removed_to };
             known.extend(CouponName::parse(&name).ok().map(|name| (id, (Object::Coupon(name), standing))));
             Ok(())
         })

@@ -26,16 +26,16 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let auctions = || SqlAuctions::open_with(&place.sql, careful().database);
     let stored = auctions().await.expect_err("there are no tables").to_string();
     assert!(stored.contains("firstcome migrate"), "{stored}");
-    for (market, coupons) in [(0, 0), (3, 9)] {
+    for (market, coupons) in [(0, 0), (3, 10)] {
         let migrated = migrate(&place.sql, options().database).await.expect("they are made");
         let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-        assert_eq!(versions, [("market", market, 3), ("coupons", coupons, 9)]);
+        assert_eq!(versions, [("market", market, 3), ("coupons", coupons, 10)]);
     }
     drop(open().await.expect("the tables are there"));
     drop(auctions().await.expect("the tables are there"));
-    Foreign::at(&place.sql).await.say("UPDATE firstcome_schema SET version=10").await;
+    Foreign::at(&place.sql).await.say("UPDATE firstcome_schema SET version=11").await;
     let stored = open().await.expect_err("they are of a later version").to_string();
-    assert!(stored.contains("version 10"), "{stored}");
+    assert!(stored.contains("version 11"), "{stored}");
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn tables_are_made_by_a_call_of_its_own_in_mariadb() {
 }
 
 /// What the steps after the first one add: without it the tables are those of version 1.
-const ADDED: [&str; 21] = [
+const ADDED: [&str; 22] = [
     "DROP TABLE firstcome_appearance",
     "ALTER TABLE firstcome_coupon DROP COLUMN codes_bound_from",
     "ALTER TABLE firstcome_coupon DROP COLUMN loss_accepted",
@@ -61,6 +61,7 @@ const ADDED: [&str; 21] = [
     "ALTER TABLE firstcome_room DROP COLUMN drawn_at",
     "DROP TABLE firstcome_renewal",
     "DROP TABLE firstcome_head",
+    "DROP TABLE firstcome_head_removed",
     "DROP TABLE firstcome_api_key",
     "ALTER TABLE firstcome_coupon DROP COLUMN keys_gone",
     "ALTER TABLE firstcome_coupon DROP COLUMN purged_at",
@@ -97,7 +98,7 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     assert!(stored.to_string().contains("version 1") && stored.to_string().contains("firstcome migrate"), "{stored}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-    assert_eq!(versions, [("market", 0, 3), ("coupons", 1, 9)]);
+    assert_eq!(versions, [("market", 0, 3), ("coupons", 1, 10)]);
 
     assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
     let node = place.node().await;

@@ -1,6 +1,7 @@
 //! What nothing rests on any more goes, and nothing that was told is contradicted.
 
 mod flat;
+mod heads;
 mod keys;
 mod rows;
 
@@ -30,5 +31,5 @@ fn done(outcome: Result<Purged, PurgeRejection>) -> Purged {
 /// Everything but claims stays for so many days.
 fn retention(days: u64) -> Retention {
     let stays = Some(Duration::from_secs(days * 86_400));
-    Retention { requests: stays, tickets: stays, claims: None, dead_letters: stays, records: None }
+    Retention { requests: stays, tickets: stays, claims: None, dead_letters: stays, records: None, heads: None }
 }

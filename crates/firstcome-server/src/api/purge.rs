@@ -50,12 +50,14 @@ pub(crate) struct PurgeShown {
     dead_letters: u64,
     /// Records of members' points
     records: u64,
+    /// Published heads of rooms and coupons
+    heads: u64,
 }
 
 impl From<Purged> for PurgeShown {
     fn from(purged: Purged) -> Self {
-        let Purged { requests, tickets, admissions, claims, coupons, dead_letters, records } = purged;
-        Self { requests, tickets, admissions, claims, coupons, dead_letters, records }
+        let Purged { requests, tickets, admissions, claims, coupons, dead_letters, records, heads } = purged;
+        Self { requests, tickets, admissions, claims, coupons, dead_letters, records, heads }
     }
 }
 

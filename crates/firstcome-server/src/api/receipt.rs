@@ -21,6 +21,9 @@ use std::sync::Arc;
 
 /// When a client asks again for a receipt that no head covers yet.
 const PENDING_MS: u64 = 1_000;
+/// The detail for a receipt that would name removed heads.
+const RECEIPT_REMOVED: &str = "A purge removed published heads that the receipt would name, so it can no longer be made. A \
+    receipt that was saved before still verifies.";
 const TEXT: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "text/plain; charset=utf-8")];
 
 fn text(text: String) -> Response {
@@ -32,16 +35,22 @@ fn page_of(uri: &Uri) -> Result<(u64, usize), Problem> {
     Ok((page.after.unwrap_or(0), page.limit.min(HEADS_PER_PAGE_MAX)))
 }
 
-fn shown(page: &HeadPage) -> Response {
-    text(page.text())
+/// Shows a page of the heads after a sequence.
+fn shown(page: &HeadPage, after: u64) -> Result<Response, Problem> {
+    // A client that follows the chain would not notice that heads are missing. Without a sequence it asks for what there is.
+    match page.removed_to(after).filter(|_| 0 < after) {
+        Some(removed_to) => Err(Problem::new(Code::HeadsRemoved).with("removed_to", removed_to)),
+        None => Ok(text(page.text())),
+    }
 }
 
-/// Returns a receipt, or says when to ask for it.
+/// Returns a receipt, or says when to ask for it, or why there is none.
 fn ready(reply: ReceiptReply) -> Result<Box<Receipt>, Problem> {
     match reply {
         ReceiptReply::Ready(receipt) => Ok(receipt),
         ReceiptReply::Pending => Err(Problem::new(Code::ReceiptPending).retry_after_ms(PENDING_MS)),
         ReceiptReply::Absent => Err(Code::UnknownClaim.into()),
+        ReceiptReply::Removed => Err(Problem::new(Code::HeadsRemoved).detail(RECEIPT_REMOVED)),
     }
 }
 
@@ -67,7 +76,8 @@ pub(crate) async fn of_claim(app: &App, coupon: &CouponName, user: &str) -> Resu
 ///
 /// The service publishes a head every second while visitors are in line or inside. A head is a signed text that names the
 /// one before it by its SHA-256. Public, and the same for all. `after` is the last `sequence` that a client has; a page has
-/// at most 100 heads. Keep heads to check receipts later.
+/// at most 100 heads. Keep heads to check receipts later: a purge may remove the first ones. Then a page without `after`
+/// begins with the first head that is left, and an earlier `after` is refused.
 #[utoipa::path(get, path = "/v1/rooms/{room}/heads", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"),
         ("after" = Option<u64>, Query, description = "Begin after the head of this sequence"),
@@ -77,6 +87,7 @@ pub(crate) async fn of_claim(app: &App, coupon: &CouponName, user: &str) -> Resu
         (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room`", body = ProblemShape),
+        (status = 410, description = "`heads_removed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
@@ -91,7 +102,7 @@ pub(crate) async fn get_room_heads(
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let (after, count) = page_of(&uri)?;
         let page = answered(&app, pin!(app.rooms.room_heads(&room, after, count))).await?;
-        Ok(shown(&page.map_err(refused_room)?))
+        shown(&page.map_err(refused_room)?, after)
     });
     measured(&app, Route::GetRoomHeads, call).await
 }
@@ -99,7 +110,8 @@ pub(crate) async fn get_room_heads(
 /// Show the receipt of a ticket
 ///
 /// A signed statement of the number, with the two published heads between which the room gave it. It names the admission,
-/// once the ticket is inside and a later head is published. Needs the ticket, and counts as no poll.
+/// once the ticket is inside and a later head is published. Needs the ticket, and counts as no poll. Ask in time: once a
+/// purge has removed a head that the receipt would name, it can no longer be made.
 /// `firstcome verify --receipt FILE` and the page `/receipts` check it without the service.
 #[utoipa::path(get, path = "/v1/rooms/{room}/tickets/{ticket}/receipt", tag = "Rooms",
     params(("room" = String, Path, description = "Name of the room"), ("ticket" = String, Path, description = "What joining returned")),
@@ -109,6 +121,7 @@ pub(crate) async fn get_room_heads(
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_room` `unknown_ticket`", body = ProblemShape),
         (status = 409, description = "`receipt_pending`", body = ProblemShape),
+        (status = 410, description = "`heads_removed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
@@ -134,6 +147,7 @@ pub(crate) async fn get_ticket_receipt(State(app): State<Arc<App>>, path: PathTi
         (status = 400, description = "`invalid_name` `invalid_query`", body = ProblemShape),
         (status = 401, description = "`unauthorized`: the key is unknown", body = ProblemShape),
         (status = 404, description = "`unknown_coupon`", body = ProblemShape),
+        (status = 410, description = "`heads_removed`", body = ProblemShape),
         (status = 429, description = "`rate_limited`: this address, without a key", body = ProblemShape),
         (status = 503, description = "`store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
@@ -148,14 +162,15 @@ pub(crate) async fn get_coupon_heads(
         let coupon = body::coupon(&path.map_err(|_| body::undecodable())?.0)?;
         let (after, count) = page_of(&uri)?;
         let page = answered(&app, pin!(app.coupons.coupon_heads(&coupon, after, count))).await?;
-        Ok(shown(&page.map_err(|refusal| refused_coupon(&app, &coupon, "", &refusal))?))
+        shown(&page.map_err(|refusal| refused_coupon(&app, &coupon, "", &refusal))?, after)
     });
     measured(&app, Route::GetCouponHeads, call).await
 }
 
 /// Show the receipt of a user's claim
 ///
-/// A signed statement of serial, user and instant, with the two published heads between which the claim was issued.
+/// A signed statement of serial, user and instant, with the two published heads between which the claim was issued. Once a
+/// purge has removed one of these, the receipt can no longer be made.
 /// `firstcome verify --receipt FILE` and the page `/receipts` check it without the service.
 #[utoipa::path(get, path = "/v1/coupons/{coupon}/claims/{user}/receipt", tag = "Coupons", security(("service" = [])),
     params(("coupon" = String, Path, description = "Name of the coupon"), ("user" = String, Path, description = "Whose")),
@@ -165,7 +180,7 @@ pub(crate) async fn get_coupon_heads(
         (status = 401, description = "`unauthorized`", body = ProblemShape),
         (status = 404, description = "`unknown_coupon` `unknown_claim`", body = ProblemShape),
         (status = 409, description = "`receipt_pending`", body = ProblemShape),
-        (status = 410, description = "`purged`", body = ProblemShape),
+        (status = 410, description = "`purged` `heads_removed`", body = ProblemShape),
         (status = 503, description = "`overloaded` `not_stored_yet` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_claim_receipt(State(app): State<Arc<App>>, path: PathTicket, headers: HeaderMap) -> Response {

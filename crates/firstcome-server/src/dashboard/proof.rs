@@ -7,6 +7,7 @@
 //! # What it does not promise
 //! - The receipt of a place that has ended by its number: the room no longer knows whom the ticket names. By the ticket there is
 //!   one.
+//! - A receipt whose heads a purge removed. The page says so.
 
 use super::Visit;
 use super::find::{READ, Search};

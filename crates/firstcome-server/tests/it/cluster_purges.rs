@@ -20,7 +20,8 @@ impl Node {
     /// A node that serves, and purges at once what is over.
     async fn start(world: &World) -> Self {
         let now = Some(Duration::ZERO);
-        let retention = Retention { requests: now, tickets: now, claims: now, dead_letters: now, records: None };
+        let retention =
+            Retention { requests: now, tickets: now, claims: now, dead_letters: now, records: None, heads: None };
         let app: Arc<App> = world.app(Config { retention, purge_every: Some(PERIOD), ..config() }).await;
         let router = api::router(Arc::clone(&app));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -28,7 +28,7 @@ pub(crate) async fn keys_of_old_requests_are_purged_and_counted() {
     let service = service();
     service.send(Ask::put("/v1/coupons/launch").by(ADMIN).json(&json!({"limit": 9}))).await.is(201);
     service.send(keyed("ann")).await.is(201);
-    let counts = |requests: u64| json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": 0, "coupons": 0, "dead_letters": 0, "records": 0});
+    let counts = |requests: u64| json!({"requests": requests, "tickets": 0, "admissions": 0, "claims": 0, "coupons": 0, "dead_letters": 0, "records": 0, "heads": 0});
     assert_eq!(service.send(purge(&json!({}))).await.is(200).json(), counts(0));
     service.clock.pass_ms(31 * DAY_MS);
     assert_eq!(service.send(purge(&json!({"dry_run": true}))).await.is(200).json(), counts(1));

@@ -114,7 +114,9 @@ scenarios! {
         any_browser_checks_the_draw;
     receipts: a_receipt_is_there_with_the_next_head_and_anyone_can_check_it
         the_receipt_of_a_claim_is_for_back_ends_and_its_heads_for_all a_receipt_that_was_changed_and_a_second_chain_are_told
-        a_visitor_saves_the_receipt_of_the_place_and_a_page_checks_it;
+        a_visitor_saves_the_receipt_of_the_place_and_a_page_checks_it
+        heads_that_a_purge_removed_are_told_from_heads_that_never_were
+        a_claim_whose_heads_a_purge_removed_has_no_receipt_any_more;
     page: a_visitor_waits_is_admitted_and_goes_where_the_visit_began a_look_draws_no_number
         a_place_survives_a_reload_and_moves_to_another_browser a_link_takes_no_better_place_away
         behind_tls_cookies_and_links_are_for_tls_alone

@@ -4,6 +4,7 @@ mod auction;
 mod backup;
 mod departed;
 mod erase;
+mod heads;
 mod lock;
 #[cfg(unix)]
 mod lock_files;

@@ -1,5 +1,7 @@
 //! The suite of [`ReceiptStore`]: heads that grow into one chain, and receipts that a client can check.
 
+mod purge;
+
 use super::all;
 use crate::edge::ManualClock;
 use crate::port::CouponStore;
@@ -10,6 +12,7 @@ use firstcome_core::id::{CouponName, RoomName, UserId};
 use firstcome_core::receipt::{Digest, Figures, Subject};
 use firstcome_core::room::{Join, RoomSettings};
 use firstcome_core::time::Timestamp;
+pub use purge::head_purges;
 use std::future::Future;
 use std::sync::Arc;
 

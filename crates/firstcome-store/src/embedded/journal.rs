@@ -16,7 +16,6 @@ use firstcome_core::room::{self, GoneTickets, RoomSettings, TicketNumber};
 use firstcome_core::time::{Now, Timestamp};
 use std::collections::BTreeMap;
 use std::hash::RandomState;
-use std::ops::Bound;
 use std::sync::Arc;
 
 /// The store's own number for a coupon. Never reused.
@@ -365,6 +364,15 @@ pub enum Change {
     },
     /// A room or a coupon has a new head.
     Headed(Box<SignedHead>),
+    /// A purge, or an import of what a purge has left, removed the heads of an object up to a sequence.
+    HeadsRemoved {
+        /// The room or the coupon.
+        object: Object,
+        /// The sequence of the last one.
+        to: u64,
+        /// How many of them were there.
+        count: u64,
+    },
     /// API keys are new, end, or are forgotten.
     ApiKeys(Box<KeyChange>),
     /// Idempotency keys are forgotten.
@@ -445,7 +453,8 @@ pub trait Rows: Send + Sync {
         last: Serial,
     ) -> Result<BTreeMap<Serial, Attributes>, StoreError>;
 
-    /// Returns the heads of an object after a sequence, at most `count`, in order. Empty if the store publishes none.
+    /// Returns the heads of an object after a sequence, at most `count`, in order. Empty if the store publishes none. Begins later
+    /// if a purge removed some.
     fn heads(&self, _object: &Object, _after: u64, _count: usize) -> Result<Vec<SignedHead>, StoreError> {
         Ok(Vec::new())
     }
@@ -489,107 +498,5 @@ pub trait Rows: Send + Sync {
     /// auctions.
     fn records(&self, _member: MemberId, _after: u64, _count: usize) -> Result<Vec<Record>, StoreError> {
         Ok(Vec::new())
-    }
-}
-
-/// The journal of a store in memory: keeps only the data that the rules do not keep.
-#[derive(Clone, Default)]
-pub(super) struct Memory {
-    kept: Arc<parking_lot::RwLock<MemoryRows>>,
-}
-
-#[derive(Default)]
-struct MemoryRows {
-    attributes: BTreeMap<(CouponId, Serial), Attributes>,
-    bids: BTreeMap<(ListingId, u32), Bid>,
-    records: BTreeMap<(MemberId, u64), Record>,
-    /// The heads of each object, in the order of their sequences.
-    heads: BTreeMap<Object, Vec<SignedHead>>,
-}
-
-impl MemoryRows {
-    fn erase_member(&mut self, erased: &MemberErased) {
-        let name = &erased.wallet.member;
-        let first = erased.wallet.begins_with().number + 1;
-        self.bids.values_mut().filter(|bid| bid.bidder == erased.before).for_each(|bid| bid.bidder = name.clone());
-        for (number, chain) in (first..).zip(&erased.chains) {
-            if let Some(record) = self.records.get_mut(&(erased.id, number)) {
-                (record.member, record.chain) = (name.clone(), *chain);
-            }
-        }
-    }
-}
-
-impl Journal for Memory {
-    fn commit(&mut self, changes: &[Change]) -> Result<(), JournalError> {
-        for change in changes {
-            match change {
-                Change::Claimed { id, issued, claim } => {
-                    if let Some(attributes) = &claim.attributes {
-                        self.kept.write().attributes.insert((*id, issued.serial), attributes.clone());
-                    }
-                }
-                Change::Bid { id, placed, .. } => {
-                    self.kept.write().bids.insert((*id, placed.bid.number), placed.bid.clone());
-                }
-                Change::Moved { id, record, .. } => {
-                    self.kept.write().records.insert((*id, record.number), record.clone());
-                }
-                Change::ClaimErased { id, serial, .. } => {
-                    self.kept.write().attributes.remove(&(*id, *serial));
-                }
-                Change::MemberErased(erased) => self.kept.write().erase_member(erased),
-                Change::RecordsRemoved(removed) => {
-                    let RecordsRemoved { id, anchor, .. } = &**removed;
-                    let mut kept = self.kept.write();
-                    let gone = kept.records.range((*id, 0)..=(*id, anchor.number)).map(|(key, _)| *key);
-                    for key in gone.collect::<Vec<_>>() {
-                        kept.records.remove(&key);
-                    }
-                }
-                Change::Headed(signed) => {
-                    self.kept.write().heads.entry(signed.head.object.clone()).or_default().push((**signed).clone());
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Rows for Memory {
-    fn attributes(
-        &self,
-        coupon: CouponId,
-        first: Serial,
-        last: Serial,
-    ) -> Result<BTreeMap<Serial, Attributes>, StoreError> {
-        let kept = self.kept.read();
-        let range = kept.attributes.range((coupon, first)..=(coupon, last));
-        Ok(range.map(|((_, serial), value)| (*serial, value.clone())).collect())
-    }
-
-    fn heads(&self, object: &Object, after: u64, count: usize) -> Result<Vec<SignedHead>, StoreError> {
-        let kept = self.kept.read();
-        let heads = kept.heads.get(object).into_iter().flatten();
-        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
-        Ok(heads.skip(skipped).take(count).cloned().collect())
-    }
-
-    fn first_head(&self, object: &Object, wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
-        let kept = self.kept.read();
-        let heads = kept.heads.get(object).map_or(&[][..], Vec::as_slice);
-        let at = heads.partition_point(|signed| !wanted.is_reached(&signed.head));
-        Ok(heads.get(at).cloned())
-    }
-
-    fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {
-        let range = (Bound::Excluded((listing, after)), Bound::Included((listing, u32::MAX)));
-        Ok(self.kept.read().bids.range(range).take(count).map(|(_, bid)| bid.clone()).collect())
-    }
-
-    fn records(&self, member: MemberId, after: u64, count: usize) -> Result<Vec<Record>, StoreError> {
-        let range = (Bound::Excluded((member, after)), Bound::Included((member, u64::MAX)));
-        Ok(self.kept.read().records.range(range).take(count).map(|(_, record)| record.clone()).collect())
     }
 }

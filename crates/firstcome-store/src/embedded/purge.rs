@@ -3,6 +3,7 @@
 //! The caller's thread looks for what is over, a page at a time, under short read locks. The writer commits each page on its own,
 //! between other batches, and then takes the page out of memory. What only the writer sees (keys of bids) it looks for itself.
 
+mod heads;
 mod records;
 
 use super::auction::AuctionWriter;
@@ -15,9 +16,10 @@ use super::{Command, Embedded, Shared, blocking, keys_kept_since};
 use crate::error::StoreError;
 use crate::purge::{
     ClockCheck, PAGE_ROWS_MAX, PurgeAnswer, PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged,
-    RETAIN_RECORDS_MIN, check_clock, kept_since,
+    RETAIN_HEADS_MIN, RETAIN_RECORDS_MIN, check_clock, kept_since,
 };
 use firstcome_core::coupon::{KeyPage, KeyWalk, KeyedRequest, PurgedClaims, Serial, is_over};
+use firstcome_core::receipt::Object;
 use firstcome_core::time::{Now, Timestamp};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -74,6 +76,8 @@ pub(super) enum PurgePage {
     Listings { since: Timestamp, place: usize, mode: PurgeMode },
     /// Removes the first records of a member, which has the name and the anchor that the page was made for.
     Records { removed: RecordsRemoved, before: u64 },
+    /// Removes the first heads of a room or coupon.
+    Heads { object: Object, to: u64, count: u64 },
     /// Notes that the purge has ended.
     End(Timestamp),
 }
@@ -158,6 +162,10 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
             let purged = Purged { records: removed.anchor.number - before, ..Purged::default() };
             Ok(PageDone { purged, ..PageDone::default() })
         }
+        PurgePage::Heads { object, to, count } => {
+            log.commit(Change::HeadsRemoved { object, to, count })?;
+            Ok(PageDone { purged: Purged { heads: count, ..NONE }, ..PageDone::default() })
+        }
         PurgePage::End(at) => {
             log.commit(Change::PurgeEnded(at))?;
             *log.shared.purges.ended_at.lock() = Some(at);
@@ -167,7 +175,7 @@ fn run(page: PurgePage, auctions: &mut AuctionWriter, log: &mut Log, now: Now) -
 }
 
 const NONE: Purged =
-    Purged { requests: 0, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0, records: 0 };
+    Purged { requests: 0, tickets: 0, admissions: 0, claims: 0, coupons: 0, dead_letters: 0, records: 0, heads: 0 };
 
 const fn requests_of(count: usize) -> Purged {
     Purged { requests: count as u64, ..NONE }
@@ -361,6 +369,10 @@ impl PurgeStore for Embedded {
         if let Some(kept) = request.retention.records {
             let since = kept_since(Timestamp::clamped_us(now_us), kept.max(RETAIN_RECORDS_MIN));
             self.purge_records(since, request.mode, &mut purged).await?;
+        }
+        if let Some(kept) = request.retention.heads {
+            let since = kept_since(Timestamp::clamped_us(now_us), kept.max(RETAIN_HEADS_MIN));
+            self.purge_heads(since, request.mode, &mut purged).await?;
         }
         if request.mode == PurgeMode::Remove {
             self.purge_page(PurgePage::End(now.wall)).await?;

@@ -45,6 +45,11 @@ impl Published {
         Some(self.key.get_or_init(key).head(head))
     }
 
+    /// Whether the chain may have more heads than the newest one.
+    pub(super) fn has_several(&self) -> bool {
+        self.last.lock().as_ref().is_some_and(|signed| 1 < signed.head.sequence)
+    }
+
     /// Whether a head without changes would say nothing new.
     fn has_said(&self, figures: Figures) -> bool {
         self.last.lock().as_ref().is_some_and(|signed| signed.head.figures == figures)

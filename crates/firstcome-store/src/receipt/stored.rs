@@ -3,6 +3,7 @@
 use super::{HeadPublicKey, SignedHead};
 use crate::check::Check;
 use firstcome_core::receipt::{Figures, Head};
+use firstcome_core::time::Timestamp;
 
 /// What a room or a coupon has, to compare its heads with.
 pub struct Standing {
@@ -10,9 +11,19 @@ pub struct Standing {
     pub key: Option<HeadPublicKey>,
     /// The highest figures that its heads may have.
     pub figures: Figures,
+    /// Up to which sequence a purge removed its heads; 0 if none did.
+    pub removed_to: u64,
 }
 
 firstcome_core::debug_by_name!(Standing);
+
+/// Returns up to which sequence a purge may remove the heads of a page, and how many these are. The page has sequences and
+/// instants, in order. A head goes once the one after it is from before `since`. So each later head keeps the one before it, which its
+/// receipts name, and the newest head of a chain stays.
+pub fn removable_to(page: &[(u64, Timestamp)], since: Timestamp) -> Option<(u64, u64)> {
+    let due = page.windows(2).take_while(|pair| pair[1].1 < since).count();
+    page[..due].last().map(|(to, _)| (*to, due as u64))
+}
 
 /// The checks of stored heads. They must come chain by chain, each chain in its order.
 ///
@@ -44,9 +55,13 @@ impl StoredHeads {
         let head = &signed.head;
         let here = || format!("{}, head {}", signed.head.object, signed.head.sequence);
         let before = self.before.take().filter(|before| before.object == head.object);
-        self.chain.check(head.continues(before.as_ref()).is_ok(), here);
+        let follows = match &before {
+            Some(before) => head.follows(before),
+            None => head.begins_after(standing.map_or(0, |standing| standing.removed_to)),
+        };
+        self.chain.check(follows.is_ok(), here);
         match standing {
-            Some(Standing { key, figures }) => {
+            Some(Standing { key, figures, .. }) => {
                 self.kept.check(is_kept(head.figures, *figures), here);
                 if let Some(key) = key {
                     self.signed.check(signed.is_signed_by(key), here);

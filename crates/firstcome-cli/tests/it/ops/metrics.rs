@@ -1,13 +1,14 @@
 //! The metrics that the dashboard and the alerts ask for, beside those that services show.
 
 use super::files::{read, yaml};
-use super::words;
+use super::{ALERT_TESTS, words};
 use crate::support::http::Client;
 use crate::support::server::Server;
 use crate::support::world::World;
-use firstcome_test_servers::Kind;
+use firstcome_test_servers::{Authority, Flaw, Kind};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The labels that Prometheus adds.
 const OF_PROMETHEUS: [&str; 3] = ["instance", "job", "le"];
@@ -62,13 +63,15 @@ impl Shown {
     }
 }
 
-/// Returns what is shown by a service over a directory and by a node of a cluster; `None` where there is no cluster.
+/// Returns what is shown by a service over a directory, by one with a certificate, and by a node of a cluster; `None` where there is
+/// no cluster.
 fn shown() -> Option<Shown> {
     let mut shown = Shown::default();
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::start(directory.path());
     shown.add(&server.client().get("/metrics").text());
     server.stop();
+    shown.add(&shown_under_tls(directory.path()));
     let world = World::start(Kind::Postgres)?;
     world.migrate(world.sql.url());
     let key = "given-0123456789-0123456789";
@@ -76,6 +79,20 @@ fn shown() -> Option<Shown> {
     shown.add(&Client::with_key(node.address(), key).get("/metrics").text());
     node.stop();
     Some(shown)
+}
+
+/// Returns what a service shows that has a certificate. Operators read it in plain text on loopback.
+fn shown_under_tls(directory: &Path) -> String {
+    let mut authority = Authority::new().expect("an authority");
+    let files = authority.sign(Flaw::None).expect("signed");
+    let [cert, key] = [&files.cert, &files.key].map(|path| path.to_str().expect("its path is text"));
+    let arguments = ["--tls-cert", cert, "--tls-key", key, "--admin-listen", "127.0.0.1:0"];
+    let mut server = Server::start_with(directory, &arguments);
+    let line = server.line("admin on http://");
+    let address = line.trim_start_matches("admin on http://").parse().expect("an address");
+    let text = Client::new(address).get("/metrics").text();
+    server.stop();
+    text
 }
 
 /// All texts under these keys, at any depth.
@@ -99,12 +116,13 @@ fn dashboard_and_alerts_ask_for_metrics_and_labels_that_services_show() {
     let Some(shown) = shown() else { return };
     let dashboard: Value = serde_json::from_str(&read("grafana/firstcome.json")).expect("JSON");
     let alerts = yaml("prometheus/alerts.yml").remove(0);
-    let tests = yaml("prometheus/alerts_test.yml").remove(0);
+    let [tests, tests_of_days] = ALERT_TESTS.map(|name| yaml(&format!("prometheus/{name}")).remove(0));
     for (file, value, keys, least) in [
         ("grafana/firstcome.json", &dashboard, &["expr", "query", "definition"][..], 60),
         ("prometheus/alerts.yml", &alerts, &["expr", "action"], 20),
-        // A test over a metric that nobody shows would show nothing.
+        // A test over a metric that no service shows would show nothing.
         ("prometheus/alerts_test.yml", &tests, &["series"], 20),
+        ("prometheus/alerts_days_test.yml", &tests_of_days, &["series"], 4),
     ] {
         let (mut found, mut seen) = (Vec::new(), 0);
         texts(value, keys, &mut found);

@@ -15,15 +15,15 @@ use firstcome_test_servers::Kind;
 use std::sync::Arc;
 use std::time::Duration;
 
-async fn verified(place: &TestDeployment) -> Verified {
+pub(super) async fn verified(place: &TestDeployment) -> Verified {
     verify(&place.sql, Some(&place.redis), Some(secret())).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn breaches(verified: &Verified) -> u64 {
+pub(super) fn breaches(verified: &Verified) -> u64 {
     verified.checks.iter().map(|check| check.breaches).sum()
 }
 
-async fn is_sound(place: &TestDeployment) {
+pub(super) async fn is_sound(place: &TestDeployment) {
     let verified = verified(place).await;
     assert_eq!(breaches(&verified), 0, "{verified:?}");
 }

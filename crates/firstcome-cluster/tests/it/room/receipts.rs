@@ -25,7 +25,7 @@ async fn receipt(nodes: &[Cluster], ticket: &str) -> Receipt {
         let reply = nodes[0].ticket_receipt(&room(), ticket).await;
         match reply.expect("it answers").expect("the ticket is known") {
             ReceiptReply::Ready(receipt) => Some(*receipt),
-            ReceiptReply::Pending | ReceiptReply::Absent => None,
+            ReceiptReply::Pending | ReceiptReply::Absent | ReceiptReply::Removed => None,
         }
     });
     let receipt = receipt.await;

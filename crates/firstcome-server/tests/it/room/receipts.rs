@@ -1,12 +1,22 @@
 //! Heads and receipts over HTTP: which callers see them, when they are there, and that a client can check them.
 
 use super::place;
-use crate::service::{ADMIN, Ask, SERVICE, STRANGER, Service};
+use crate::service::{ADMIN, Ask, SERVICE, STRANGER, Service, config};
 use crate::stores::on_each;
 use firstcome::core::receipt::Subject;
 use firstcome::receipt::ReceiptError;
 use firstcome::{HeadPage, Receipt, ReceiptStore};
 use serde_json::json;
+use std::time::Duration;
+
+const DAY_MS: u64 = 86_400_000;
+
+/// A service that keeps heads for a day.
+fn forgetful() -> Service {
+    let mut config = config();
+    config.retention.heads = Some(Duration::from_millis(DAY_MS));
+    Service::memory_with(config)
+}
 
 impl Service {
     /// Lets a second pass, and publishes heads.
@@ -27,6 +37,28 @@ impl Service {
 
     async fn heads(&self, path: &str) -> HeadPage {
         HeadPage::parse(&self.text_of(path).await).expect("a page of heads")
+    }
+
+    /// Has the service purge, and returns how many heads went.
+    async fn purge_heads(&self) -> usize {
+        let purged = self.send(Ask::post("/v1/purge").by(ADMIN).json(&json!({}))).await.is(200).json();
+        usize::try_from(purged["heads"].as_u64().expect("a number")).expect("few heads")
+    }
+
+    /// Lets back ends claim, each one second before the next head.
+    async fn publish_claims(&self, users: &[&str]) {
+        for user in users {
+            self.claim("launch", user).await.is(201);
+            self.publish().await;
+        }
+    }
+
+    /// Asks for the receipt of a claim, which a purge has made impossible.
+    async fn has_no_receipt(&self, user: &str) {
+        let path = format!("/v1/coupons/launch/claims/{user}/receipt");
+        let refused = self.send(Ask::get(&path).by(SERVICE)).await.refused(410, "heads_removed");
+        assert_eq!(refused.json().get("removed_to"), None, "no later call brings it");
+        assert!(refused.text("detail").contains("can no longer be made"), "{}", refused.body());
     }
 }
 
@@ -147,4 +179,64 @@ pub(crate) async fn a_visitor_saves_the_receipt_of_the_place_and_a_page_checks_i
     let checks = checks.body();
     assert_eq!(checks.matches("<script").count(), checks.matches("<script src=\"/assets/receipt.js").count());
     service.send(Ask::get("/assets/receipt.js")).await.is(200);
+}
+
+pub(crate) async fn heads_that_a_purge_removed_are_told_from_heads_that_never_were() {
+    let service = forgetful();
+    service.make_room("sale", json!({"max_active": 1})).await;
+    let old = service.ticket("sale").await;
+    service.ticket("sale").await;
+    for _ in 0..3 {
+        service.publish().await;
+    }
+    let saved = service.receipt("sale", &old).await;
+    assert_eq!(service.purge_heads().await, 0, "they are young");
+    service.pass_ms(2 * DAY_MS).await;
+    service.ticket("sale").await;
+    service.publish().await;
+    let late = service.ticket("sale").await;
+    service.publish().await;
+    let before = service.heads("/v1/rooms/sale/heads").await;
+    let removed = service.purge_heads().await;
+    assert_eq!(removed, 2, "of those of two days ago one stays, since the next one is young");
+    for query in ["", "?after=0", &format!("?after={removed}")] {
+        let page = service.heads(&format!("/v1/rooms/sale/heads{query}")).await;
+        assert_eq!(page.heads[..], before.heads[removed..], "{query}: what stays is as it was");
+        page.verify().expect("one chain");
+    }
+    let refused = service.send(Ask::get("/v1/rooms/sale/heads?after=1")).await.refused(410, "heads_removed");
+    assert_eq!(refused.json()["removed_to"], removed);
+    assert!(service.heads("/v1/rooms/sale/heads?after=99").await.heads.is_empty());
+    // A visitor who asks too late is told so. One who has saved the receipt needs no service.
+    service.send(Ask::get(&receipt_of("sale", &old))).await.refused(410, "heads_removed");
+    let html = Ask::get("/rooms/sale/receipt").header("accept", "text/html");
+    let page = service.send(html.header("cookie", format!("firstcome_ticket_sale={old}~0"))).await.is(410).body();
+    assert!(page.contains("can no longer be made"), "{page}");
+    saved.verify().expect("it carries its heads");
+    before.confirm(&saved).expect("one chain");
+    let receipt = service.receipt("sale", &late).await;
+    receipt.verify().expect("it is genuine");
+    assert_eq!(service.heads("/v1/rooms/sale/heads").await.confirm(&receipt), Ok(2));
+}
+
+pub(crate) async fn a_claim_whose_heads_a_purge_removed_has_no_receipt_any_more() {
+    let service = forgetful();
+    service.make("launch", json!({"limit": 9})).await;
+    service.publish_claims(&["ann", "bob", "cid"]).await;
+    service.pass_ms(2 * DAY_MS).await;
+    service.publish_claims(&["dan"]).await;
+    let before = service.heads("/v1/coupons/launch/heads").await;
+    let removed = service.purge_heads().await;
+    assert_eq!(removed, 2, "of those of two days ago one stays, since the next one is young");
+    let page = service.heads("/v1/coupons/launch/heads").await;
+    assert_eq!(page.heads[..], before.heads[removed..], "what stays is as it was");
+    let refused = service.send(Ask::get("/v1/coupons/launch/heads?after=1")).await.refused(410, "heads_removed");
+    assert_eq!(refused.json()["removed_to"], removed);
+    for user in ["ann", "bob", "cid"] {
+        service.has_no_receipt(user).await;
+    }
+    let receipt = service.send(Ask::get("/v1/coupons/launch/claims/dan/receipt").by(SERVICE)).await.is(200);
+    let receipt = Receipt::parse(&receipt.body()).expect("a receipt");
+    receipt.verify().expect("it is genuine");
+    assert_eq!(page.confirm(&receipt), Ok(2));
 }
