@@ -4,7 +4,7 @@ use crate::shell::{self, Outcome};
 use std::process::Command;
 
 /// The programs that tests start, and the Debian packages that contain them.
-const NEEDED: [(&str, &str); 20] = [
+const NEEDED: [(&str, &str); 21] = [
     ("cc", "build-essential"),
     ("valgrind", "valgrind"),
     ("strace", "strace"),
@@ -18,6 +18,8 @@ const NEEDED: [(&str, &str); 20] = [
     ("initdb", "postgresql"),
     // Only the server, without a service.
     ("mariadbd", "mariadb-server-core"),
+    // `mariadb` comes with it. A test backs a database up and restores it as the documentation says.
+    ("mariadb-dump", "mariadb-client"),
     // What sites have in front of them.
     ("nginx", "nginx"),
     ("haproxy", "haproxy"),

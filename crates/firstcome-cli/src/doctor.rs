@@ -1,13 +1,15 @@
-//! `firstcome doctor`: checks that the disk, Redis and the database of a service keep what it acknowledges. Writes
-//! nothing.
+//! `firstcome doctor`: checks that the disk, Redis and the database of a service keep what it acknowledges, and a store of locks
+//! too. Writes nothing, except that it takes a lease of etcd and gives it back.
 
 mod encryption;
+mod locks;
 
+use crate::clocks::{SKEW_MS_MAX, skew_ms};
 use crate::deployment_secret::SecretArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{table, wants_table, write_out};
 use crate::settings::ConfigArgs;
-use crate::store_address::{StoreAddressArgs, StoreAddresses};
+use crate::store_address::{LockStoreArgs, StoreAddressArgs};
 use crate::{file_system, health};
 use anyhow::anyhow;
 use clap::Args;
@@ -32,9 +34,6 @@ static MARK: Script = Script::new("return redis.call('GET', KEYS[1])");
 /// The key that holds the number of the deployment whose keys are on this Redis.
 const MARK_KEY: &[u8] = b"fc:deployment";
 
-/// The largest tolerable skew. Beyond it, "expired" and "not open yet" depend on which machine judges.
-const SKEW_MS_MAX: u64 = 1_000;
-
 /// The advice about replicas that may lack acknowledged commits.
 const ASYNCHRONOUS: &str = "a copy that takes over may lack the last commits, and nodes then stop the coupons and rooms that this concerns: set \
                             synchronous_standby_names on PostgreSQL, semi-synchronous replication on MySQL and MariaDB";
@@ -47,13 +46,24 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The verdict on a server that could not be reached.
 const UNREACHED: Verdict = Verdict::Unsafe("start it, or correct its address; doctor could not check it");
 
+/// The help of `--store`, which has no default here.
+const STORE: &str = "Store of locks to check, as `firstcome lock` takes it: a directory, redis://…, etcd://…, postgres://…; redis:// 3 \
+                     to 9 times for a quorum";
+/// What follows in the long help.
+const STORE_ALONE: &str = "It may stand alone, and the default directory of --data is not checked then. It may also stand beside --data, \
+                           or --redis and --sql. In FIRSTCOME_STORE spaces separate the addresses of a quorum.\n\nThe command asks each \
+                           server of etcd for a lease, and gives it back at once. It writes nothing to other stores.";
+
 #[derive(Args)]
+#[command(mut_arg("store", |store| store.help(STORE).long_help(format!("{STORE}\n\n{STORE_ALONE}"))))]
 pub(crate) struct DoctorArgs {
     /// Directory of the embedded store [default: ./firstcome-data]
     #[arg(long, env = "FIRSTCOME_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
     servers: StoreAddressArgs,
+    #[command(flatten)]
+    locks: LockStoreArgs,
     #[command(flatten)]
     secret: SecretArgs,
     /// A running service, such as http://127.0.0.1:8080, which is asked as well
@@ -76,7 +86,7 @@ enum Verdict {
 }
 
 struct Finding {
-    of: &'static str,
+    of: String,
     what: String,
     is: String,
     verdict: Verdict,
@@ -87,8 +97,32 @@ struct Finding {
 struct Findings(Vec<Finding>);
 
 impl Findings {
-    fn say(&mut self, of: &'static str, what: impl Into<String>, is: impl Into<String>, verdict: Verdict) {
-        self.0.push(Finding { of, what: what.into(), is: is.into(), verdict });
+    fn say(&mut self, of: &str, what: impl Into<String>, is: impl Into<String>, verdict: Verdict) {
+        self.0.push(Finding { of: of.to_owned(), what: what.into(), is: is.into(), verdict });
+    }
+}
+
+/// What a Redis is used for, which decides what its loss costs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RedisUse {
+    /// By the nodes of a cluster.
+    Cluster {
+        /// Whether a coupon has the durability `redis`.
+        is_early: bool,
+    },
+    /// By locks on this Redis alone.
+    Locks,
+    /// By a quorum, for which a server has forgotten everything after each start.
+    Quorum,
+}
+
+impl RedisUse {
+    /// Returns the prefix of its keys and channels. The server may allow its user no others.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Cluster { .. } | Self::Locks => "fc",
+            Self::Quorum => "fcq",
+        }
     }
 }
 
@@ -98,19 +132,19 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     findings.say("firstcome", "version", env!("CARGO_PKG_VERSION"), Verdict::Fine);
     let transport = args.servers.transport.settled()?;
     encryption::of_rule(transport.plaintext, &mut findings);
-    let StoreAddresses { redis, sql } = args.servers.read_over(&transport)?;
-    let looked = match &sql {
+    let addresses = args.servers.read_over(&transport)?;
+    let locks = locks::read(&args.locks, &transport)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut looked = match &addresses.sql {
         Some(sql) => {
-            let secret = if redis.is_some() { args.secret.read_maybe()? } else { None };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(of_servers(redis.as_deref(), sql, secret, &mut findings))
+            let secret = if addresses.redis.is_some() { args.secret.read_maybe()? } else { None };
+            runtime.block_on(of_servers(addresses.redis.as_deref(), sql, secret, &mut findings))
         }
-        None => match args.data.as_deref() {
-            Some(data) => of_directory(data, &mut findings),
-            None if args.url.is_some() && !Path::new(DATA).is_dir() => Ok(()),
-            None => of_directory(Path::new(DATA), &mut findings),
-        },
+        None => data_of(args, locks.is_some()).map_or(Ok(()), |data| of_directory(data, &mut findings)),
     };
+    if let Some(store) = &locks {
+        looked = looked.and(runtime.block_on(locks::check(store, &mut findings)));
+    }
     if let Some(url) = &args.url {
         of_service(url, transport.trust(), &mut findings)?;
     }
@@ -126,6 +160,19 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     }
     looked?;
     if count == 0 { Ok(()) } else { Err(Failure::Refused(anyhow!("{count} unsafe"))) }
+}
+
+/// Returns the directory to check if no server of a service is named. Leaves the default one out beside a store of locks on the command
+/// line, and beside another store or a service if it is not there.
+fn data_of(args: &DoctorArgs, has_locks: bool) -> Option<&Path> {
+    let data = Path::new(DATA);
+    match args.data.as_deref() {
+        Some(data) => Some(data),
+        None if args.locks.are_on_command_line() => None,
+        // A store that a variable or the settings file names is mostly meant for `firstcome lock`: it hides no directory.
+        None if (args.url.is_some() || has_locks) && !data.is_dir() => None,
+        None => Some(data),
+    }
 }
 
 /// Asks a running service for its readiness, faults and warnings.
@@ -180,19 +227,19 @@ async fn of_servers(
         Ok(found) => {
             skew(findings, "database", found.now.as_us(), before, clock.now().as_us());
             of_database(&found, redis.is_some(), findings);
-            encryption::of_database(sql, Some(found.tls_version.as_deref()), findings)?;
+            encryption::of_database("database", sql, Some(found.tls_version.as_deref()), findings)?;
             Some(found)
         }
         Err(error) => {
             findings.say("database", "reached", error.to_string(), UNREACHED);
-            encryption::of_database(sql, None, findings)?;
+            encryption::of_database("database", sql, None, findings)?;
             None
         }
     };
     let Some(redis) = redis else { return Ok(()) };
     let deployment = found.as_ref().and_then(|found| found.deployment.as_ref());
     let is_early = deployment.is_some_and(|deployment| deployment.early_coupon.is_some());
-    let mark = of_link(redis, is_early, findings).await?;
+    let mark = of_link("redis", redis, RedisUse::Cluster { is_early }, findings).await?;
     if found.is_some() {
         of_both(mark, deployment.and_then(|deployment| deployment.number), findings);
     }
@@ -201,56 +248,62 @@ async fn of_servers(
 
 /// The mark of a deployment that a Redis holds.
 enum Mark {
+    /// The Redis was not asked, or gave no answer.
     NotSeen,
     None,
     Of(i64),
 }
 
 /// Checks a Redis, and how it is reached.
-async fn of_link(redis: &str, is_early: bool, findings: &mut Findings) -> Result<Mark, Failure> {
+async fn of_link(of: &str, redis: &str, used: RedisUse, findings: &mut Findings) -> Result<Mark, Failure> {
     let mut reached = Vec::new();
-    let mark = of_servers_behind(redis, is_early, &mut reached, findings).await?;
+    let mark = of_servers_behind(of, redis, used, &mut reached, findings).await?;
     // Blocks this runtime, which has nothing else to do.
-    encryption::of_redis(redis, &reached, findings)?;
+    encryption::of_redis(of, redis, &reached, findings)?;
     Ok(mark)
 }
 
-/// Checks the servers of a link, and collects their addresses.
+/// Checks the servers of a link, and collects their addresses. Asks for clock and mark only for a cluster.
 async fn of_servers_behind(
+    of: &str,
     redis: &str,
-    is_early: bool,
+    used: RedisUse,
     reached: &mut Vec<String>,
     findings: &mut Findings,
 ) -> Result<Mark, Failure> {
     let clock = SystemClock::default();
     let mut options = LinkOptions::default();
     options.allow_eviction = Eviction::Allow;
-    let link = match Link::open(redis, &format!("fc:doctor:{:016x}", draw_id()?), options).await {
+    let channel = format!("{}:doctor:{:016x}", used.prefix(), draw_id()?);
+    let link = match Link::open(redis, &channel, options).await {
         Ok((link, _)) => link,
         Err(error @ OpenError::Address { .. }) => return Err(Failure::Usage(error.into())),
         Err(OpenError::ReadOnlyReplica) => {
-            findings.say("redis", "role", "replica", Verdict::Unsafe("name its primary"));
+            findings.say(of, "role", "replica", Verdict::Unsafe("name its primary"));
             return Ok(Mark::NotSeen);
         }
         Err(error @ (OpenError::TooOld { .. } | OpenError::Cluster)) => {
-            findings.say("redis", "verdict", error.to_string(), Verdict::Unsafe("use a server that will do"));
+            findings.say(of, "verdict", error.to_string(), Verdict::Unsafe("use a server that will do"));
             return Ok(Mark::NotSeen);
         }
         Err(error) => {
-            findings.say("redis", "reached", error.to_string(), UNREACHED);
+            findings.say(of, "reached", error.to_string(), UNREACHED);
             return Ok(Mark::NotSeen);
         }
     };
     let looked = async {
         for facts in link.servers().await? {
-            of_redis(&facts, is_early, findings);
+            of_redis(of, &facts, used, findings);
             reached.push(facts.address);
+        }
+        if !matches!(used, RedisUse::Cluster { .. }) {
+            return Ok(Mark::NotSeen);
         }
         let before = clock.now().as_us();
         let told = link.run(&TIME, &[MARK_KEY], &[]).await?;
         let after = clock.now().as_us();
         if let Ok((seconds, micros)) = redis::from_redis_value::<(i64, i64)>(told) {
-            skew(findings, "redis", seconds * 1_000_000 + micros, before, after);
+            skew(findings, of, seconds * 1_000_000 + micros, before, after);
         }
         Ok::<_, LinkError>(match link.run(&MARK, &[MARK_KEY], &[]).await? {
             Value::Nil => Mark::None,
@@ -261,7 +314,7 @@ async fn of_servers_behind(
     match looked.await {
         Ok(mark) => Ok(mark),
         Err(error) => {
-            findings.say("redis", "reached", error.to_string(), UNREACHED);
+            findings.say(of, "reached", error.to_string(), UNREACHED);
             Ok(Mark::NotSeen)
         }
     }
@@ -287,21 +340,26 @@ fn of_both(mark: Mark, number: Option<i64>, findings: &mut Findings) {
     findings.say("both", "deployment", is, verdict);
 }
 
-fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
+/// Reports the settings of a database, and how copies of it are kept. `asynchronous` is the advice about copies that may be behind.
+fn of_settings(of: &str, found: &Examined, asynchronous: &'static str, findings: &mut Findings) {
     for (name, value) in &found.settings {
-        findings.say("database", name, value, Verdict::Fine);
+        findings.say(of, name, value, Verdict::Fine);
     }
     if let Some(why) = &found.unfit {
-        findings.say("database", "verdict", why, Verdict::Unsafe("set it so: what was told could be lost"));
+        findings.say(of, "verdict", why, Verdict::Unsafe("set it so: what was told could be lost"));
     }
     let (is, verdict) = match found.replication {
         Replication::None => ("none is seen".to_owned(), Verdict::Fine),
         Replication::Synchronous { replicas } => (format!("{replicas} copies, synchronous"), Verdict::Fine),
         Replication::Asynchronous { replicas } => {
-            (format!("{replicas} copies, asynchronous"), Verdict::Note(ASYNCHRONOUS))
+            (format!("{replicas} copies, asynchronous"), Verdict::Note(asynchronous))
         }
     };
-    findings.say("database", "replication", is, verdict);
+    findings.say(of, "replication", is, verdict);
+}
+
+fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
+    of_settings("database", found, ASYNCHRONOUS, findings);
     for part in found.tables.iter().filter(|part| with_redis || part.part == "market") {
         let (version, known) = (part.standing.version, part.known);
         let verdict = match version.cmp(&known) {
@@ -331,18 +389,18 @@ fn of_database(found: &Examined, with_redis: bool, findings: &mut Findings) {
     }
 }
 
-fn of_redis(facts: &ServerFacts, has_early: bool, findings: &mut Findings) {
+fn of_redis(of: &str, facts: &ServerFacts, used: RedisUse, findings: &mut Findings) {
     let version = facts.version.map_or("unknown".to_owned(), |version| version.to_string());
-    findings.say("redis", "version", version, Verdict::Fine);
+    findings.say(of, "version", version, Verdict::Fine);
     let role = match facts.role {
         Role::Primary => ("primary", Verdict::Fine),
         Role::Replica => ("replica", Verdict::Unsafe("name its primary")),
     };
-    findings.say("redis", "role", role.0, role.1);
+    findings.say(of, "role", role.0, role.1);
     let policy = facts.eviction_policy.as_deref().unwrap_or("unknown");
     let is_kept = policy == "noeviction";
     let verdict = if is_kept { Verdict::Fine } else { Verdict::Unsafe("set maxmemory-policy noeviction") };
-    findings.say("redis", "maxmemory-policy", policy, verdict);
+    findings.say(of, "maxmemory-policy", policy, verdict);
     let (sync, is_durable) = match facts.fsync {
         _ if !facts.append_only => ("no appendonly", false),
         Some(Fsync::Always) => ("always", true),
@@ -350,44 +408,54 @@ fn of_redis(facts: &ServerFacts, has_early: bool, findings: &mut Findings) {
         Some(Fsync::Never) => ("no", false),
         None => ("unknown", false),
     };
-    let verdict = match (is_durable, has_early) {
-        (true, _) => Verdict::Fine,
-        (false, true) => {
+    let verdict = match used {
+        _ if is_durable => Verdict::Fine,
+        RedisUse::Cluster { is_early: true } => {
             Verdict::Unsafe("a coupon has the durability redis: set appendonly yes and appendfsync always")
         }
-        (false, false) => Verdict::Note("a restart costs a rebuild, and the locks that are held; no coupon is lost"),
+        RedisUse::Cluster { is_early: false } => {
+            Verdict::Note("a restart costs a rebuild, and the locks that are held; no coupon is lost")
+        }
+        RedisUse::Locks => Verdict::Note(
+            "a restart may forget locks that are held, and slots of `firstcome once`: set appendonly yes and appendfsync always",
+        ),
+        RedisUse::Quorum => Verdict::Fine,
     };
-    findings.say("redis", "appendfsync", sync, verdict);
+    findings.say(of, "appendfsync", sync, verdict);
     let needed = facts.replicas_needed.map_or("unknown".to_owned(), |needed| needed.to_string());
     let verdict = match facts.replicas_needed {
         Some(0) if 0 < facts.replicas => Verdict::Note("a replica that takes over may lack the last grants of locks"),
         _ => Verdict::Fine,
     };
-    findings.say("redis", "min-replicas-to-write", format!("{needed}, {} replicas", facts.replicas), verdict);
+    findings.say(of, "min-replicas-to-write", format!("{needed}, {} replicas", facts.replicas), verdict);
 }
 
 /// Reports how far a remote clock is from this machine's, which was read before and after it.
-fn skew(findings: &mut Findings, of: &'static str, there_us: i64, before_us: i64, after_us: i64) {
-    let ms =
-        if there_us < before_us { before_us - there_us } else { there_us - after_us }.max(0).unsigned_abs() / 1_000;
+fn skew(findings: &mut Findings, of: &str, there_us: i64, before_us: i64, after_us: i64) {
+    let ms = skew_ms(there_us, before_us, after_us);
     let far = Verdict::Unsafe("synchronise the clocks of all machines");
     let verdict = if ms <= SKEW_MS_MAX { Verdict::Fine } else { far };
     findings.say(of, "clock", format!("{ms} ms from this machine's"), verdict);
+}
+
+/// Reports where a directory is, and whether it lies on a disk.
+fn of_disk(of: &str, directory: &Path, findings: &mut Findings) {
+    findings.say(of, "path", directory.display().to_string(), Verdict::Fine);
+    let file_system = file_system::type_at(directory).unwrap_or_else(|_| "unknown".to_owned());
+    let in_memory = file_system::is_in_memory(&file_system);
+    let verdict =
+        if in_memory { Verdict::Unsafe("it lies in memory: name a directory on a disk") } else { Verdict::Fine };
+    findings.say(of, "file system", file_system, verdict);
 }
 
 fn of_directory(data: &Path, findings: &mut Findings) -> Outcome {
     let unreachable = |says: String| Failure::Unreachable(anyhow!("{}: {says}", data.display()));
     if !data.is_dir() {
         return Err(unreachable(
-            "there is no such directory; name one with --data, or servers with --redis and --sql".into(),
+            "there is no such directory; name one with --data, servers with --redis and --sql, or a store of locks with --store".into(),
         ));
     }
-    findings.say("directory", "path", data.display().to_string(), Verdict::Fine);
-    let file_system = file_system::type_at(data).unwrap_or_else(|_| "unknown".to_owned());
-    let in_memory = file_system::is_in_memory(&file_system);
-    let verdict =
-        if in_memory { Verdict::Unsafe("it lies in memory: name a directory on a disk") } else { Verdict::Fine };
-    findings.say("directory", "file system", file_system, verdict);
+    of_disk("directory", data, findings);
     let private = |path: &Path| -> std::io::Result<bool> {
         use std::os::unix::fs::PermissionsExt;
         Ok(fs::metadata(path)?.permissions().mode() & 0o077 == 0)

@@ -5,6 +5,7 @@
 
 mod archive;
 mod backup;
+mod clocks;
 mod cluster;
 mod config;
 mod deployment_secret;
@@ -69,7 +70,7 @@ enum Command {
     /// Takes the new secret as FIRSTCOME_SECRET and the former one as FIRSTCOME_SECRET_FALLBACK. Run it when every node has both
     /// in this way. After it no node needs the former secret.
     Rewrap(rewrap::RewrapArgs),
-    /// Check that disk, Redis and database are safe for a service
+    /// Check that disk, Redis and database are safe for a service, and a store for locks
     Doctor(doctor::DoctorArgs),
     /// Show the settings in force, or check them without a start
     #[command(subcommand)]

@@ -37,6 +37,7 @@ pub(crate) use inspect::{LocksCommand, look};
 pub(crate) use keeper::run as keep;
 pub(crate) use once::{OnceArgs, run as run_once};
 pub(crate) use process_gate::{GateArgs, run as become_command};
+pub(crate) use store::existing as existing_store;
 
 use crate::arguments::duration;
 use crate::failure::Failure;

@@ -10,6 +10,7 @@ mod runtime;
 mod traces;
 
 use crate::arguments::duration;
+use crate::clocks;
 use crate::cluster::{Node, Servers};
 use crate::deployment_secret::SecretArgs;
 use crate::descriptors;
@@ -376,6 +377,7 @@ pub(crate) fn run_with(listen: SocketAddr, args: ServiceArgs, gate: Option<GateP
         // Shows an operator who misspelt --data that the store is empty.
         tracing::info!("made a new empty store at {}", plan.data.display());
     }
+    clocks::warn_of_directory(&store);
     let served = runtime.block_on(serve(&plan, listeners, Some(store.clone())));
     // Every accepted request has been answered. The writer finishes calls that their callers gave up, and checkpoints
     // the file.
@@ -442,6 +444,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
     match (&plan.stores, embedded) {
         (Stores::Cluster(servers), _) => {
             let node = Node::open(servers).await?;
+            clocks::warn_of_database(&node.cluster).await;
             make_coupons(&node.cluster, &plan.coupons).await?;
             let (keys, fresh) = match &plan.keys {
                 Some(keys) => (keys.clone(), None),

@@ -169,6 +169,11 @@ impl LockStoreFlags {
 }
 
 impl LockStoreArgs {
+    /// Returns whether the command line names a store.
+    pub(crate) fn are_on_command_line(&self) -> bool {
+        self.0.is_on_command_line()
+    }
+
     /// Reads the addresses: none for the default directory.
     pub(crate) fn read(&self) -> Result<Vec<String>, Failure> {
         let texts = self.0.read("--store", PerFile::Several)?;

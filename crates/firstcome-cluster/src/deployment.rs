@@ -53,6 +53,11 @@ impl Cluster {
         self.node.answers().await
     }
 
+    /// Returns the time by the clock of the database. One round trip.
+    pub async fn database_clock(&self) -> Result<Timestamp, ClusterError> {
+        Ok(schema::now(&self.node.database.base).await?)
+    }
+
     /// Why the server that decides the order may lose claims that it has acknowledged; `None` if it syncs each write.
     pub async fn redis_forgets(&self) -> Result<Option<String>, LinkError> {
         redis_forgets(self.link()).await

@@ -28,7 +28,7 @@
 //! read. For each of these the server searches the places of that lock in memory. A process has one connection, one lease
 //! that it renews three times per length, and one stream for its watches, for any number of locks.
 //!
-//! Connections are without TLS.
+//! `etcds://…` demands TLS, and certificate and name of each server are checked. `etcd://…` is plain text.
 
 #![warn(missing_debug_implementations)]
 

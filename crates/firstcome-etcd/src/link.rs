@@ -12,6 +12,7 @@ use firstcome_tls::Trust;
 use http::uri::PathAndQuery;
 use parking_lot::Mutex;
 use prost::Message;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -297,10 +298,11 @@ impl Shared {
                 return Err(match firstcome_tls::explain(&error) {
                     // The text about a handshake already says what to do.
                     Some(says) => EtcdError::unreachable(format!("no etcd answers at {host}: {says}")),
+                    None if is_cut_off(&error) => unreachable(perhaps_plain(endpoint, chain(&error))),
                     None => unreachable(chain(&error)),
                 });
             }
-            Err(_) => return Err(unreachable("no connection in time".to_owned())),
+            Err(_) => return Err(unreachable(perhaps_plain(endpoint, "no connection in time".to_owned()))),
         };
         let number = self.connects.fetch_add(1, Ordering::Relaxed) + 1;
         let mut line = EtcdConnection { number, channel, token: None };
@@ -341,6 +343,33 @@ fn secured(trust: &Trust) -> ClientTlsConfig {
     match trust.identity() {
         Some(own) => config.identity(Identity::from_pem(own.certificate_pem(), own.key_pem())),
         None => config,
+    }
+}
+
+/// Returns whether the server ended a connection before it could be used.
+fn is_cut_off(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            let ends = [
+                ErrorKind::UnexpectedEof,
+                ErrorKind::ConnectionReset,
+                ErrorKind::ConnectionAborted,
+                ErrorKind::BrokenPipe,
+            ];
+            return ends.contains(&error.kind());
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// Adds to an error what it may mean where TLS is demanded. etcd without TLS takes a handshake for a broken request, and closes the
+/// connection; other servers wait for the rest of it.
+fn perhaps_plain(endpoint: &Endpoint, says: String) -> String {
+    match endpoint.uri().scheme_str() {
+        Some("https") => format!("{says}; the server may offer no TLS at this port"),
+        _ => says,
     }
 }
 

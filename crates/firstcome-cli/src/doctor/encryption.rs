@@ -46,26 +46,26 @@ pub(super) fn of_rule(rule: Plaintext, findings: &mut Findings) {
 }
 
 /// Reports how a database is reached. `told` is the version of TLS by its own word, if it was reached.
-pub(super) fn of_database(sql: &str, told: Option<Option<&str>>, findings: &mut Findings) -> Outcome {
+pub(super) fn of_database(of: &str, sql: &str, told: Option<Option<&str>>, findings: &mut Findings) -> Outcome {
     let address = Address::parse(sql).map_err(|error| Failure::Usage(error.into()))?;
     let start = if matches!(address, Address::Postgres(_)) { Start::Postgres } else { Start::MySql };
     let destination = address.destination();
     match told {
-        Some(Some(version)) => say_encrypted("database", version, &destination, findings),
-        Some(None) => say_plain("database", &destination, findings),
+        Some(Some(version)) => say_encrypted(of, version, &destination, findings),
+        Some(None) => say_plain(of, &destination, findings),
         None => {}
     }
     for host in &destination.hosts {
         // A server that offers no TLS shows no certificate; that its session is in plain text is said above.
         if Encryption::Unchecked <= destination.encryption || matches!(told, Some(Some(_))) {
-            say_certificate("database", host, look(host, start), findings);
+            say_certificate(of, host, look(host, start), findings);
         }
     }
     Ok(())
 }
 
 /// Reports how a Redis is reached, with the servers that its address has led to.
-pub(super) fn of_redis(redis: &str, servers: &[String], findings: &mut Findings) -> Outcome {
+pub(super) fn of_redis(of: &str, redis: &str, servers: &[String], findings: &mut Findings) -> Outcome {
     let mut found = firstcome::redis::destination(redis).map_err(|error| Failure::Usage(error.into()))?;
     for server in servers {
         let read = Authority::read(server, 6_379).map(|authority| authority.hosts);
@@ -75,17 +75,22 @@ pub(super) fn of_redis(redis: &str, servers: &[String], findings: &mut Findings)
             }
         }
     }
+    of_destination(of, &found, findings);
+    Ok(())
+}
+
+/// Reports how servers are reached whose connections begin with TLS, or have none.
+pub(super) fn of_destination(of: &str, found: &Destination, findings: &mut Findings) {
     if found.encryption.may_be_plain() {
-        say_plain("redis", &found, findings);
-        return Ok(());
+        say_plain(of, found, findings);
+        return;
     }
     let looks: Vec<_> = found.hosts.iter().map(|host| (host, look(host, Start::AtOnce))).collect();
     let version = looks.iter().find_map(|(_, look)| look.as_ref().ok()?.version).unwrap_or("TLS");
-    say_encrypted("redis", version, &found, findings);
+    say_encrypted(of, version, found, findings);
     for (host, look) in looks {
-        say_certificate("redis", host, look, findings);
+        say_certificate(of, host, look, findings);
     }
-    Ok(())
 }
 
 /// Reports the certificate of a service.
@@ -93,7 +98,7 @@ pub(super) fn of_service(host: &Host, findings: &mut Findings) {
     say_certificate("service", host, look(host, Start::AtOnce), findings);
 }
 
-fn say_plain(of: &'static str, destination: &Destination, findings: &mut Findings) {
+fn say_plain(of: &str, destination: &Destination, findings: &mut Findings) {
     let (is, verdict) = match (destination.hosts.is_empty(), destination.beyond_this_machine()) {
         (true, _) => ("a socket of this machine", Verdict::Fine),
         (false, None) => ("plain text, on this machine", Verdict::Fine),
@@ -105,7 +110,7 @@ fn say_plain(of: &'static str, destination: &Destination, findings: &mut Finding
     findings.say(of, "transport", is, verdict);
 }
 
-fn say_encrypted(of: &'static str, version: &str, destination: &Destination, findings: &mut Findings) {
+fn say_encrypted(of: &str, version: &str, destination: &Destination, findings: &mut Findings) {
     let (is, verdict) = match (destination.encryption, destination.beyond_this_machine()) {
         (Encryption::Checked, _) => ("certificate and name are checked", Verdict::Fine),
         (_, None) => ("the certificate is not checked", Verdict::Fine),
@@ -117,7 +122,7 @@ fn say_encrypted(of: &'static str, version: &str, destination: &Destination, fin
     findings.say(of, "transport", format!("{version}, {is}"), verdict);
 }
 
-fn say_certificate(of: &'static str, host: &Host, look: io::Result<PeerCertificate>, findings: &mut Findings) {
+fn say_certificate(of: &str, host: &Host, look: io::Result<PeerCertificate>, findings: &mut Findings) {
     let (is, verdict) = match look {
         Ok(PeerCertificate { subject, issuer, ends_s, .. }) => {
             let now_s = SystemClock::default().now().as_us() / 1_000_000;

@@ -42,6 +42,17 @@ pub(super) fn named(given: &[String]) -> anyhow::Result<Option<LockAddress>> {
     }
 }
 
+/// Returns the store that the caller named, for a command that checks stores of these commands: one that they take, and a directory
+/// that is there.
+pub(crate) fn existing(given: &[String]) -> anyhow::Result<Option<LockAddress>> {
+    let Some(address) = named(given)? else { return Ok(None) };
+    check_kind(&address)?;
+    if let LockAddress::Directory(directory) = &address {
+        place::check_there(directory)?;
+    }
+    Ok(Some(address))
+}
+
 fn with_layout(address: LockAddress, wanted: Layout) -> anyhow::Result<LockAddress> {
     let wanted = match wanted {
         // An address may name its layout itself.
@@ -58,8 +69,8 @@ fn with_layout(address: LockAddress, wanted: Layout) -> anyhow::Result<LockAddre
     }
 }
 
-/// Checks that the store can keep a hold for this lease, and tells when it ends.
-fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
+/// Checks that the store excludes other processes, and tells when a hold ends.
+fn check_kind(address: &LockAddress) -> anyhow::Result<()> {
     match address {
         LockAddress::Memory => {
             bail!("locks in memory exclude no other process; write a directory, redis://… or etcd://…")
@@ -74,6 +85,16 @@ fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
                 "built-in locks of databases have no lease, so the command could outlive its lock; write postgres://… without a layout, redis://… or a directory"
             )
         }
+        #[cfg(not(feature = "etcd"))]
+        LockAddress::Etcd(_) => bail!("this program was built without etcd; build it with --features etcd"),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the store can keep a hold for this lease, and tells when it ends.
+fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
+    check_kind(address)?;
+    match address {
         LockAddress::Quorum(_) => {
             let longest = QuorumOptions::default().rejoin_after;
             ensure!(lease <= longest, "lease must be at most {} s over several stores", longest.as_secs());
@@ -82,8 +103,6 @@ fn check_lease(address: &LockAddress, lease: Duration) -> anyhow::Result<()> {
         LockAddress::Etcd(_) => {
             ensure!(ETCD_LEASE_MIN <= lease, "lease must be at least {} s on etcd", ETCD_LEASE_MIN.as_secs());
         }
-        #[cfg(not(feature = "etcd"))]
-        LockAddress::Etcd(_) => bail!("this program was built without etcd; build it with --features etcd"),
         _ => {}
     }
     Ok(())

@@ -128,6 +128,117 @@ fn a_directory_that_others_may_read_is_not_fine() {
     firstcome(here, &["doctor", "--redis", "redis://127.0.0.1:1"]).with(2);
 }
 
+/// Whether it says something of this thing.
+fn says_of(ended: &Ended, of: &str) -> bool {
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    report["checks"].as_array().expect("checks").iter().any(|check| check["of"] == of)
+}
+
+#[test]
+fn a_directory_of_locks_is_checked_alone_or_beside_that_of_a_service() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    fs::create_dir(here.join("locks")).expect("a directory");
+    firstcome(here, &["lock", "a", "--store", "locks", "--", "true"]).well();
+    let alone = || firstcome(here, &["doctor", "--store", "locks"]);
+    let ended = alone();
+    let of = said(&ended);
+    is(&of("store", "path"), "locks", "fine");
+    is(&of("store", "locks"), "0 held", "fine");
+    let in_memory = of("store", "file system").1 == "unsafe";
+    assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
+    assert!(!says_of(&ended, "directory"), "{ended:?}");
+
+    let ended = firstcome(here, &["doctor", "--store", "locks", "--data", "data"]);
+    is(&said(&ended)("store", "locks"), "0 held", "fine");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let by_variable = || run(command(PROGRAM, here).env("FIRSTCOME_STORE", "locks").arg("doctor"));
+    let ended = by_variable();
+    is(&said(&ended)("store", "locks"), "0 held", "fine");
+    assert!(!says_of(&ended, "directory"), "{ended:?}");
+    // A variable for `firstcome lock` does not hide the directory of a service. The command line does.
+    fs::create_dir(here.join("firstcome-data")).expect("a directory");
+    let ended = by_variable();
+    is(&said(&ended)("directory", "path"), "./firstcome-data", "fine");
+    assert!(says_of(&ended, "store"), "{ended:?}");
+    assert!(!says_of(&alone(), "directory"));
+
+    fs::write(here.join("locks/locks.db"), "no database ".repeat(1_000)).expect("it is ours");
+    let ended = alone();
+    assert_eq!(said(&ended)("store", "locks").1, "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+}
+
+#[test]
+fn servers_of_locks_are_judged_by_what_locks_need() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    let (redis, sql) = (world.redis.url(), world.sql.url());
+    let doctor = |store: &str| run(command(PROGRAM, world.here()).args(["doctor", "--store", store]));
+    let ended = doctor(redis);
+    let of = said(&ended);
+    is(&of("store", "address"), redis, "fine");
+    is(&of("store", "role"), "primary", "fine");
+    is(&of("store", "appendfsync"), "always", "fine");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(!says_of(&ended, "redis") && !says_of(&ended, "directory"), "{ended:?}");
+
+    let ended = doctor(sql);
+    is(&said(&ended)("store", "synchronous_commit"), "on", "fine");
+    is(&said(&ended)("store", "replication"), "none is seen", "fine");
+    // The tables of a service are none of its business.
+    assert!(!ended.stdout.contains("tables of"), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    world.migrate(sql);
+    let beside = ["doctor", "--redis", redis, "--sql", sql, "--store", redis];
+    let ended = firstcome(world.here(), &beside);
+    assert!(["redis", "database", "store"].iter().all(|of| says_of(&ended, of)), "{ended:?}");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+
+    // A restart makes one server forget. A quorum counts each start as that.
+    world.redis(&["CONFIG", "SET", "appendfsync", "everysec"]);
+    is(&said(&doctor(redis))("store", "appendfsync"), "everysec", "note");
+    let ended = doctor(&format!("{redis} redis://127.0.0.1:1 redis://127.0.0.1:2"));
+    let first = format!("store {}", redis.trim_start_matches("redis://"));
+    is(&said(&ended)(&first, "appendfsync"), "everysec", "fine");
+    is(&said(&ended)(&first, "transport"), "plain text, on this machine", "fine");
+    for closed in ["store 127.0.0.1:1", "store 127.0.0.1:2"] {
+        assert_eq!(said(&ended)(closed, "reached").1, "unsafe");
+    }
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    world.redis(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let ended = doctor(redis);
+    is(&said(&ended)("store", "maxmemory-policy"), "allkeys-lru", "unsafe");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+}
+
+#[test]
+fn a_store_of_locks_that_is_away_is_unsafe_and_one_that_locks_refuse_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    for closed in ["redis://:s3cret@127.0.0.1:1", "postgres://ann:s3cret@127.0.0.1:1/shop"] {
+        let ended = firstcome(here, &["doctor", "--store", closed]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let reached = said(&ended)("store", "reached");
+        assert!(reached.0.contains("refused") && reached.1 == "unsafe", "{reached:?}");
+        is(&said(&ended)("firstcome", "plain text to other machines"), "refused", "fine");
+        assert!(!ended.stdout.contains("s3cret") && !ended.stderr.contains("s3cret"), "{ended:?}");
+    }
+    let closed = "redis://127.0.0.1:1";
+    let table: [(&[&str], &str); 7] = [
+        (&["--store", "http://127.0.0.1:1"], "does not lock over http://"),
+        (&["--store", "memory:"], "exclude no other process"),
+        (&["--store", "mysql://127.0.0.1:1/shop"], "have no lease"),
+        (&["--store", "missing"], "there is no store missing"),
+        (&["--store", "ftp://a"], "no locks are reached by ftp://"),
+        (&["--store", closed, "--store", "redis://127.0.0.1:2"], "3 to 9 servers"),
+        (&["--store", closed, "--store-file", "file"], "not both"),
+    ];
+    for (stores, says) in table {
+        let told = firstcome(here, &[&["doctor"], stores].concat()).with(2);
+        assert!(told.contains(says) && told.trim_end().lines().count() == 1, "{stores:?}: {told}");
+    }
+}
+
 #[test]
 fn a_running_service_is_asked_for_the_proxy_that_its_operator_forgot() {
     let directory = tempfile::tempdir().expect("a directory");

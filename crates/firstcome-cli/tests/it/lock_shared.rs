@@ -179,6 +179,16 @@ mod on_etcd {
     }
 
     #[test]
+    fn doctor_asks_etcd_for_a_lease_and_leaves_nothing_there() {
+        let Some(shared) = etcd() else { return };
+        let mut doctor = command(PROGRAM, shared.directory.path());
+        let report = run(doctor.args(["doctor", "--store", shared.server.url()])).well();
+        assert!(report.contains("grants a lease"), "{report}");
+        assert_eq!(shared.ask("etcdctl get --prefix --keys-only firstcome/"), "");
+        assert_eq!(shared.ask("etcdctl lease list"), "found 0 leases");
+    }
+
+    #[test]
     fn commands_under_etcd_never_overlap_and_a_killed_one_is_followed() {
         let Some(shared) = etcd() else { return };
         let script = "mkdir inside || exit 9; sleep 0.02; rmdir inside";

@@ -12,6 +12,7 @@ mod backup;
 mod backup_faults;
 mod backup_resumed;
 mod bad_files;
+mod clocks;
 mod cluster;
 mod config;
 mod container;

@@ -21,12 +21,13 @@ fn a_machine_without_authorities_is_told_of_the_package_before_it_connects() {
     fs::write(here.join("empty.pem"), "").expect("written");
     let (redis, sql) = ("rediss://127.0.0.1:1", "postgres://ann@127.0.0.1:1/shop");
     let quorum = format!("{redis} rediss://127.0.0.1:2 rediss://127.0.0.1:3");
-    let rows: [&[&str]; 5] = [
+    let rows: [&[&str]; 6] = [
         &["lock", "a", "--store", redis, "--", "touch", "done"],
         &["lock", "a", "--store", &quorum, "--", "touch", "done"],
         &["locks", "list", "--store", redis],
         &["serve", "--redis", "rediss+sentinel://127.0.0.1:1/main", "--sql", sql],
         &["doctor", "--redis", redis, "--sql", sql],
+        &["doctor", "--store", redis],
     ];
     for arguments in rows {
         let told = with_roots(here, &here.join("empty.pem"), arguments).with(2);

@@ -33,7 +33,7 @@ fn plain_text_to_another_machine_is_refused_by_every_command() {
     let secure = "postgres://ann@127.0.0.1:1/shop";
     let key = "given-0123456789-0123456789";
     fs::write(here.join("file.jsonl"), "").expect("written");
-    let rows: [(&[&str], &str); 20] = [
+    let rows: [(&[&str], &str); 21] = [
         (&["serve", "--sql", sql], "add ?sslmode=verify-full&sslrootcert=FILE"),
         (&["serve", "--sql", mysql], "the database at 10.0.0.5:3306 is not on this machine"),
         (&["serve", "--redis", redis, "--sql", secure], "Redis at redis.example:6379 is not on this machine"),
@@ -41,6 +41,7 @@ fn plain_text_to_another_machine_is_refused_by_every_command() {
         (&["gate", "--upstream", "http://10.0.0.5:1", "--room", "a"], "the site at 10.0.0.5:1 is not on this machine"),
         (&["doctor", "--sql", prefer], "may be in plain text"),
         (&["doctor", "--redis", redis, "--sql", secure], "would be in plain text"),
+        (&["doctor", "--store", redis], "Redis at redis.example:6379 is not on this machine"),
         (&["verify", "--sql", sql], "--allow-plaintext"),
         (&["verify", "--sql", secure, "--redis", redis], "--allow-plaintext"),
         (&["migrate", "--sql", mysql], "add ?ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE"),
@@ -305,6 +306,82 @@ fn doctor_tells_how_each_server_is_reached_and_until_when_its_certificate_counts
         assert!(found(&ended, "database", "reached").0.contains("out of date"), "{ended:?}");
         certificate(&ended, "database", &place, " days ago", "unsafe");
     }
+}
+
+#[test]
+fn doctor_tells_how_a_store_of_locks_is_reached() {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut ours = Authority::new().expect("an authority");
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let Some(server) = redis(&runtime, ours.sign(Flaw::EndsSoon).expect("signed"), &["tls-auth-clients=yes"]) else {
+        return;
+    };
+    let host = format!("127.0.0.1:{}", server.tls_port().expect("it has TLS"));
+    let own = ours.sign(Flaw::None).expect("signed");
+    let ca = ours.ca();
+    let all = named(text(&ca), Some((text(&own.cert), text(&own.key))));
+    let fine = |is: &str| (is.to_owned(), "fine".to_owned());
+
+    let url = format!("rediss://{host}");
+    let ended = run(command(PROGRAM, here).args(["doctor", "--store", &url]).args(&all));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(found(&ended, "firstcome", "plain text to other machines"), fine("refused"));
+    assert_eq!(found(&ended, "store", "address"), fine(&url));
+    assert_eq!(found(&ended, "store", "transport"), fine("TLSv1.3, certificate and name are checked"));
+    assert_eq!(found(&ended, "store", "appendfsync"), fine("always"));
+    certificate(&ended, "store", &host, "9 days left", "note");
+    // Without the certificate that the server demands there is no connection, and its own certificate is shown all the same.
+    let ended = run(command(PROGRAM, here).args(["doctor", "--store", &url]).args(named(text(&ca), None)));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(found(&ended, "store", "reached").1, "unsafe");
+    certificate(&ended, "store", &host, "9 days left", "note");
+
+    let plain = |is: &str, verdict: &str| (is.to_owned(), verdict.to_owned());
+    let ended = firstcome(here, &["doctor", "--store", server.url()]);
+    assert_eq!(found(&ended, "store", "transport"), plain("plain text, on this machine", "fine"));
+    let ended = firstcome(here, &["doctor", "--allow-plaintext", "--store", &beyond(server.url())]);
+    assert_eq!(found(&ended, "store", "transport"), plain("plain text to another machine", "note"));
+    refused(firstcome(here, &["doctor", "--store", server.url(), "--tls-ca", text(&ca)]), 2, "write rediss://");
+}
+
+#[cfg(feature = "etcd")]
+#[test]
+fn doctor_asks_each_server_of_an_etcd() {
+    if !machine_has("etcd", Database::is_installed(Kind::Etcd)) {
+        return;
+    }
+    let runtime = Runtime::new().expect("a runtime");
+    let mut ours = Authority::new().expect("an authority");
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let (own, ca) = (ours.sign(Flaw::None).expect("signed"), ours.ca());
+    let mut options = Options::new(Durability::Quick);
+    options.tls = Some(ours.sign(Flaw::EndsSoon).expect("signed"));
+    options.settings = vec!["client-cert-auth=true".to_owned(), format!("trusted-ca-file={}", ca.display())];
+    let server = runtime.block_on(Database::start(Kind::Etcd, &options)).expect("it starts");
+    let host = format!("127.0.0.1:{}", server.tls_port().expect("it has TLS"));
+    let all = named(text(&ca), Some((text(&own.cert), text(&own.key))));
+    let fine = |is: &str| (is.to_owned(), "fine".to_owned());
+
+    let ended = run(command(PROGRAM, here).args(["doctor", "--store", &format!("etcds://{host}")]).args(&all));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(found(&ended, "store", &format!("answer of {host}")), fine("grants a lease"));
+    assert_eq!(found(&ended, "store", "transport"), fine("TLSv1.3, certificate and name are checked"));
+    certificate(&ended, "store", &host, "9 days left", "note");
+
+    let ended =
+        run(command(PROGRAM, here).args(["doctor", "--store", &format!("etcds://{host},127.0.0.1:1")]).args(&all));
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(found(&ended, "store", &format!("answer of {host}")), fine("grants a lease"));
+    let (is, verdict) = found(&ended, "store", "answer of 127.0.0.1:1");
+    assert!(is.contains("no etcd answers at 127.0.0.1:1") && verdict == "unsafe", "{is} {verdict}");
+
+    let ended = firstcome(here, &["doctor", "--store", server.url()]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(found(&ended, "store", "transport"), fine("plain text, on this machine"));
+    let far = ["doctor", "--store", "etcd://etcd.example"];
+    refused(firstcome(here, &far), 2, "etcd at etcd.example:2379 is not on this machine");
 }
 
 #[test]

@@ -192,12 +192,26 @@ const fn tickets_of(count: u32) -> Purged {
 impl Shared {
     /// Judges the clock by what the store has seen.
     fn check_clock(&self, now: Timestamp) -> Result<(), PurgeRejection> {
+        check_clock(now, self.last_record_at(), *self.purges.ended_at.lock())
+    }
+
+    /// Returns the latest instant of a claim, or of the clocks that were stored before the store was opened.
+    fn last_record_at(&self) -> Option<Timestamp> {
         let newest = self.coupons.read().values().filter_map(|cell| cell.coupon.read().newest_claim_at()).max();
-        check_clock(now, newest.max(self.purges.seen_at), *self.purges.ended_at.lock())
+        newest.max(self.purges.seen_at)
     }
 }
 
 impl Embedded {
+    /// Returns when the store was last written, as far as the data show it: the latest instant of a claim, of the end of a purge, or
+    /// of the wall clock that was stored with a change of rooms or points before the opening. `None` without any of them. A wall
+    /// clock that is earlier right after the opening is wrong now, or was ahead then. Costs a read lock for each coupon.
+    pub fn last_write_at(&self) -> Option<Timestamp> {
+        let shared = &self.inner.shared;
+        let ended_at = *shared.purges.ended_at.lock();
+        shared.last_record_at().max(ended_at)
+    }
+
     async fn purge_page(&self, page: PurgePage) -> Result<PageDone, StoreError> {
         let (reply, answer) = Reply::pair();
         let done = self.ask(Command::Purge(Box::new(PurgeCommand { page, reply })), answer).await?;

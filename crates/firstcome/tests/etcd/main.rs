@@ -8,3 +8,4 @@ mod lost_answers;
 mod proxy;
 mod replies;
 mod server;
+mod tls;

@@ -3,7 +3,7 @@
 use firstcome::etcd::EtcdOptions;
 use firstcome::lock::etcd;
 use firstcome::{Guard, Locks};
-use firstcome_test_servers::{Durability, EtcdCluster, Kind, Options, Server, machine_has};
+use firstcome_test_servers::{CertificateFiles, Durability, EtcdCluster, Kind, Options, Server, machine_has};
 use std::future::Future;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -57,16 +57,32 @@ impl Etcd {
 
     /// The same with settings of one's own.
     pub(crate) async fn start_with(settings: &[&str]) -> Option<Self> {
+        let mut options = Options::new(Durability::Quick);
+        options.settings = settings.iter().map(ToString::to_string).collect();
+        Self::start_as(&options).await
+    }
+
+    /// The same with a second port for TLS, which shows this certificate.
+    pub(crate) async fn start_secured(certificate: CertificateFiles) -> Option<Self> {
+        let mut options = Options::new(Durability::Quick);
+        options.tls = Some(certificate);
+        Self::start_as(&options).await
+    }
+
+    async fn start_as(options: &Options) -> Option<Self> {
         if !is_there() {
             return None;
         }
-        let mut options = Options::new(Durability::Quick);
-        options.settings = settings.iter().map(ToString::to_string).collect();
-        Some(Self(Server::start(Kind::Etcd, &options).await.unwrap_or_else(|error| panic!("{error}"))))
+        Some(Self(Server::start(Kind::Etcd, options).await.unwrap_or_else(|error| panic!("{error}"))))
     }
 
     pub(crate) fn url(&self) -> &str {
         self.0.url()
+    }
+
+    /// Its address by TLS.
+    pub(crate) fn secured_url(&self) -> String {
+        format!("etcds://127.0.0.1:{}", self.0.tls_port().expect("it has TLS"))
     }
 
     /// Host and port.
