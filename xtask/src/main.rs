@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod full;
+mod mysql_login;
 mod package;
 mod perf;
 mod sbom;

@@ -27,10 +27,11 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 29] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 30] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("package", &["crates/firstcome-cli/Cargo.toml", "ops", "xtask/chart", "xtask/package.sh"]),
     ("versions", &[REDIS, SQL, CLUSTER, ETCD]),
+    ("mysql", &[SQL]),
     ("upgrade", &[CORE, REDIS, SQL, CLUSTER, SERVER]),
     ("dashboard", &["ops/grafana", "crates/firstcome-server/src/metrics", "crates/firstcome-server/src/metrics.rs"]),
     ("mutants", &[CORE]),
