@@ -6,7 +6,7 @@ use firstcome_core::id::{CouponName, RoomName};
 use firstcome_core::receipt::{Digest, Figures, Head, Object};
 use firstcome_store::Fault;
 use firstcome_store::receipt::{HeadWanted, Signature, SignedHead};
-use rusqlite::{Connection, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use std::collections::HashMap;
 
 const COLUMNS: &str = "object, sequence, at, first, given, front, previous, signature";
@@ -103,21 +103,19 @@ pub(super) fn heads(
     read(connection, rest, params![object.to_string(), after, count])
 }
 
-/// Finds the first head that is the wanted one or a later one. Sequences have no gap, so it halves what is left of the chain: one
-/// row per step.
+/// Finds the first head that is the wanted one or a later one. Sequences have no gap, so it halves the chain: one row per step. In
+/// the place of a head that a purge removed it looks at the first one that is left.
 pub(super) fn first_head(
     connection: &Connection,
     object: &Object,
     wanted: HeadWanted,
 ) -> Result<Option<SignedHead>, Fault> {
-    // Two looks at the index: one query for both ends would read the whole chain.
-    let query =
-        "SELECT (SELECT min(sequence) FROM head WHERE object = ?1), (SELECT max(sequence) FROM head WHERE object = ?1)";
-    let ends = connection.query_row(query, [object.to_string()], |row| Ok((row.get(0)?, row.get(1)?)));
-    let ends: (Option<i64>, Option<i64>) = ends.map_err(|error| fault(&error, "cannot read the heads"))?;
-    let (Some(first), Some(last)) = ends else { return Ok(None) };
+    let query = "SELECT max(sequence) FROM head WHERE object = ?1";
+    let last = connection.query_row(query, [object.to_string()], |row| row.get::<_, Option<i64>>(0)).optional();
+    let last = last.map_err(|error| fault(&error, "cannot read the heads"))?.flatten();
+    let Some(last) = last else { return Ok(None) };
     // The wanted head is after `before`, and `found` is one that is not before it.
-    let (mut before, mut end, mut found) = (first.cast_unsigned() - 1, last.cast_unsigned() + 1, None);
+    let (mut before, mut end, mut found) = (0, last.cast_unsigned() + 1, None);
     while before + 1 < end {
         let middle = before + (end - before) / 2;
         let Some(signed) = heads(connection, object, middle - 1, 1)?.into_iter().next() else {
