@@ -99,7 +99,10 @@ fn tried(directory: &Path) -> Result<String, String> {
         let told = asked(directory)?;
         let line = told.lines().find(|line| line.contains(case.says));
         is_as_expected &= line.is_some();
-        let line = line.map_or_else(|| format!("NOT {}: {told}", case.says), |line| line.trim().trim_start_matches("\"is\": ").into());
+        let line = line.map_or_else(
+            || format!("NOT {}: {told}", case.says),
+            |line| line.trim().trim_start_matches("\"is\": ").into(),
+        );
         let _ = writeln!(report, "{}\n    {line}", case.what);
     }
     if is_as_expected { Ok(report) } else { Err(report) }
