@@ -492,6 +492,9 @@ impl Inspection {
                 if rows.is_empty() {
                     break;
                 }
+                if names.is_empty() {
+                    continue;
+                }
                 let Some(unknown) = self.sequencer.unknown(keys, what, generation, &names).await? else {
                     return Ok(false);
                 };

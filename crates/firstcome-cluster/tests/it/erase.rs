@@ -78,8 +78,13 @@ async fn erased_everywhere(kind: Kind) {
     let claimed = node.claim(&launch, claim).await.expect("it answers").expect("there is one left").into_inner();
     assert_eq!(claimed.issued.serial.get(), 4, "a new person");
     assert!(node.erase(&user("nobody")).await.expect("it answers").expect("no rule refuses it").is_nothing());
+    // A page of claims may have erased users alone.
+    let alone = CouponName::parse("alone").expect("a name");
+    node.put_coupon(&alone, claim_replies::limit(9)).await.expect("it answers").expect("it is put");
+    let claim = Claim { user: user("ann"), attributes: None, request: None };
+    node.claim(&alone, claim).await.expect("it answers").expect("there is one left");
     // The sequencer goes on without a rebuild, and knows no pseudonym of ann.
-    assert_eq!(node.erase(&user("ann")).await.expect("it answers").expect("no rule refuses it").claims, 1);
+    assert_eq!(node.erase(&user("ann")).await.expect("it answers").expect("no rule refuses it").claims, 2);
     let verified = wait_for("a cluster at rest", async || {
         let verified = verify(&place.sql, Some(&place.redis), Some(secret())).await.expect("it answers");
         verified.not_checked.is_empty().then_some(verified)
