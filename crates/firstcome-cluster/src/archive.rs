@@ -303,7 +303,7 @@ impl Import {
                     self.session.run(self.node.database.insert_head(&keys, &signed)).await?;
                 }
                 Change::HeadsRemoved { object, to, .. } => {
-                    let text = self.head_keys(object).await?.note_removed(to);
+                    let text = self.head_keys(object).await?.note_removed(self.node.database.dialect(), to);
                     self.session.run(text).await?;
                 }
                 change => self.wait(&mut waiting, change)?,

@@ -53,7 +53,7 @@ impl Cluster {
         self.node.answers().await
     }
 
-    /// Returns the time by the clock of the database. One round trip.
+    /// Returns the time by the clock of the database. One round trip. An error if the database cannot be asked, after up to 30 s.
     pub async fn database_clock(&self) -> Result<Timestamp, ClusterError> {
         Ok(schema::now(&self.node.database.base).await?)
     }

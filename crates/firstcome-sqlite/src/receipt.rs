@@ -32,13 +32,14 @@ pub(super) fn put_head(connection: &Connection, signed: &SignedHead) -> rusqlite
     .map(drop)
 }
 
-/// Removes the heads of an object up to a sequence, and notes it in their place.
+/// Removes the heads of an object up to a sequence, and notes it in their place. The note never goes back.
 pub(super) fn remove_heads(connection: &Connection, object: &Object, to: u64) -> rusqlite::Result<()> {
     let (object, to) = (object.to_string(), to.cast_signed());
     let mut remove = connection.prepare_cached("DELETE FROM head WHERE object = ?1 AND sequence <= ?2")?;
     remove.execute(params![object, to])?;
-    let mut note =
-        connection.prepare_cached("INSERT OR REPLACE INTO head_removed (object, sequence) VALUES (?1, ?2)")?;
+    let note = "INSERT INTO head_removed (object, sequence) VALUES (?1, ?2)
+        ON CONFLICT (object) DO UPDATE SET sequence = max(sequence, excluded.sequence)";
+    let mut note = connection.prepare_cached(note)?;
     note.execute(params![object, to]).map(drop)
 }
 
@@ -148,4 +149,21 @@ pub(super) fn for_each_head(
         visit(head_of(row).map_err(|error| broken(&error))??)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_note_of_removed_heads_never_goes_back() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("0009_heads.sql")).unwrap();
+        connection.execute_batch(include_str!("0015_removed_heads.sql")).unwrap();
+        let room = Object::Room(RoomName::parse("sale").unwrap());
+        for (to, noted) in [(5, 5), (3, 5), (8, 8)] {
+            remove_heads(&connection, &room, to).unwrap();
+            assert_eq!(removed_heads(&connection).unwrap()[&room], noted, "after {to}");
+        }
+    }
 }

@@ -68,33 +68,39 @@ pub(crate) fn heads_after(keys: &HeadKeys, after: u64, count: usize) -> String {
     )
 }
 
-/// Notes up to which sequence the heads of an object are removed. From then on no program that does not know of it opens the tables.
-fn note_removed((kind, id): (u8, i64), to: u64) -> String {
-    let mut text = format!(
-        "DELETE FROM firstcome_head_removed WHERE kind={kind} AND object={id};\
-         INSERT INTO firstcome_head_removed (kind,object,sequence) VALUES ({kind},{id},{to});"
-    );
+/// Notes up to which sequence the heads of an object are removed. A node that was slow sets no earlier one in the place of a later one.
+/// From then on no program that does not know of it opens the tables.
+fn note_removed(dialect: Dialect, (kind, id): (u8, i64), to: u64) -> String {
+    let mut text = format!("INSERT INTO firstcome_head_removed (kind,object,sequence) VALUES ({kind},{id},{to}) ");
+    text.push_str(match dialect {
+        Dialect::Postgres => {
+            "ON CONFLICT (kind,object) DO UPDATE SET sequence=GREATEST(firstcome_head_removed.sequence,EXCLUDED.sequence);"
+        }
+        Dialect::MySql => "ON DUPLICATE KEY UPDATE sequence=GREATEST(sequence,VALUES(sequence));",
+    });
     keep_out(&mut text, PART_NAME, REMOVED_SINCE);
     text
 }
 
 impl HeadKeys {
     /// What notes up to which sequence the heads are removed.
-    pub(crate) fn note_removed(&self, to: u64) -> String {
-        note_removed((self.kind(), self.id), to)
+    pub(crate) fn note_removed(&self, dialect: Dialect, to: u64) -> String {
+        note_removed(dialect, (self.kind(), self.id), to)
     }
 }
 
 impl Database {
-    /// Objects of a chain kind after this number, at most so many, each with the instant of its first head that is left.
-    pub(crate) async fn first_heads(
+    /// Objects of a chain kind after this number, at most so many, each with the instant of the second head that is left: the first
+    /// one may go once that is old.
+    pub(crate) async fn second_heads(
         &self,
         (kind, table): (u8, &str),
         after: i64,
         count: u32,
     ) -> Result<Vec<(i64, Option<Timestamp>)>, SqlError> {
         let text = format!(
-            "SELECT o.id,(SELECT h.at FROM firstcome_head h WHERE h.kind={kind} AND h.object=o.id ORDER BY h.sequence LIMIT 1) \
+            "SELECT o.id,(SELECT h.at FROM firstcome_head h WHERE h.kind={kind} AND h.object=o.id \
+             ORDER BY h.sequence LIMIT 1 OFFSET 1) \
              FROM {table} o WHERE o.id>{after} ORDER BY o.id LIMIT {count};"
         );
         let read = |row: &Row| {
@@ -124,7 +130,7 @@ impl Database {
 
     /// Removes the heads of an object up to a sequence.
     pub(crate) async fn remove_heads(&self, (kind, id): (u8, i64), to: u64) -> Result<(), SqlError> {
-        let note = note_removed((kind, id), to);
+        let note = note_removed(self.dialect(), (kind, id), to);
         let rows = format!("kind={kind} AND object={id} AND sequence<={to}");
         self.purge_session(format!("DELETE FROM firstcome_head WHERE {rows};{note}")).await.map(drop)
     }

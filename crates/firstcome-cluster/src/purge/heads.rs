@@ -12,13 +12,16 @@ impl Purge<'_> {
         for chain in CHAINS {
             let mut after = i64::MIN;
             loop {
-                let page = self.node.database.first_heads(chain, after, OBJECTS_AT_ONCE).await?;
+                let page = self.node.database.second_heads(chain, after, OBJECTS_AT_ONCE).await?;
                 let Some((last, _)) = page.last() else { break };
                 after = *last;
-                for (id, first) in page {
-                    if first.is_some_and(|first| first < since) && !self.heads_of((chain.0, id), since).await? {
+                for (id, second) in page {
+                    if second.is_some_and(|second| second < since) && !self.heads_of((chain.0, id), since).await? {
                         return Ok(false);
                     }
+                }
+                if !self.pause().await? {
+                    return Ok(false);
                 }
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! So a text has one reading, and a value has one text: a digest or a signature over it says all of it.
 
-use super::{Admission, Cover, Digest, Figures, Head, Object, Statement, Subject};
+use super::{Admission, Cover, Digest, Figures, Head, Object, SEQUENCE_MAX, Statement, Subject};
 use crate::id::{CouponName, RoomName, UserId};
 use crate::time::Timestamp;
 use std::fmt;
@@ -135,7 +135,9 @@ impl Head {
             Ok(room) => Object::Room(room),
             Err(_) => Object::Coupon(lines.parsed("coupon", |text| CouponName::parse(text).ok())?),
         };
-        let (sequence, at) = (lines.number("sequence")?, lines.instant("at_us")?);
+        let sequence =
+            lines.parsed("sequence", |text| number(text).filter(|sequence| (1..=SEQUENCE_MAX).contains(sequence)))?;
+        let at = lines.instant("at_us")?;
         let figures = match &object {
             Object::Room(_) => Figures::Room {
                 first: lines.number("first")?,

@@ -9,7 +9,7 @@ use firstcome_core::auction::Bid;
 use firstcome_core::coupon::{Attributes, Serial};
 use firstcome_core::points::Record;
 use firstcome_core::receipt::Object;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct MemoryRows {
     bids: BTreeMap<(ListingId, u32), Bid>,
     records: BTreeMap<(MemberId, u64), Record>,
     /// The heads of each object, in the order of their sequences.
-    heads: BTreeMap<Object, Vec<SignedHead>>,
+    heads: BTreeMap<Object, VecDeque<SignedHead>>,
 }
 
 impl MemoryRows {
@@ -69,12 +69,19 @@ impl Journal for Memory {
                     }
                 }
                 Change::Headed(signed) => {
-                    self.kept.write().heads.entry(signed.head.object.clone()).or_default().push((**signed).clone());
+                    self.kept
+                        .write()
+                        .heads
+                        .entry(signed.head.object.clone())
+                        .or_default()
+                        .push_back((**signed).clone());
                 }
                 Change::HeadsRemoved { object, to, .. } => {
                     if let Some(heads) = self.kept.write().heads.get_mut(object) {
                         heads.drain(..after(heads, *to));
-                        heads.shrink_to_fit();
+                        if heads.len() < heads.capacity() / 4 {
+                            heads.shrink_to_fit();
+                        }
                     }
                 }
                 _ => {}
@@ -85,7 +92,7 @@ impl Journal for Memory {
 }
 
 /// The place of the first head after a sequence.
-fn after(heads: &[SignedHead], sequence: u64) -> usize {
+fn after(heads: &VecDeque<SignedHead>, sequence: u64) -> usize {
     heads.partition_point(|signed| signed.head.sequence <= sequence)
 }
 
@@ -103,15 +110,14 @@ impl Rows for Memory {
 
     fn heads(&self, object: &Object, sequence: u64, count: usize) -> Result<Vec<SignedHead>, StoreError> {
         let kept = self.kept.read();
-        let heads = kept.heads.get(object).map_or(&[][..], Vec::as_slice);
-        Ok(heads[after(heads, sequence)..].iter().take(count).cloned().collect())
+        let Some(heads) = kept.heads.get(object) else { return Ok(Vec::new()) };
+        Ok(heads.range(after(heads, sequence)..).take(count).cloned().collect())
     }
 
     fn first_head(&self, object: &Object, wanted: HeadWanted) -> Result<Option<SignedHead>, StoreError> {
         let kept = self.kept.read();
-        let heads = kept.heads.get(object).map_or(&[][..], Vec::as_slice);
-        let at = heads.partition_point(|signed| !wanted.is_reached(&signed.head));
-        Ok(heads.get(at).cloned())
+        let Some(heads) = kept.heads.get(object) else { return Ok(None) };
+        Ok(heads.get(heads.partition_point(|signed| !wanted.is_reached(&signed.head))).cloned())
     }
 
     fn bids(&self, listing: ListingId, after: u32, count: usize) -> Result<Vec<Bid>, StoreError> {

@@ -33,20 +33,32 @@ impl Embedded {
         purged: &mut Purged,
     ) -> Result<(), StoreError> {
         for object in self.inner.shared.with_heads() {
-            let mut after = 0;
-            loop {
-                let (rows, of) = (Arc::clone(&self.inner.shared.rows), object.clone());
-                let page = blocking(move || rows.heads(&of, after, HEADS_PER_LOOK)).await?;
-                let page: Vec<_> = page.iter().map(|signed| (signed.head.sequence, signed.head.at)).collect();
-                let Some((to, count)) = removable_to(&page, since) else { break };
+            // Most chains have nothing to go: their first two heads show it.
+            let mut next = self.removable(&object, 0, 2, since).await?.map(|_| 0);
+            while let Some(after) = next {
+                let Some((to, count)) = self.removable(&object, after, HEADS_PER_LOOK, since).await? else { break };
                 if mode == PurgeMode::Count {
                     purged.heads += count;
                 } else {
                     *purged += self.purge_page(PurgePage::Heads { object: object.clone(), to, count }).await?.purged;
                 }
-                after = to;
+                next = Some(to);
             }
         }
         Ok(())
+    }
+
+    /// Up to which sequence a page of heads after `after` may go, and how many these are.
+    async fn removable(
+        &self,
+        object: &Object,
+        after: u64,
+        count: usize,
+        since: Timestamp,
+    ) -> Result<Option<(u64, u64)>, StoreError> {
+        let (rows, object) = (Arc::clone(&self.inner.shared.rows), object.clone());
+        let page = blocking(move || rows.heads(&object, after, count)).await?;
+        let page: Vec<_> = page.iter().map(|signed| (signed.head.sequence, signed.head.at)).collect();
+        Ok(removable_to(&page, since))
     }
 }
