@@ -1,7 +1,7 @@
 // A server that speaks the protocol of MySQL 8.0, and lets users in by caching_sha2_password over TLS alone. It is go-mysql-server, a
 // real server of another make: the registries that tests reach have no MySQL. It keeps what it is told in memory.
 //
-// Usage: mysql-login CERTIFICATE KEY. Its first line of output is its address.
+// Usage: mysql-login CERTIFICATE KEY [as-it-is]. Its first line of output is its address.
 package main
 
 import (
@@ -28,11 +28,13 @@ func must(err error) {
 func main() {
 	certificate, err := tls.LoadX509KeyPair(os.Args[1], os.Args[2])
 	must(err)
-	// It has the variable for all sessions alone; MySQL has it for each session too.
-	sql.SystemVariables.AddSystemVariables([]sql.SystemVariable{&sql.MysqlSystemVariable{
-		Name: "innodb_lock_wait_timeout", Scope: sql.GetMysqlScope(sql.SystemVariableScope_Both), Dynamic: true,
-		Type: types.NewSystemIntType("innodb_lock_wait_timeout", 1, 1073741824, false), Default: int64(50),
-	}})
+	// It has the variable for all sessions alone; MySQL has it for each session too. As it is, it refuses how a session begins.
+	if len(os.Args) < 4 {
+		sql.SystemVariables.AddSystemVariables([]sql.SystemVariable{&sql.MysqlSystemVariable{
+			Name: "innodb_lock_wait_timeout", Scope: sql.GetMysqlScope(sql.SystemVariableScope_Both), Dynamic: true,
+			Type: types.NewSystemIntType("innodb_lock_wait_timeout", 1, 1073741824, false), Default: int64(50),
+		}})
+	}
 	databases := memory.NewDBProvider(memory.NewDatabase("shop"))
 	engine := sqle.NewDefault(databases)
 	users := engine.Analyzer.Catalog.MySQLDb

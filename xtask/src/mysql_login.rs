@@ -21,20 +21,37 @@ impl Drop for Server {
     }
 }
 
+impl Server {
+    /// Starts it, and returns its address.
+    fn start(directory: &Path, more: &[&str]) -> Result<(Self, String), String> {
+        let mut server = Command::new(directory.join("mysql-login/bin/mysql-login"));
+        server.args(["own.pem", "own.key"]).args(more).current_dir(directory);
+        server.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = Self(server.spawn().map_err(|error| format!("cannot start the server: {error}"))?);
+        let mut address = String::new();
+        let output = server.0.stdout.take().ok_or("the server has no output")?;
+        BufReader::new(output).read_line(&mut address).map_err(|error| error.to_string())?;
+        Ok((server, address.trim().to_owned()))
+    }
+}
+
 /// What a login must lead to.
 struct Case {
     what: &'static str,
     password: &'static str,
     parameters: &'static str,
+    /// What the server is told beside its certificate.
+    server: &'static [&'static str],
     /// What the answer must contain.
     says: &'static str,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     Case {
         what: "right password, TLS, name checked",
         password: "s3cret",
         parameters: "ssl-mode=VERIFY_IDENTITY&ssl-ca=DIR/ca.pem",
+        server: &[],
         // It came as far as the settings of its session.
         says: "8.0.31",
     },
@@ -42,19 +59,29 @@ const CASES: [Case; 4] = [
         what: "wrong password, TLS, name checked",
         password: "wrong",
         parameters: "ssl-mode=VERIFY_IDENTITY&ssl-ca=DIR/ca.pem",
+        server: &[],
         says: "Access denied for user 'ann'",
     },
     Case {
         what: "right password, plain text",
         password: "s3cret",
         parameters: "ssl-mode=DISABLED",
+        server: &[],
         says: "No authentication methods available",
     },
     Case {
         what: "right password, another authority",
         password: "s3cret",
         parameters: "ssl-mode=VERIFY_CA&ssl-ca=DIR/other.pem",
-        says: "certificate",
+        server: &[],
+        says: "not from a trusted authority",
+    },
+    Case {
+        what: "right password, a server that refuses how a session begins",
+        password: "s3cret",
+        parameters: "ssl-mode=VERIFY_IDENTITY&ssl-ca=DIR/ca.pem",
+        server: &["as-it-is"],
+        says: "Variable 'innodb_lock_wait_timeout' is a GLOBAL variable",
     },
 ];
 
@@ -85,16 +112,11 @@ fn tried(directory: &Path) -> Result<String, String> {
     let here = directory.to_string_lossy().into_owned();
     shell::run("xtask/versions.sh", &[&here, "mysql-login"])?;
     certificates(&here)?;
-    let mut server = Command::new(directory.join("mysql-login/bin/mysql-login"));
-    server.args(["own.pem", "own.key"]).current_dir(directory).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = Server(server.spawn().map_err(|error| format!("cannot start the server: {error}"))?);
-    let mut address = String::new();
-    let output = server.0.stdout.take().ok_or("the server has no output")?;
-    BufReader::new(output).read_line(&mut address).map_err(|error| error.to_string())?;
     let mut report = "go-mysql-server 0.20.0, which says that it is MySQL 8.0.31\n".to_owned();
     let mut is_as_expected = true;
     for case in &CASES {
-        let url = format!("mysql://ann:{}@{}/shop?{}", case.password, address.trim(), case.parameters);
+        let (_server, address) = Server::start(directory, case.server)?;
+        let url = format!("mysql://ann:{}@{address}/shop?{}", case.password, case.parameters);
         std::fs::write(directory.join("url"), url.replace("DIR", &here)).map_err(|error| error.to_string())?;
         let told = asked(directory)?;
         let line = told.lines().find(|line| line.contains(case.says));

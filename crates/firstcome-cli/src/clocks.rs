@@ -5,6 +5,8 @@ use firstcome::cluster::Cluster;
 use firstcome::core::time::Timestamp;
 use firstcome::edge::{Clock, SystemClock};
 use firstcome_server::rfc3339;
+use std::time::Duration;
+use tokio::time::timeout;
 
 /// The largest tolerable skew. Beyond it, "expired" and "not open yet" depend on which machine judges.
 pub(crate) const SKEW_MS_MAX: u64 = 1_000;
@@ -34,12 +36,15 @@ pub(crate) fn warn_of_directory(store: &Embedded) {
     );
 }
 
-/// Warns if the clock of this machine differs from that of the database. One round trip.
+/// The longest time that a start waits for the clock of the database.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Warns if the clock of this machine differs from that of the database. One round trip, and at most [`ANSWER_MAX`].
 pub(crate) async fn warn_of_database(cluster: &Cluster) {
     let own = SystemClock::default();
     let before = own.now();
     // A database that gives no answer is named by the next step of the start, or by /readyz.
-    let Ok(database_clock) = cluster.database_clock().await else { return };
+    let Ok(Ok(database_clock)) = timeout(ANSWER_MAX, cluster.database_clock()).await else { return };
     let clock = own.now();
     let difference_ms = skew_ms(database_clock.as_us(), before.as_us(), clock.as_us());
     if difference_ms <= SKEW_MS_MAX {

@@ -117,7 +117,8 @@ enum RedisUse {
 }
 
 impl RedisUse {
-    /// Returns the prefix of its keys and channels. The server may allow its user no others.
+    /// Returns the prefix of its keys and channels. The server may allow its user no others. A layout of another library has its
+    /// own, which is not considered: a user who may use those alone counts as not reached.
     const fn prefix(self) -> &'static str {
         match self {
             Self::Cluster { .. } | Self::Locks => "fc",
@@ -133,7 +134,15 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let transport = args.servers.transport.settled()?;
     encryption::of_rule(transport.plaintext, &mut findings);
     let addresses = args.servers.read_over(&transport)?;
-    let locks = locks::read(&args.locks, &transport)?;
+    let locks = match locks::read(&args.locks, &transport) {
+        // Meant for `firstcome lock`: it must not hide what is wrong with the service.
+        Err(Failure::Usage(error)) if !args.locks.are_on_command_line() => {
+            let advice = "correct FIRSTCOME_STORE or the settings file: `firstcome lock` refuses it too";
+            findings.say("store", "address", error.to_string(), Verdict::Note(advice));
+            None
+        }
+        read => read?,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut looked = match &addresses.sql {
         Some(sql) => {

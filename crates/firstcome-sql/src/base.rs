@@ -245,7 +245,7 @@ impl Base {
         if !matches!(error, SqlError::Unavailable { kind: FaultKind::Unreachable, .. }) {
             return error;
         }
-        match timeout(self.options.connections.connect_timeout, self.pool.try_connect()).await {
+        match timeout(self.options.connections.connect_timeout, self.pool.try_connect(&self.options)).await {
             Ok(Err(cause)) => SqlError::no_connection(&cause, &self.server),
             Ok(Ok(())) => error,
             Err(_) => SqlError::no_connection(&sqlx::Error::PoolTimedOut, &self.server),

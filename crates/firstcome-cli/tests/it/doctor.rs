@@ -163,6 +163,11 @@ fn a_directory_of_locks_is_checked_alone_or_beside_that_of_a_service() {
     assert!(says_of(&ended, "store"), "{ended:?}");
     assert!(!says_of(&alone(), "directory"));
 
+    // Nor does a variable that `firstcome lock` refuses.
+    let ended = run(command(PROGRAM, here).env("FIRSTCOME_STORE", "http://127.0.0.1:1").arg("doctor"));
+    is(&said(&ended)("directory", "path"), "./firstcome-data", "fine");
+    assert!(said(&ended)("store", "address").0.contains("does not lock over http://"), "{ended:?}");
+
     fs::write(here.join("locks/locks.db"), "no database ".repeat(1_000)).expect("it is ours");
     let ended = alone();
     assert_eq!(said(&ended)("store", "locks").1, "unsafe");

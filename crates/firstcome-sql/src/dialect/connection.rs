@@ -1,7 +1,7 @@
 //! Connections and rows of either kind of database.
 
-use super::Dialect;
-use crate::{Address, SqlError, SqlOptions};
+use super::{Dialect, mysql};
+use crate::{Address, DatabaseOptions, SqlError, SqlOptions};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnection, PgRow};
@@ -34,11 +34,14 @@ impl Pool {
         }
     }
 
-    /// Connects once, beside the pool, and closes the connection: for the error.
-    pub async fn try_connect(&self) -> Result<(), sqlx::Error> {
+    /// Connects once, beside the pool, begins a session as the pool does, and closes the connection: for the error.
+    pub async fn try_connect(&self, options: &DatabaseOptions) -> Result<(), sqlx::Error> {
         match self {
             Self::Postgres(pool) => pool.connect_options().connect().await.map(drop),
-            Self::MySql(pool) => pool.connect_options().connect().await.map(drop),
+            Self::MySql(pool) => {
+                let mut connection = pool.connect_options().connect().await?;
+                mysql::Session::of(options).begin(&mut connection).await
+            }
         }
     }
 }

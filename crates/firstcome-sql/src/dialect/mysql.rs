@@ -56,16 +56,15 @@ pub(super) const WORDS: Words = Words {
 
 /// See [`super::pool`].
 pub(super) fn pool(connect: MySqlConnectOptions, options: &DatabaseOptions, watch: Arc<Watch>) -> Pool<MySql> {
-    let session = session(options);
-    let idle = options.idle_timeout;
+    let session = Session::of(options);
     let pool: PoolOptions<MySql> = options.connections.pool();
     // A dead connection is found by its first statement, and another one is taken; to ask each time is a round trip.
     // Where a silent session ends as a silent transaction does, those that rest in the pool are to go before.
-    let pool = pool.test_before_acquire(false).idle_timeout(idle.mul_f64(0.6)).after_connect(move |connection, _| {
+    let pool = pool.test_before_acquire(false).idle_timeout(options.idle_timeout.mul_f64(0.6));
+    let pool = pool.after_connect(move |connection, _| {
         let (session, watch) = (session.clone(), Arc::clone(&watch));
         Box::pin(async move {
-            let idle = session_idle(connection, idle).await?;
-            sqlx::raw_sql(AssertSqlSafe(format!("{session}{idle}"))).execute(&mut *connection).await?;
+            session.begin(connection).await?;
             watch.look(LentConnection::MySql(connection)).await.map(drop)
         })
     });
@@ -136,17 +135,33 @@ pub(super) fn insert_nothing(table: &str) -> String {
 }
 
 /// What is set in every session.
-fn session(options: &DatabaseOptions) -> String {
-    let wait_s = options.patience.as_secs().max(1);
-    format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
-         SET SESSION autocommit=1,innodb_lock_wait_timeout={wait_s},\
-         sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';"
-    )
+#[derive(Clone)]
+pub(super) struct Session {
+    settings: String,
+    idle: Duration,
+}
+
+impl Session {
+    /// Returns what these options set.
+    pub(super) fn of(options: &DatabaseOptions) -> Self {
+        let wait_s = options.patience.as_secs().max(1);
+        let settings = format!(
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED;\
+             SET SESSION autocommit=1,innodb_lock_wait_timeout={wait_s},\
+             sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';"
+        );
+        Self { settings, idle: options.idle_timeout }
+    }
+
+    /// Sets it in a session that has just begun. Two round trips.
+    pub(super) async fn begin(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        let idle = session_idle(connection, self.idle).await?;
+        sqlx::raw_sql(AssertSqlSafe(format!("{}{idle}", self.settings))).execute(connection).await.map(drop)
+    }
 }
 
 /// How a session gets rid of a transaction whose process says nothing: MariaDB tells it from a connection that rests.
-async fn session_idle(connection: &mut MySqlConnection, idle: Duration) -> Result<String, sqlx::Error> {
+async fn session_idle(connection: &mut MySqlConnection, idle: Duration) -> sqlx::Result<String> {
     let version: Vec<u8> = sqlx::raw_sql("SELECT VERSION()").fetch_one(&mut *connection).await?.try_get_unchecked(0)?;
     let idle_s = idle.as_secs().max(1);
     let is_mariadb = String::from_utf8_lossy(&version).contains("MariaDB");
