@@ -17,6 +17,7 @@
 mod log;
 mod lost;
 mod sequencer;
+mod users;
 
 use super::outbox::bytes_of;
 use super::room::log as room_log;

@@ -23,7 +23,7 @@ use std::fmt;
 pub use text::{Lines, TextError, hexadecimal};
 
 /// No chain comes so far: a head each second for longer than the universe is old. A text with a higher sequence is no head.
-pub const SEQUENCE_MAX: u64 = 1 << 62;
+pub(crate) const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// Two heads of a room are at least so far apart. A store publishes them every second; its timer may be early.
 pub const HEAD_MS_MIN: u64 = 900;
