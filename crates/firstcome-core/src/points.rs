@@ -11,10 +11,12 @@
 //! - Over all members `Σ total = Σ charged − Σ refunded`: a sale only moves points from one member to another.
 
 mod anchor;
+mod renaming;
 #[cfg(test)]
 mod tests;
 
 pub use anchor::Anchor;
+pub use renaming::Renaming;
 
 use crate::id::{ListingName, MemberName};
 use crate::limits::{AMOUNT_MAX, BALANCE_MAX};
@@ -233,19 +235,27 @@ pub struct Wallet {
     pub chain: Chain,
     /// What stands in the place of removed records, if some were removed.
     pub anchor: Option<Arc<Anchor>>,
+    /// How far the records are chained again, if the member got another name and some are not.
+    pub renaming: Option<Arc<Renaming>>,
 }
 
 impl Wallet {
     /// Makes the wallet of a member without records: it is empty.
     pub const fn empty(member: MemberName) -> Self {
         let Anchor { number, balance, at, chain, .. } = Anchor::START;
-        Self { member, balance, records: number, last_at: at, chain, anchor: None }
+        Self { member, balance, records: number, last_at: at, chain, anchor: None, renaming: None }
     }
 
     /// Makes the wallet of a member as it was after the last removed record: [`Self::restore`] goes on with the next one.
     pub fn anchored(member: MemberName, anchor: Option<Arc<Anchor>>) -> Self {
         let Anchor { number, balance, at, chain, .. } = anchor.as_deref().copied().unwrap_or(Anchor::START);
-        Self { member, balance, records: number, last_at: at, chain, anchor }
+        Self { member, balance, records: number, last_at: at, chain, anchor, renaming: None }
+    }
+
+    /// Returns this wallet as it was before its first record that is not removed: [`Self::restore`] goes on with that one.
+    pub fn at_first(&self) -> Self {
+        let anchor = self.anchor.as_ref().map(Arc::clone);
+        Self { renaming: self.renaming.as_ref().map(Arc::clone), ..Self::anchored(self.member.clone(), anchor) }
     }
 
     /// Returns the anchor that the records begin with: [`Anchor::START`] if none was removed.
@@ -282,7 +292,11 @@ impl Wallet {
         if self.balance.after(record.kind, record.amount) != Ok(record.balance) {
             return Err(Damage::WrongBalance);
         }
-        let follows = Record { chain: self.chain, ..record.clone() };
+        let (member, chain) = match &self.renaming {
+            Some(renaming) => renaming.made_with(record.number, &self.member, self.chain),
+            None => (&self.member, self.chain),
+        };
+        let follows = Record { member: member.clone(), chain, ..record.clone() };
         // Bids count from 1. The hash writes "no bid" as 0, so a stored bid 0 would have the same hash.
         let bid_zero = record.about.as_ref().is_some_and(|about| about.bid == Some(0));
         if record.member != self.member || bid_zero || follows.chained() != record.chain {

@@ -34,6 +34,7 @@ mod postgres;
 mod proof;
 mod purge;
 mod queues;
+mod renaming;
 mod verify;
 
 pub use dialect::auction_part;
@@ -211,7 +212,10 @@ impl EraseStore for SqlAuctions {
         let mut random = [0; 16];
         random.copy_from_slice(&secret[..16]);
         let pseudonym = Pseudonym::new(u128::from_le_bytes(random));
-        Ok(boxed(self.database.erase(&written(&member), &pseudonym.member())).await?)
+        let (database, member) = (Arc::clone(&self.database), written(&member));
+        // It goes on if the caller goes away.
+        let erasure = tokio::spawn(async move { boxed(database.erase(&member, &pseudonym.member())).await });
+        Ok(erasure.await.map_err(|_| StoreError::Unknown)??)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::archive::{Archive, stoppable};
 use super::auction;
+use firstcome_core::erase::is_pseudonym;
 use firstcome_core::id::ListingName;
 use firstcome_store::Fault;
 use firstcome_store::archive::{ArchivedBid, ArchivedListing, ArchivedRecord};
@@ -23,8 +24,14 @@ impl Archive {
     ) -> Result<(), E> {
         for member in auction::members(&self.connection)? {
             let mut anchor = member.wallet.anchor.as_ref().map(Arc::clone);
+            let mut renaming = member.wallet.renaming.as_deref().cloned();
             stoppable(&mut visit, |visit| {
                 auction::for_each_record(&self.connection, member.id, &member.wallet.member, |record, request| {
+                    // An erasure that is under way is in the export as if it were done.
+                    let (record, request) = match &mut renaming {
+                        Some(renaming) => (renaming.read(record), None),
+                        None => (record, request),
+                    };
                     visit(ArchivedRecord { record, request, anchor: anchor.take() })
                 })
             })?;
@@ -41,7 +48,8 @@ impl Archive {
                 let missing = || format!("a bid of a listing {} that does not exist", row.listing.0);
                 let listing = names.get(&row.listing).cloned();
                 let listing = listing.ok_or_else(|| super::coupon::damaged(missing()))?;
-                visit(ArchivedBid { listing, placed: row.placed, request: row.request })
+                let request = row.request.filter(|_| !is_pseudonym(row.placed.bid.bidder.as_str()));
+                visit(ArchivedBid { listing, placed: row.placed, request })
             })
         })
     }

@@ -4,7 +4,7 @@ use super::coupon::{damaged, instant, request_columns, request_of};
 use super::faults::fault;
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, PlacedBid, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
-use firstcome_core::points::{Amount, Anchor, Balance, Chain, Kind, Record, Reference, Wallet};
+use firstcome_core::points::{Amount, Anchor, Balance, Chain, Kind, Record, Reference, Renaming, Wallet};
 use firstcome_core::time::{Now, Timestamp};
 use firstcome_store::Fault;
 use firstcome_store::embedded::journal::{Change, ListingId, MemberId};
@@ -33,8 +33,10 @@ ON CONFLICT (id) DO UPDATE SET owner = ?3, price = ?4, starts_at = ?5, ends_at =
 
 const SELECT_MEMBER: &str = "\
 SELECT member.id, member.name, member.total, member.held, member.records, member.last_at, member.chain,
-    anchor.number, anchor.total, anchor.held, anchor.at, anchor.charged, anchor.chain
-FROM member LEFT JOIN anchor ON anchor.member = member.id ORDER BY member.id";
+    anchor.number, anchor.total, anchor.held, anchor.at, anchor.charged, anchor.chain,
+    renaming.before, renaming.last, renaming.done, renaming.old, renaming.renewed
+FROM member LEFT JOIN anchor ON anchor.member = member.id LEFT JOIN renaming ON renaming.member = member.id
+ORDER BY member.id";
 const SELECT_LISTING: &str = "\
 SELECT id, name, owner, price, starts_at, ends_at, min_increment, extend_window_ms, extend_by_ms, extend_max_count,
     settle_within_ms, effective_ends_at, extensions, bids, phase, phase_at, buyer, sold_for, request_key, request_body,
@@ -193,12 +195,12 @@ pub(super) fn members(connection: &Connection) -> Result<Vec<StoredMember>, Faul
         let (id, name): (u32, String) = (row.get(0)?, row.get(1)?);
         let (total, held, records, last_at) = (row.get(2)?, row.get(3)?, row.get::<_, i64>(4)?, row.get(5)?);
         let chain = Chain(row.get(6)?);
-        let anchor = anchor_of(row)?;
+        let (anchor, renaming) = (anchor_of(row)?, renaming_of(row)?);
         let read = || {
             let records = u64::try_from(records).map_err(|_| damaged(format!("member {name}: {records} records")))?;
             let (member, balance, last_at) = (member_name(&name)?, balance(total, held)?, instant(last_at)?);
-            let anchor = anchor?.map(Arc::new);
-            let wallet = Wallet { member, balance, records, last_at, chain, anchor };
+            let (anchor, renaming) = (anchor?.map(Arc::new), renaming?.map(Arc::new));
+            let wallet = Wallet { member, balance, records, last_at, chain, anchor, renaming };
             members.push(StoredMember { id: MemberId(id), wallet });
             Ok(())
         };
@@ -217,6 +219,15 @@ fn anchor_of(row: &Row<'_>) -> rusqlite::Result<Result<Option<Anchor>, Fault>> {
         Ok(Some(Anchor { number, balance: balance(total, held)?, at: instant(at)?, charged, chain }))
     };
     Ok(read())
+}
+
+/// Reads what is left to chain again of a member, behind its wallet and its anchor.
+fn renaming_of(row: &Row<'_>) -> rusqlite::Result<Result<Option<Renaming>, Fault>> {
+    let Some(before) = row.get::<_, Option<String>>(13)? else { return Ok(Ok(None)) };
+    let (last, done): (i64, i64) = (row.get(14)?, row.get(15)?);
+    let (old, renewed) = (Chain(row.get(16)?), Chain(row.get(17)?));
+    let (last, done) = (last.cast_unsigned(), done.cast_unsigned());
+    Ok(member_name(&before).map(|before| Some(Renaming { before, last, done, old, renewed })))
 }
 
 /// Reads all listings, in the order of their creation, without their highest bids.
@@ -416,6 +427,13 @@ pub(super) fn load(connection: &Connection, now: Now) -> Result<StoredAuctions, 
         };
         if !matches!(last.as_slice(), [record] if agrees(record)) {
             return Err(wrong("the balance is not that of the last record"));
+        }
+        let goes_on = |renaming: &Renaming| {
+            let begins = wallet.begins_with().number;
+            (begins..wallet.records).contains(&renaming.done) && renaming.last <= wallet.records
+        };
+        if !wallet.renaming.as_deref().is_none_or(goes_on) {
+            return Err(wrong("it has no records that an erasure has left to do"));
         }
     }
     let mut stored = StoredAuctions { members, ..StoredAuctions::default() };

@@ -7,6 +7,7 @@ use super::faults::fault;
 use super::purge;
 use super::room::key_of;
 use firstcome_core::id::UserId;
+use firstcome_core::points::Renaming;
 use firstcome_core::room::TicketNumber;
 use firstcome_store::Fault;
 use firstcome_store::embedded::journal::{Change, MemberErased, RoomId};
@@ -18,6 +19,8 @@ const ERASE_REDEMPTION: &str = "UPDATE redemption SET request_key = NULL, reques
 const ERASE_TICKET: &str = "UPDATE ticket SET user = NULL, request_key = NULL, request_body = NULL WHERE id = ?1";
 const ERASE_MEMBER: &str = "UPDATE member SET name = ?2, chain = ?3 WHERE id = ?1";
 const ERASE_RECORD: &str = "UPDATE record SET chain = ?2, request_key = NULL, request_body = NULL WHERE id = ?1";
+const PUT_RENAMING: &str = "\
+INSERT OR REPLACE INTO renaming (member, before, last, done, old, renewed) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const ERASE_BID: &str = "UPDATE bid SET request_key = NULL, request_body = NULL WHERE id = ?1";
 
 /// Whether a batch erases a person.
@@ -51,22 +54,29 @@ pub(super) fn write(connection: &Connection, change: &Change) -> rusqlite::Resul
     Ok(())
 }
 
+/// Writes a page of an erasure.
 fn erase_member(connection: &Connection, erased: &MemberErased) -> rusqlite::Result<()> {
-    let MemberErased { id, wallet, chains, bids, .. } = erased;
+    let MemberErased { id, wallet, first, chains, bids, .. } = erased;
     let mut erase = connection.prepare_cached(ERASE_MEMBER)?;
     erase.execute(params![id.0, wallet.member.as_str(), &wallet.chain.0[..]])?;
-    let mut erase = connection.prepare_cached(ERASE_RECORD)?;
     if let Some(anchor) = &wallet.anchor {
         purge::put_anchor(connection, *id, anchor)?;
     }
-    for (number, chain) in (wallet.begins_with().number + 1..).zip(chains) {
+    let mut erase = connection.prepare_cached(ERASE_RECORD)?;
+    for (number, chain) in (*first..).zip(chains) {
         erase.execute(params![id.row(number), &chain.0[..]])?;
     }
     let mut erase = connection.prepare_cached(ERASE_BID)?;
     for (listing, number) in bids {
         erase.execute([listing.row(*number)])?;
     }
-    Ok(())
+    let Some(renaming) = &wallet.renaming else {
+        return connection.prepare_cached("DELETE FROM renaming WHERE member = ?1")?.execute([id.0]).map(drop);
+    };
+    let Renaming { before, last, done, old, renewed } = &**renaming;
+    let (last, done) = (last.cast_signed(), done.cast_signed());
+    let mut put = connection.prepare_cached(PUT_RENAMING)?;
+    put.execute(params![id.0, before.as_str(), last, done, &old.0[..], &renewed.0[..]]).map(drop)
 }
 
 /// Finds the tickets that name a user. Reads all tickets: about a second per ten million.

@@ -146,6 +146,7 @@ pub(super) const fn rows_of(change: &Change) -> i64 {
         Change::RequestsForgotten(requests) => requests.len() as i64,
         Change::TicketsPurged { gone, .. } => gone.count as i64,
         Change::HeadsRemoved { count, .. } => *count as i64,
+        Change::MemberErased(page) => (page.chains.len() + page.bids.len()) as i64,
         Change::ClaimsPurged { first, last, .. } => 2 * (last.get() - first.get() + 1) as i64,
         _ => 1,
     }

@@ -30,6 +30,7 @@ pub(super) const STORE: Schema = Schema {
         include_str!("0013_anchors.sql"),
         include_str!("0014_purged_rows.sql"),
         include_str!("0015_removed_heads.sql"),
+        include_str!("0016_renamed_members.sql"),
     ],
 };
 

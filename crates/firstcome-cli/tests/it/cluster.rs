@@ -29,10 +29,10 @@ fn nodes_share_everything(kind: Kind) {
     refused(run(&mut world.node()), 3, &["version 0", "firstcome migrate --sql URL"]);
     let versions = |market: u8, coupons: u8| {
         let part = |name: &str, from: u8, to: u8| json!({"part": name, "from": from, "to": to});
-        json!({"parts": [part("market", market, 3), part("coupons", coupons, 10)]})
+        json!({"parts": [part("market", market, 4), part("coupons", coupons, 10)]})
     };
     assert_eq!(world.migrate(world.sql.url()), versions(0, 0));
-    assert_eq!(world.migrate(world.sql.url()), versions(3, 10));
+    assert_eq!(world.migrate(world.sql.url()), versions(4, 10));
 
     let mut one = Server::spawn(world.node().args(["--coupon", "launch=5"]));
     let (admin, service) = (shown(&mut one, "admin"), shown(&mut one, "service"));

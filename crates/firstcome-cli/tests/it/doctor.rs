@@ -57,7 +57,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     let of = said(&ended);
     is(&of("both", "deployment"), "the same on both", "fine");
     is(&of("database", "secret"), "that of the deployment", "fine");
-    is(&of("database", "tables of market"), "3 of 3", "fine");
+    is(&of("database", "tables of market"), "4 of 4", "fine");
     is(&of("database", "synchronous_commit"), "on", "fine");
     is(&of("redis", "appendfsync"), "always", "fine");
     is(&of("redis", "maxmemory-policy"), "noeviction", "fine");
@@ -104,7 +104,7 @@ fn good_servers_are_fine_and_bad_ones_are_not() {
     // Members and listings alone, as the settings say.
     fs::write(world.here().join("firstcome.toml"), format!("sql = {sql:?}")).expect("it is ours");
     let ended = firstcome(world.here(), &["doctor", "--config", "firstcome.toml"]);
-    is(&said(&ended)("database", "tables of market"), "3 of 3", "fine");
+    is(&said(&ended)("database", "tables of market"), "4 of 4", "fine");
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
@@ -118,7 +118,7 @@ fn a_directory_that_others_may_read_is_not_fine() {
     let ended = firstcome(here, &["doctor", "--data", "data"]);
     let of = said(&ended);
     is(&of("directory", "keys.toml"), "its owner's alone", "fine");
-    is(&of("sqlite", "tables"), "version 15", "fine");
+    is(&of("sqlite", "tables"), "version 16", "fine");
     let in_memory = of("directory", "file system").1 == "unsafe";
     assert_eq!(ended.code, Some(i32::from(in_memory)), "{ended:?}");
     fs::set_permissions(here.join("data/keys.toml"), Permissions::from_mode(0o644)).expect("it is ours");

@@ -6,11 +6,12 @@ use crate::database::{CouponRow, HeadKeys, archive as rows, heads_after, kind};
 use crate::node::Node;
 use firstcome_core::auction::{Bid, PlacedBid};
 use firstcome_core::coupon::Serial;
+use firstcome_core::erase::is_pseudonym;
 use firstcome_core::id::{CouponName, ListingName, MemberName, RequestId, RoomName};
-use firstcome_core::points::Anchor;
+use firstcome_core::points::{Anchor, Renaming};
 use firstcome_core::receipt::Object;
 use firstcome_sql::SqlError;
-use firstcome_sql::auction::archive as auctions;
+use firstcome_sql::auction::archive::{self as auctions, ArchivedMember};
 use firstcome_sql::base::{ROLL_BACK, Session};
 use firstcome_sql::dialect::Row;
 use firstcome_sql::reader::{Reader, wrong};
@@ -117,6 +118,8 @@ pub(super) struct Export {
     members: BTreeMap<i64, MemberName>,
     /// Anchors of members whose first record was not visited yet.
     anchors: BTreeMap<i64, Arc<Anchor>>,
+    /// Of members of whom an erasure has left records to chain again.
+    renamings: BTreeMap<i64, Renaming>,
 }
 
 fn request(columns: &mut Reader<'_>) -> Result<RequestId, SqlError> {
@@ -141,7 +144,8 @@ impl Export {
         // In MySQL what was set for the next transaction must not be in one text with a rollback before it.
         session.run(ROLL_BACK.to_owned()).await?;
         session.run(session.dialect().words().begin_read_only.to_owned()).await?;
-        Ok(Self { node, session, listings: BTreeMap::new(), members: BTreeMap::new(), anchors: BTreeMap::new() })
+        let (listings, members) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Self { node, session, listings, members, anchors: BTreeMap::new(), renamings: BTreeMap::new() })
     }
 
     async fn secrets(&mut self) -> Result<Vec<ArchivedSecret>, SqlError> {
@@ -307,10 +311,11 @@ impl Export {
         loop {
             let rows = self.session.ask(auctions::members_after(after, PAGE)).await?;
             for row in &rows {
-                let (id, name, anchor) = auctions::member_of(row)?;
+                let ArchivedMember { id, name, anchor, renaming } = auctions::member_of(row)?;
                 after = id;
                 self.anchors.extend(anchor.map(|anchor| (id, anchor)));
-                self.members.insert(id, MemberName::restore(&name).map_err(|_| wrong("an invalid name"))?);
+                self.renamings.extend(renaming.map(|renaming| (id, Arc::unwrap_or_clone(renaming))));
+                self.members.insert(id, name);
             }
             if rows.len() < PAGE {
                 return Ok(());
@@ -370,7 +375,12 @@ impl Export {
                 let (id, record) = read(&mut columns).map_err(TransferError::from)?;
                 after = [id, record.number.cast_signed()];
                 let anchor = self.anchors.remove(&id);
-                visit(ArchivedRecord { record, request: requests.remove(&after), anchor })?;
+                // An erasure that is under way is in the export as if it were done.
+                let (record, request) = match self.renamings.get_mut(&id) {
+                    Some(renaming) => (renaming.read(record), None),
+                    None => (record, requests.remove(&after)),
+                };
+                visit(ArchivedRecord { record, request, anchor })?;
             }
             if rows.len() < PAGE {
                 return Ok(());
@@ -390,7 +400,8 @@ impl Export {
             for row in &rows {
                 let (id, listing, placed) = self.bid_of(row).map_err(TransferError::from)?;
                 after = [id, placed.bid.number.into()];
-                visit(ArchivedBid { listing, placed, request: requests.remove(&after) })?;
+                let request = requests.remove(&after).filter(|_| !is_pseudonym(placed.bid.bidder.as_str()));
+                visit(ArchivedBid { listing, placed, request })?;
             }
             if rows.len() < PAGE {
                 return Ok(());

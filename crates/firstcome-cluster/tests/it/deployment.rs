@@ -26,10 +26,10 @@ async fn tables_are_made_by_a_call_of_its_own(kind: Kind) {
     let auctions = || SqlAuctions::open_with(&place.sql, careful().database);
     let stored = auctions().await.expect_err("there are no tables").to_string();
     assert!(stored.contains("firstcome migrate"), "{stored}");
-    for (market, coupons) in [(0, 0), (3, 10)] {
+    for (market, coupons) in [(0, 0), (4, 10)] {
         let migrated = migrate(&place.sql, options().database).await.expect("they are made");
         let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-        assert_eq!(versions, [("market", market, 3), ("coupons", coupons, 10)]);
+        assert_eq!(versions, [("market", market, 4), ("coupons", coupons, 10)]);
     }
     drop(open().await.expect("the tables are there"));
     drop(auctions().await.expect("the tables are there"));
@@ -98,7 +98,7 @@ async fn tables_with_rows_are_brought_to_this_version(kind: Kind) {
     assert!(stored.to_string().contains("version 1") && stored.to_string().contains("firstcome migrate"), "{stored}");
     let migrated = migrate(&place.sql, options().database).await.expect("they are brought to this version");
     let versions: Vec<_> = migrated.iter().map(|part| (part.part, part.from, part.to)).collect();
-    assert_eq!(versions, [("market", 0, 3), ("coupons", 1, 10)]);
+    assert_eq!(versions, [("market", 0, 4), ("coupons", 1, 10)]);
 
     assert_eq!(foreign.number("SELECT codes_bound_from FROM firstcome_coupon").await, 2);
     let node = place.node().await;

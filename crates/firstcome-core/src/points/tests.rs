@@ -3,6 +3,7 @@
 mod anchor;
 mod chain;
 mod moving;
+mod renaming;
 mod values;
 
 use super::*;

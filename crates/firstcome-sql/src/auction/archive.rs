@@ -9,7 +9,7 @@ use crate::dialect::{Dialect, Row, list, maybe, quoted};
 use crate::reader::{Reader, wrong};
 use firstcome_core::auction::{Bid, Listing, ListingStanding, PlacedBid, Terms};
 use firstcome_core::id::{ListingName, MemberName, RequestId};
-use firstcome_core::points::{Anchor, Record, Wallet};
+use firstcome_core::points::{Anchor, Record, Renaming, Wallet};
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -158,17 +158,33 @@ pub fn listing_of(row: &Row) -> Result<(i64, ListingStanding), SqlError> {
 /// What reads members after a number, by their numbers.
 pub fn members_after(id: i64, count: usize) -> String {
     format!(
-        "SELECT id,name,{} FROM firstcome_member m LEFT JOIN firstcome_anchor a ON a.member=m.id \
-         WHERE id>{id} ORDER BY id LIMIT {count};",
-        load::ANCHOR_COLUMNS
+        "SELECT m.id,m.name,{},{} FROM firstcome_member m LEFT JOIN firstcome_anchor a ON a.member=m.id \
+         LEFT JOIN firstcome_renaming n ON n.member=m.id WHERE m.id>{id} ORDER BY m.id LIMIT {count};",
+        load::ANCHOR_COLUMNS,
+        load::RENAMING_COLUMNS
     )
 }
 
-/// A member's number, its name, and its anchor if it has one.
-pub fn member_of(row: &Row) -> Result<(i64, String, Option<Arc<Anchor>>), SqlError> {
+/// A member as an export needs it.
+pub struct ArchivedMember {
+    /// Its number.
+    pub id: i64,
+    /// Its name.
+    pub name: MemberName,
+    /// What stands in the place of removed records, if some were removed.
+    pub anchor: Option<Arc<Anchor>>,
+    /// What is left to chain again, if the member got another name.
+    pub renaming: Option<Arc<Renaming>>,
+}
+
+firstcome_core::debug_by_name!(ArchivedMember);
+
+/// Reads a row of [`members_after`].
+pub fn member_of(row: &Row) -> Result<ArchivedMember, SqlError> {
     let mut columns = Reader::at(row, 0);
-    let (id, name) = (columns.integer()?, columns.maybe_text()?.unwrap_or_default());
-    Ok((id, name, load::anchor_of(&mut columns)?))
+    let (id, name) = (columns.integer()?, columns.member()?);
+    let renaming = load::renaming_of(&mut Reader::at(row, columns.position() + load::ANCHOR_WIDTH))?;
+    Ok(ArchivedMember { id, name, anchor: load::anchor_of(&mut columns)?, renaming })
 }
 
 /// The columns of a record after the number of its member.

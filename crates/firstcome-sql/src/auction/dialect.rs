@@ -5,7 +5,7 @@ use super::{mysql, postgres};
 use crate::dialect::{Dialect, list, number, quoted};
 use crate::schema::{Part, keep_out};
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::Anchor;
+use firstcome_core::points::{Anchor, Renaming};
 use std::fmt::Write as _;
 
 /// What a transaction needs to see, and to lock.
@@ -61,6 +61,8 @@ pub(super) mod tag {
 const PART: &str = "market";
 /// The first version whose programs know anchors. Others take purged records for damage, and erase a member without the anchor.
 const ANCHORS_SINCE: i64 = 3;
+/// The first version whose programs know that not all records of a renamed member are chained again.
+const RENAMINGS_SINCE: i64 = 4;
 
 /// The tables of auctions.
 pub const fn auction_part(dialect: Dialect) -> Part {
@@ -71,21 +73,26 @@ pub const fn auction_part(dialect: Dialect) -> Part {
                 include_str!("postgres_0001.sql"),
                 include_str!("postgres_0002.sql"),
                 include_str!("postgres_0003.sql"),
+                include_str!("postgres_0004.sql"),
             ],
-            Dialect::MySql => {
-                &[include_str!("mysql_0001.sql"), include_str!("mysql_0002.sql"), include_str!("mysql_0003.sql")]
-            }
+            Dialect::MySql => &[
+                include_str!("mysql_0001.sql"),
+                include_str!("mysql_0002.sql"),
+                include_str!("mysql_0003.sql"),
+                include_str!("mysql_0004.sql"),
+            ],
         },
         readable_from: 2,
         written: &[
             ("firstcome_member", "name"),
             ("firstcome_record", "number"),
             ("firstcome_anchor", "number"),
+            ("firstcome_renaming", "done"),
             ("firstcome_listing", "name"),
             ("firstcome_bid", "number"),
             ("firstcome_request", "scope"),
             ("firstcome_market_state", "generation"),
-            // Anchors raise it.
+            // Anchors and renamings raise it.
             ("firstcome_schema", "version"),
         ],
     }
@@ -205,6 +212,24 @@ pub(super) fn put_anchor(dialect: Dialect, text: &mut String, member: i64, ancho
     dialect.bytes(text, &chain.0);
     text.push_str(");");
     keep_out(text, PART, ANCHORS_SINCE);
+}
+
+/// Puts what is left to chain again of a renamed member in the place of what was left before. If something is, no program that does not
+/// know of it opens the tables from then on.
+pub(super) fn put_renaming(dialect: Dialect, text: &mut String, member: i64, renaming: Option<&Renaming>) {
+    let _ = write!(text, "DELETE FROM firstcome_renaming WHERE member={member};");
+    let Some(Renaming { before, last, done, old, renewed }) = renaming else { return };
+    let _ = write!(
+        text,
+        "INSERT INTO firstcome_renaming (member,done,last,name,chain,renewed) VALUES ({member},{done},{last},"
+    );
+    quoted(text, before.as_str());
+    for chain in [old, renewed] {
+        text.push(',');
+        dialect.bytes(text, &chain.0);
+    }
+    text.push_str(");");
+    keep_out(text, PART, RENAMINGS_SINCE);
 }
 
 /// Finds a listing by its name.

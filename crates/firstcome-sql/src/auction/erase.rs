@@ -1,8 +1,9 @@
 //! Erases a member: another name in its row and in the listings that name it, a chain of records under that name, and no
 //! idempotency key.
 //!
-//! One transaction. It locks the listings that name the member, in the order of their numbers, and then the row of the member,
-//! as batches do. What it has not found before it locked is a reason to begin again.
+//! The first transaction changes the name, with the first page of records; [`renaming`](super::renaming) has the others. It locks the
+//! listings that name the member, in the order of their numbers, and then the row of the member, as batches do. What it has not
+//! found before it locked is a reason to begin again.
 
 use super::database::AuctionDatabase;
 use super::dialect::{self, listing_columns, tag};
@@ -14,14 +15,12 @@ use crate::reader::Reader;
 use firstcome_core::auction::ListingStanding;
 use firstcome_core::erase::{Erased, Rejection, judge};
 use firstcome_core::id::MemberName;
-use firstcome_core::points::{Anchor, Chain, Wallet};
+use firstcome_core::points::Wallet;
 use firstcome_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use tokio::time::Instant;
-
-/// Records whose chain one statement writes.
-const RECORDS_PER_STATEMENT: usize = 500;
 
 /// What the transaction has locked.
 struct Locked {
@@ -42,19 +41,6 @@ fn naming(name: &str) -> String {
     format!("SELECT id FROM firstcome_listing WHERE owner={name} OR highest={name} OR buyer={name} ORDER BY id;")
 }
 
-/// Finds the bids of a member that have an idempotency key, where the records that would tell are removed. Reads all keys of bids.
-async fn keyed_bids(session: &mut Session, id: i64) -> Result<Vec<(i64, u32)>, SqlError> {
-    let text = format!(
-        "SELECT b.listing,b.number FROM firstcome_request q JOIN firstcome_bid b ON b.listing=q.scope AND b.number=q.number \
-         WHERE q.kind=1 AND b.member={id};"
-    );
-    let read = |row| {
-        let mut columns = Reader::at(row, 0);
-        Ok((columns.integer()?, columns.small()?))
-    };
-    session.ask(text).await?.iter().map(read).collect()
-}
-
 impl AuctionDatabase {
     /// Erases a member. Refused as [`judge`] says. [`SqlError::Unknown`]: it may be erased; the same again tells.
     pub(super) async fn erase(
@@ -63,12 +49,15 @@ impl AuctionDatabase {
         pseudonym: &MemberName,
     ) -> Result<Result<Erased, Rejection>, SqlError> {
         let (until, mut pause) = (Instant::now() + self.options.patience, Pause::new());
-        loop {
+        let erased = loop {
             match self.try_erase(member, pseudonym, until).await {
                 Err(error) if is_passing(&error) && pause.again(until).await => {}
-                done => return done,
+                done => break done?,
             }
-        }
+        };
+        // Also those of an erasure before, whose process has ended.
+        self.chain_again(Some(member)).await?;
+        Ok(erased)
     }
 
     async fn try_erase(
@@ -86,23 +75,12 @@ impl AuctionDatabase {
             self.end(session, ROLL_BACK).await?;
             return Ok(Err(rejection));
         }
-        let anchor = self.anchor(&mut session, id).await?.map(|anchor| anchor.renamed(pseudonym));
-        let renamed = self.rename_records(&mut session, id, member, pseudonym, anchor.unwrap_or(Anchor::START)).await?;
-        let (chain, records, mut bids) = renamed;
-        if anchor.is_some() {
-            bids.extend(keyed_bids(&mut session, id).await?);
-        }
-        if records != wallet.records {
-            return Err(SqlError::broken(format!(
-                "member {id} has {records} records, and {} are known",
-                wallet.records
-            )));
-        }
+        let anchor = self.anchor(&mut session, id).await?.map(Arc::new);
+        let mut renamed = Wallet { anchor, ..wallet }.renamed(pseudonym.clone());
+        let records = renamed.records - renamed.begins_with().number;
+        let mut text = self.renamed_page(&mut session, id, &mut renamed).await?;
         let (before, after) = (name_of(member), name_of(pseudonym));
-        let mut text = format!("UPDATE firstcome_member SET name={after},chain=");
-        self.dialect.bytes(&mut text, &chain.0);
-        let _ = write!(text, " WHERE id={id};");
-        if let Some(anchor) = &anchor {
+        if let Some(anchor) = &renamed.anchor {
             dialect::put_anchor(self.dialect, &mut text, id, anchor);
         }
         if !listings.is_empty() {
@@ -118,16 +96,11 @@ impl AuctionDatabase {
                 let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=1 AND scope={listing} AND number=0;");
             }
         }
-        let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=2 AND scope={id};");
-        for (listing, bid) in bids {
-            let _ = write!(text, "DELETE FROM firstcome_request WHERE kind=1 AND scope={listing} AND number={bid};");
-        }
         session.run(text).await?;
         // Another connection may have shown meanwhile that the database went back.
         self.watch.allow()?;
         session.commit(self.options.connections.answer_timeout).await?;
         self.forget_names();
-        let records = records - anchor.map_or(0, |anchor| anchor.number);
         Ok(Ok(Erased { members: 1, records, listings: listings.len() as u64, ..Erased::default() }))
     }
 
@@ -176,48 +149,6 @@ impl AuctionDatabase {
                 Ok(Some(Locked { member: id, wallet, listings, now }))
             }
             _ => Err(SqlError::Serialization { says: "a member was named meanwhile".to_owned() }),
-        }
-    }
-
-    /// Makes the chain of a member's records again, after its anchor under the pseudonym. Returns its end, the number of the last
-    /// record, and the bids that they are about.
-    async fn rename_records(
-        &self,
-        session: &mut Session,
-        id: i64,
-        member: &MemberName,
-        pseudonym: &MemberName,
-        anchor: Anchor,
-    ) -> Result<(Chain, u64, BTreeSet<(i64, u32)>), SqlError> {
-        let (mut chain, mut last, mut bids) = (anchor.chain, anchor.number, BTreeSet::new());
-        loop {
-            let text = format!(
-                "SELECT {},r.number,r.kind,r.amount,l.name,r.bid,r.at,r.total,r.held,r.chain,r.listing \
-                 FROM firstcome_record r LEFT JOIN firstcome_listing l ON l.id=r.listing \
-                 WHERE r.member={id} AND r.number>{last} ORDER BY r.number LIMIT {RECORDS_PER_STATEMENT};",
-                tag::RECORD
-            );
-            let rows = session.ask(text).await?;
-            if rows.is_empty() {
-                return Ok((chain, last, bids));
-            }
-            let first = last + 1;
-            let mut cases = String::new();
-            for row in &rows {
-                let mut columns = Reader::at(row, 1);
-                let record = load::record_of(&mut columns, member, Reader::maybe_listing)?;
-                let about = record.about.as_ref().and_then(|about| about.bid);
-                bids.extend(columns.maybe_integer()?.zip(about));
-                let renamed = record.renamed(pseudonym.clone(), chain);
-                (chain, last) = (renamed.chain, renamed.number);
-                let _ = write!(cases, " WHEN {last} THEN ");
-                self.dialect.bytes(&mut cases, &chain.0);
-            }
-            let text = format!(
-                "UPDATE firstcome_record SET chain=CASE number{cases} ELSE chain END \
-                 WHERE member={id} AND number BETWEEN {first} AND {last};"
-            );
-            session.run(text).await?;
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::dialect::Row;
 use crate::reader::{Reader, wrong};
 use firstcome_core::auction::{AuctionTerms, Bid, Extend, Listing, ListingStanding, Phase, Sale, Terms};
 use firstcome_core::id::{ListingName, MemberName};
-use firstcome_core::points::{Amount, Anchor, Kind, Record, Reference, Wallet};
+use firstcome_core::points::{Amount, Anchor, Kind, Record, Reference, Renaming, Wallet};
 use std::sync::Arc;
 
 /// A listing as it stands in its table.
@@ -115,6 +115,8 @@ pub(super) fn wallet(row: &Row) -> Result<(i64, Wallet), SqlError> {
 
 /// The columns of the anchor of a member in the order in which [`anchor_of`] reads them.
 pub(super) const ANCHOR_COLUMNS: &str = "a.number,a.total,a.held,a.at,a.charged,a.chain";
+/// How many they are.
+pub(super) const ANCHOR_WIDTH: usize = 6;
 
 /// Reads the anchor of a member, whose columns are `NULL` if there is none.
 pub(super) fn anchor_of(columns: &mut Reader<'_>) -> Result<Option<Arc<Anchor>>, SqlError> {
@@ -123,14 +125,25 @@ pub(super) fn anchor_of(columns: &mut Reader<'_>) -> Result<Option<Arc<Anchor>>,
     Ok(Some(Arc::new(Anchor { number, balance, at, charged, chain: columns.chain()? })))
 }
 
-/// Reads a wallet from its member's name on, without the anchor, which no rule needs to move points.
+/// The columns of what is left to chain again of a member, in the order in which [`renaming_of`] reads them.
+pub(super) const RENAMING_COLUMNS: &str = "n.done,n.last,n.name,n.chain,n.renewed";
+
+/// Reads what is left to chain again of a member; the columns are `NULL` if nothing is.
+pub(super) fn renaming_of(columns: &mut Reader<'_>) -> Result<Option<Arc<Renaming>>, SqlError> {
+    let Some(done) = columns.maybe_count()? else { return Ok(None) };
+    let (last, before) = (columns.count()?, columns.member()?);
+    Ok(Some(Arc::new(Renaming { before, last, done, old: columns.chain()?, renewed: columns.chain()? })))
+}
+
+/// Reads a wallet from its member's name on, without its anchor and its mark of another name, which no
+/// rule needs to move points.
 pub(super) fn wallet_of(columns: &mut Reader<'_>) -> Result<Wallet, SqlError> {
     let member = columns.member()?;
     let balance = columns.balance()?;
     let records = columns.count()?;
     let last_at = columns.instant()?;
     let chain = columns.chain()?;
-    Ok(Wallet { member, balance, records, last_at, chain, anchor: None })
+    Ok(Wallet { member, balance, records, last_at, chain, anchor: None, renaming: None })
 }
 
 /// Reads a bid from number, bidder, price and instant.

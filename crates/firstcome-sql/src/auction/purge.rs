@@ -58,6 +58,10 @@ impl AuctionDatabase {
 
     async fn purge_all(&self, request: PurgeRequest, now: Timestamp) -> Result<Purged, SqlError> {
         let mut purged = Purged::default();
+        if request.mode == PurgeMode::Remove {
+            // What erasures have left whose processes have ended.
+            self.chain_again(None).await?;
+        }
         if let Some(kept) = request.retention.requests {
             for (kind, kept) in [(OF_LISTINGS, kept), (OF_POINTS, kept.max(Duration::from_millis(POINTS_KEY_MS)))] {
                 purged.requests += self.purge_keys(kind, kept_since(now, kept), request.mode).await?;

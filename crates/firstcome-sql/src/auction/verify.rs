@@ -82,14 +82,17 @@ impl Reading {
     async fn members(&mut self) -> Result<BTreeMap<i64, Wallet>, SqlError> {
         let mut members = BTreeMap::new();
         let what = format!(
-            "SELECT id,name,m.total,m.held,records,last_at,m.chain,{} FROM firstcome_member m \
-             LEFT JOIN firstcome_anchor a ON a.member=m.id",
-            load::ANCHOR_COLUMNS
+            "SELECT m.id,m.name,m.total,m.held,records,last_at,m.chain,{},{} FROM firstcome_member m \
+             LEFT JOIN firstcome_anchor a ON a.member=m.id LEFT JOIN firstcome_renaming n ON n.member=m.id",
+            load::ANCHOR_COLUMNS,
+            load::RENAMING_COLUMNS
         );
         self.numbered(&what, |id, row| {
             let mut columns = Reader::at(row, 1);
             let wallet = load::wallet_of(&mut columns)?;
-            members.insert(id, Wallet { anchor: load::anchor_of(&mut columns)?, ..wallet });
+            let renaming = load::renaming_of(&mut Reader::at(row, columns.position() + load::ANCHOR_WIDTH))?;
+            let anchor = load::anchor_of(&mut columns)?;
+            members.insert(id, Wallet { anchor, renaming, ..wallet });
             Ok(())
         })
         .await?;

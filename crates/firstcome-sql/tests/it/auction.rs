@@ -13,6 +13,7 @@ mod outcomes;
 mod planted;
 mod proxy;
 mod purge;
+mod renamed;
 mod verify;
 mod went_back;
 

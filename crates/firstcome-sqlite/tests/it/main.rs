@@ -15,6 +15,7 @@ mod over;
 mod presence;
 mod purge;
 mod records;
+mod renamed;
 mod restarts;
 mod sqlite;
 mod year;

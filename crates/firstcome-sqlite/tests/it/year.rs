@@ -36,9 +36,10 @@ const SALE_DAYS: u32 = 5;
 const GO: [&str; 8] = ["claim", "head", "memory", "record", "redemption", "renewal", "slot", "ticket"];
 /// Tables that keep rows with each coupon, each listing, and each chain of heads.
 const GROW: [&str; 4] = ["bid", "coupon", "head_removed", "listing"];
-/// Tables with a row for each room and member, of which the year has no new ones, or for the whole store.
-const STAY: [&str; 9] =
-    ["anchor", "api_key", "appearance", "clock", "departure", "member", "pass_secret", "purge", "room"];
+/// Tables with a row for each room and member, of which the year has no new ones, or for the whole store. A row of `renaming` stays as
+/// long as an erasure of more than a page takes.
+const STAY: [&str; 10] =
+    ["anchor", "api_key", "appearance", "clock", "departure", "member", "pass_secret", "purge", "renaming", "room"];
 /// Where idempotency keys stand that a purge takes out of rows that stay, or stay longer.
 const KEYS: [(&str, &str); 5] = [
     ("keys of claims", "claim"),

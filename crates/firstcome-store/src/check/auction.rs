@@ -14,7 +14,6 @@ use firstcome_core::auction::{Bid, Listing, ListingStanding, Phase};
 use firstcome_core::id::{ListingName, MemberName};
 use firstcome_core::points::{Anchor, Kind, Record, Wallet};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
 
 /// The holds of one listing, by bid, and the payments for it.
 #[derive(Default)]
@@ -158,7 +157,7 @@ impl Replay {
             *sum += u128::from(charged.unsigned_abs());
             self.gone.0.insert(stored.member.clone(), GoneRecords { count: number, held: balance.held() });
         }
-        Wallet::anchored(stored.member.clone(), stored.anchor.as_ref().map(Arc::clone))
+        stored.at_first()
     }
 
     /// Replays the next record of a member; `wallet` is what [`Self::begin`] returned.

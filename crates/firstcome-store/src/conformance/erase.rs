@@ -93,6 +93,7 @@ where
     a_member_with_something_to_settle_is_refused(&Bench::new(&new_store).await).await;
     a_sale_names_no_erased_member(&Bench::new(&new_store).await).await;
     movements_at_the_same_time_are_before_or_after(&Bench::new(&new_store).await).await;
+    many_records_are_chained_again(&Bench::new(&new_store).await).await;
 }
 
 /// Tests a store on the passed clock: members can be erased once their auctions are over.
@@ -382,6 +383,45 @@ async fn movements_at_the_same_time_are_before_or_after<S: ErasesMembers>(bench:
         let view = bench.store.listing(&name).await.expect("the store answers").expect("it is there");
         assert!(is_pseudonym(view.standing.owner.as_str()), "{:?}", view.standing.owner);
     }
+}
+
+/// More records than a store changes at once, while others move points and ann comes again.
+async fn many_records_are_chained_again<S: ErasesMembers>(bench: &Bench<S>) {
+    const RECORDS: u64 = 2_200;
+    let charge = |name: &'static str, request| {
+        let store = Arc::clone(&bench.store);
+        async move {
+            let movement = MovePoints { transfer: Transfer::Charge, amount: amount(1), request };
+            store.move_points(&member(name), movement).await.expect("the store answers").expect("no rule refuses it");
+        }
+    };
+    all((1..=RECORDS).map(|key| charge("ann", request(key.into())))).await;
+    let others = (0..40).map(|at| charge(if at % 2 == 0 { "bob" } else { "ann" }, None));
+    let (erased, _) = tokio::join!(bench.erase("ann"), all(others));
+    let erased = erased.expect("nothing is to be settled");
+    assert_eq!(erased.members, 1);
+    let charged = bench.charge("ann", 1, request(RECORDS.into())).await;
+    assert!(matches!(charged, Effect::New(_)), "the last key is forgotten too: {charged:?}");
+    let names = bench.store.member_names(None, 10).await.expect("the store answers").expect("it lists members").items;
+    let name = names.iter().find(|name| is_pseudonym(name.as_str())).expect("the member has a pseudonym");
+    let mut wallet = Wallet::empty(name.clone());
+    loop {
+        let after = Some(wallet.records).filter(|after| 0 < *after);
+        let page = bench.store.records(name, after, 500).await.expect("the store answers").items;
+        if page.is_empty() {
+            break;
+        }
+        for record in page {
+            assert_eq!(wallet.restore(&record), Ok(()), "{record:?}");
+        }
+    }
+    assert_eq!((wallet.records, wallet.balance.total()), (erased.records, erased.records));
+    assert!(RECORDS <= erased.records, "{erased:?}");
+    let mut total = 0;
+    for name in &names {
+        total += bench.store.balance(name).await.expect("the store answers").total();
+    }
+    assert_eq!(total, RECORDS + 41, "no points are lost");
 }
 
 /// Each of many callers claims for ann while she is erased again and again.

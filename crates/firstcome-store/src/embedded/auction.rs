@@ -16,6 +16,7 @@ use crate::auction::{Closings, MovePoints, PlaceBid, Purchase, Transfer};
 use crate::error::{Fault, FaultKind, StoreError};
 use crate::port::Put;
 pub(super) use erase::AuctionErasure;
+use erase::Renamed;
 use firstcome_core::auction::{Advance, Listing, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
@@ -112,6 +113,8 @@ pub(super) struct AuctionWriter {
     /// Keys of movements, the oldest first.
     movement_keys: VecDeque<u128>,
     records: Vec<Record>,
+    /// Members under another name of whom not all records are chained again, the next one first.
+    renamed: VecDeque<Renamed>,
     /// Auctions closed since the last commit.
     closings: Closings,
     /// How many due auctions were closed since the writer's turn began.
@@ -149,6 +152,8 @@ impl AuctionWriter {
         for movement in stored.keyed_movements {
             writer.remember(movement);
         }
+        writer.restore_renamed();
+        writer.show_renaming(auctions);
         writer.show_committed(auctions, Timestamp::MIN);
         writer
     }

@@ -137,11 +137,7 @@ impl Engine {
                 }
                 Command::Redeem { cell, redeem, reply } => coupons.redeem(&cell, &redeem, reply, log, now),
                 Command::Auctions(job) => auctions.run(job, log, now),
-                Command::Tick(rest, reply) => {
-                    rooms.tick(log, now);
-                    let rest = auctions.close_due_now(rest, log, now);
-                    self.pending_ticks.push((reply, rest));
-                }
+                Command::Tick(rest, reply) => self.tick(rest, reply, now),
                 rare => {
                     if !is_given_up(&rare) {
                         self.finish(now);
@@ -153,6 +149,24 @@ impl Engine {
         }
         self.finish(now);
         self.log.shared.measure(watch.elapsed());
+    }
+
+    /// Does what is due.
+    fn tick(&mut self, rest: Option<Rest>, reply: Reply<Option<Rest>>, now: Now) {
+        let page = if self.primitives.auctions.has_renamed() {
+            self.finish(now);
+            self.primitives.auctions.chain_again(&mut self.log)
+        } else {
+            Ok(())
+        };
+        let (log, Primitives { rooms, auctions, .. }) = (&mut self.log, &mut self.primitives);
+        rooms.tick(log, now);
+        let rest = auctions.close_due_now(rest, log, now);
+        match page {
+            Ok(()) => self.pending_ticks.push((reply, rest)),
+            // What else is due is done with the batch; the next tick tries the page again.
+            Err(error) => reply.send(Err(error)),
+        }
     }
 
     /// Runs a command whose change is committed on its own.
@@ -183,7 +197,7 @@ impl Engine {
             Command::RevokePassSecret { id, bytes, reply } => {
                 reply.send(rooms.revoke_secret(id, bytes, log, now).map(Ok));
             }
-            Command::EraseTickets { tickets, reply } => reply.send(erase::second_turn(tickets, log)),
+            Command::EraseTickets { tickets, reply } => reply.send(erase::erase_tickets(tickets, log)),
             // `run` takes these into its batch; the first one is done above.
             Command::Erase(_)
             | Command::Claim(_)

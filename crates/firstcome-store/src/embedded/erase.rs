@@ -1,9 +1,9 @@
 //! The port for erasures over the embedded store, and the writer's part of it.
 //!
-//! An erasure takes two turns of the writer. The first one erases what memory finds by the name: claims, living places, the
-//! member. The second one erases the user of tickets in the file, which no index finds: a reader looks for their rows in
-//! between, while the writer serves others. The tickets of a user who comes back in between have higher numbers than
-//! those of the first turn, and stay.
+//! The first turn of the writer erases what memory finds by the name: claims, living places, the member. Records of the member beyond
+//! the first page are chained again by the ticks that follow, a page in each, while the writer serves others; they go on if the caller
+//! goes away, and after a restart. Last, a reader looks for tickets in the file, which no index finds, and further turns erase their
+//! users. The tickets of a user who comes back in between have higher numbers than those of the first turn, and stay.
 
 use super::auction::AuctionErasure;
 use super::coupon::CouponCell;
@@ -15,6 +15,7 @@ use super::writer::Log;
 use super::{Command, Embedded, Judged, blocking};
 use crate::erase::{EraseAnswer, EraseStore};
 use crate::error::StoreError;
+use crate::purge::PAGE_ROWS_MAX;
 use firstcome_core::coupon::Serial;
 use firstcome_core::erase::{Erased, Pseudonym, Rejection};
 use firstcome_core::id::{MemberName, UserId};
@@ -116,7 +117,7 @@ pub(super) fn first_turn(
 }
 
 /// Erases the users of these tickets from the file.
-pub(super) fn second_turn(tickets: Vec<(RoomId, TicketNumber)>, log: &mut Log) -> Judged<(), Rejection> {
+pub(super) fn erase_tickets(tickets: Vec<(RoomId, TicketNumber)>, log: &mut Log) -> Judged<(), Rejection> {
     log.check()?;
     log.commit_all([Change::Erasure, Change::TicketsErased(tickets)])?;
     Ok(Ok(()))
@@ -134,6 +135,10 @@ impl EraseStore for Embedded {
             Ok(first) => first,
             Err(rejection) => return Ok(Err(rejection)),
         };
+        // Also those of an erasure before, of which the caller did not see the end.
+        while self.inner.shared.auctions().is_renaming(user.as_str()) {
+            self.tick_over().await?;
+        }
         let (rows, name) = (Arc::clone(&self.inner.shared.rows), user.clone());
         let Some(mut tickets) = blocking(move || rows.tickets_of(&name)).await? else { return Ok(Ok(erased)) };
         tickets.retain(|(room, number)| drawn.get(room).is_some_and(|drawn| number.get() <= *drawn));
@@ -142,8 +147,13 @@ impl EraseStore for Embedded {
         if tickets.is_empty() {
             return Ok(Ok(erased));
         }
-        let (reply, answer) = Reply::pair();
-        let done = self.ask(Command::EraseTickets { tickets, reply }, answer).await?;
-        Ok(done.map(|()| erased))
+        for page in tickets.chunks(PAGE_ROWS_MAX) {
+            let (reply, answer) = Reply::pair();
+            let command = Command::EraseTickets { tickets: page.to_vec(), reply };
+            if let Err(rejection) = self.ask(command, answer).await? {
+                return Ok(Err(rejection));
+            }
+        }
+        Ok(Ok(erased))
     }
 }

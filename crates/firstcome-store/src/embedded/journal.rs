@@ -162,16 +162,18 @@ impl ListingId {
     }
 }
 
-/// A member whose name was erased. Nothing of the records changes but their chain, and that they have no idempotency keys.
+/// A page of the erasure of a member's name. Nothing of the records changes but their chain, and that they have no idempotency keys.
 #[derive(Clone, Debug)]
 pub struct MemberErased {
     /// The member.
     pub id: MemberId,
-    /// The name until now.
-    pub before: MemberName,
-    /// The wallet from now on: the pseudonym, the chain of the last record, and the anchor under the pseudonym.
+    /// The name until now; on the first page.
+    pub before: Option<MemberName>,
+    /// The wallet from now on: the pseudonym, the anchor under it, and what is left to chain again.
     pub wallet: Wallet,
-    /// The chain of each record from now on, from the first one after the anchor.
+    /// The number of the first record of the page.
+    pub first: u64,
+    /// The chain of each record from now on.
     pub chains: Vec<Chain>,
     /// Bids of the member whose idempotency key goes.
     pub bids: Vec<(ListingId, u32)>,

@@ -31,9 +31,10 @@ struct MemoryRows {
 impl MemoryRows {
     fn erase_member(&mut self, erased: &MemberErased) {
         let name = &erased.wallet.member;
-        let first = erased.wallet.begins_with().number + 1;
-        self.bids.values_mut().filter(|bid| bid.bidder == erased.before).for_each(|bid| bid.bidder = name.clone());
-        for (number, chain) in (first..).zip(&erased.chains) {
+        if let Some(before) = &erased.before {
+            self.bids.values_mut().filter(|bid| bid.bidder == *before).for_each(|bid| bid.bidder = name.clone());
+        }
+        for (number, chain) in (erased.first..).zip(&erased.chains) {
             if let Some(record) = self.records.get_mut(&(erased.id, number)) {
                 (record.member, record.chain) = (name.clone(), *chain);
             }

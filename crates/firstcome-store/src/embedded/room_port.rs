@@ -72,7 +72,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         clockwork.sleeps.store(true, Ordering::SeqCst);
         let due_in_us = inner.shared.auctions().due_in_us(inner.shared.clock.now());
         let nobody_in = inner.shared.rooms.read().values().all(|cell| cell.is_idle());
-        if nobody_in && due_in_us != Some(0) {
+        if nobody_in && due_in_us != Some(0) && !inner.shared.auctions().has_renamed() {
             drop(inner);
             match due_in_us {
                 Some(us) => std::thread::park_timeout(Duration::from_micros(us).min(DUE_SLEEP_MAX)),
@@ -93,7 +93,7 @@ fn run(inner: &Weak<Inner>, clockwork: &Clockwork) {
         }
         rest = done.and_then(Result::ok).flatten();
         // Commands that have arrived meanwhile go first, because the tick goes to the end of the queue.
-        if rest.is_some() {
+        if rest.is_some() || inner.shared.auctions().has_renamed() {
             continue;
         }
         let next_us = inner.shared.rooms.read().values().filter_map(|cell| cell.next_tick_us()).min();

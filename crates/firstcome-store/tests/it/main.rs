@@ -3,6 +3,7 @@
 mod auction;
 mod auction_turns;
 mod durable;
+mod erasure_turns;
 mod failing;
 mod lock;
 mod memory;

@@ -31,6 +31,8 @@ struct FirstRecords {
     records: Vec<Record>,
     /// Numbers of those that are holds of bids which may still win.
     open: BTreeSet<u64>,
+    /// Whether some are chained under an erased name: none goes until all are chained again.
+    is_renaming: bool,
 }
 
 impl FirstRecords {
@@ -118,7 +120,7 @@ impl AuctionDatabase {
         let mut session = self.session(until).await?;
         let counted = counted.filter(|_| mode == PurgeMode::Count);
         let first = self.first_records(&mut session, id, member, counted).await?;
-        let next = first.next_anchor(since);
+        let next = first.next_anchor(since).filter(|_| !first.is_renaming);
         let Some(anchor) = next.filter(|_| mode == PurgeMode::Remove) else {
             self.end(session, ROLL_BACK).await?;
             return Ok(next.map(|anchor| (first.anchor.number, anchor)));
@@ -145,6 +147,8 @@ impl AuctionDatabase {
         counted: Option<Anchor>,
     ) -> Result<FirstRecords, SqlError> {
         let rows = session.ask(lock(self.dialect, RequestScope::Member(id))).await?;
+        let text = format!("SELECT member FROM firstcome_renaming WHERE member={id};");
+        let is_renaming = !session.ask(text).await?.is_empty();
         let last = rows.first().map(|row| Reader::at(row, 1).count()).transpose()?.unwrap_or_default();
         let anchor = match counted {
             Some(anchor) => anchor,
@@ -169,7 +173,7 @@ impl AuctionDatabase {
             }
             records.push(record);
         }
-        Ok(FirstRecords { last, anchor, records, open })
+        Ok(FirstRecords { last, anchor, records, open, is_renaming })
     }
 
     /// The anchor of a member, if it has one.

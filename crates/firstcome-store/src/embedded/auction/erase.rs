@@ -1,24 +1,33 @@
-//! The writer's part of erasures: a member gets another name, and its chain is made again.
+//! The writer's part of erasures: a member gets another name, and its records are chained again, a page in each turn.
+//!
+//! The first turn changes the name, and the first page of records and of keys of bids. The rest follows with the ticks of the store,
+//! also after a restart. [`PublishedAuctions::is_renaming`] tells callers when it is done.
 
 use super::published::ShownMember;
-use super::{AuctionWriter, PublishedAuctions};
+use super::wallets::Member;
+use super::{AuctionWriter, PublishedAuctions, WriterListing};
 use crate::embedded::Judged;
 use crate::embedded::journal::{Change, ListingId, MemberErased, MemberId, Rows};
+use crate::embedded::writer::Log;
 use crate::error::StoreError;
+use crate::purge::PAGE_ROWS_MAX;
 use firstcome_core::auction::{Listing, Phase};
 use firstcome_core::erase::{self, Erased, Rejection};
 use firstcome_core::id::{MemberName, RequestId};
-use firstcome_core::points::{Chain, Wallet};
+use firstcome_core::points::Wallet;
 use firstcome_core::time::Timestamp;
-use std::sync::Arc;
-
-/// How many records one read brings.
-const RECORDS_PER_READ: usize = 1_024;
 
 /// What an erasure changes of members and listings.
 pub(in crate::embedded) struct AuctionErasure {
-    member: Option<(usize, MemberErased)>,
+    member: Option<(Renamed, MemberErased)>,
     listings: Vec<ListingErasure>,
+}
+
+/// A member of whom not all records are chained again.
+pub(super) struct Renamed {
+    place: usize,
+    /// Bids whose keys are stored.
+    bids: Vec<(ListingId, u32)>,
 }
 
 struct ListingErasure {
@@ -57,8 +66,7 @@ impl AuctionWriter {
         let mut listings = Vec::new();
         let mut bids = Vec::new();
         for (place, known) in self.listings.iter().enumerate() {
-            let keyed = known.keyed_bids.values().filter(|(_, placed)| placed.bid.bidder == *member);
-            bids.extend(keyed.map(|(_, placed)| (known.id, placed.bid.number)));
+            bids.extend(known.keyed_bids_of(member));
             let mut listing = known.listing.clone();
             let is_sold_to = matches!(&listing.standing().phase, Phase::Sold(sale) if sale.buyer == *member);
             if listing.rename(member, pseudonym) {
@@ -66,19 +74,16 @@ impl AuctionWriter {
                 listings.push(ListingErasure { place, id: known.id, listing, sale_request });
             }
         }
-        let erased = match place {
+        let member = match place {
             Some(place) => {
                 let known = &self.wallets.members[place];
-                let anchor = known.wallet.anchor.as_ref().map(|anchor| Arc::new(anchor.renamed(pseudonym)));
-                let begun = Wallet::anchored(pseudonym.clone(), anchor.as_ref().map(Arc::clone));
-                let chains = chains(known.id, &known.wallet, &begun, rows)?;
-                let chain = chains.last().copied().unwrap_or(begun.chain);
-                let wallet = Wallet { member: pseudonym.clone(), chain, anchor, ..known.wallet.clone() };
-                Some((place, MemberErased { id: known.id, before: member.clone(), wallet, chains, bids }))
+                let renamed = Renamed { place, bids };
+                let page = renamed.page(known.id, known.wallet.renamed(pseudonym.clone()), rows)?;
+                Some((renamed, MemberErased { before: Some(member.clone()), ..page }))
             }
             None => None,
         };
-        Ok(Ok(AuctionErasure { member: erased, listings }))
+        Ok(Ok(AuctionErasure { member, listings }))
     }
 
     /// Does what [`Self::judge_erase`] prepared, after it is durable, and publishes it.
@@ -93,44 +98,97 @@ impl AuctionWriter {
             }
             (known.listing, known.sale_request) = (listing, sale_request);
         }
-        let Some((place, MemberErased { id, before, wallet, chains, .. })) = member else { return erased };
-        (erased.members, erased.records) = (1, chains.len() as u64);
+        let Some((renamed, page)) = member else { return erased };
+        let MemberErased { id, wallet, .. } = &page;
+        (erased.members, erased.records) = (1, wallet.records - wallet.begins_with().number);
+        let before = self.wallets.members[renamed.place].wallet.member.clone();
         for known in &mut self.listings {
             known.keyed_bids.retain(|_, (_, placed)| placed.bid.bidder != before);
         }
-        self.movements.retain(|_, movement| movement.member != id);
+        self.movements.retain(|_, movement| movement.member != *id);
         self.wallets.places.remove(&before);
-        self.wallets.places.insert(wallet.member.clone(), place);
+        self.wallets.places.insert(wallet.member.clone(), renamed.place);
         if let Some(cell) = names.members.remove(&before) {
             names.members.insert(wallet.member.clone(), cell);
         }
-        let known = &mut self.wallets.members[place];
-        known.wallet = wallet;
+        drop(names);
+        self.take_page(page, renamed, auctions);
+        erased
+    }
+
+    /// Takes a page into account, after it is durable. Keeps what is left for the next one.
+    fn take_page(&mut self, page: MemberErased, mut renamed: Renamed, auctions: &PublishedAuctions) {
+        let known = &mut self.wallets.members[renamed.place];
+        known.wallet = page.wallet;
         if let Some(cell) = &known.cell {
             *cell.shown.lock() = ShownMember::of(&known.wallet);
         }
-        erased
+        if known.wallet.renaming.is_some() {
+            renamed.bids.truncate(renamed.bids.len() - page.bids.len());
+            self.renamed.push_back(renamed);
+        }
+        self.show_renaming(auctions);
+    }
+
+    /// Finds the members of whom a process before has not chained all records again, and forgets their keys.
+    pub(super) fn restore_renamed(&mut self) {
+        for (place, Member { id, wallet, .. }) in self.wallets.members.iter().enumerate() {
+            if wallet.renaming.is_none() {
+                continue;
+            }
+            self.movements.retain(|_, movement| movement.member != *id);
+            let mut bids = Vec::new();
+            for known in &mut self.listings {
+                bids.extend(known.keyed_bids_of(&wallet.member));
+                known.keyed_bids.retain(|_, (_, placed)| placed.bid.bidder != wallet.member);
+            }
+            self.renamed.push_back(Renamed { place, bids });
+        }
+    }
+
+    /// Shows which names are not wholly erased.
+    pub(super) fn show_renaming(&self, auctions: &PublishedAuctions) {
+        let of = |renamed: &Renamed| self.wallets.members[renamed.place].wallet.renaming.as_ref();
+        let names = self.renamed.iter().filter_map(of).map(|renaming| renaming.before.clone());
+        *auctions.renaming.lock() = names.collect();
+    }
+
+    /// Whether there are members of whom not all records are chained again.
+    pub(in crate::embedded) fn has_renamed(&self) -> bool {
+        !self.renamed.is_empty()
+    }
+
+    /// Chains the next page of one member again, in a separate commit. Everything that the writer has decided is durable.
+    pub(in crate::embedded) fn chain_again(&mut self, log: &mut Log) -> Result<(), StoreError> {
+        log.check()?;
+        let Some(renamed) = self.renamed.front() else { return Ok(()) };
+        let known = &self.wallets.members[renamed.place];
+        let page = renamed.page(known.id, known.wallet.clone(), log.shared.rows.as_ref())?;
+        log.commit_all([Change::Erasure, Change::MemberErased(Box::new(page.clone()))])?;
+        if let Some(renamed) = self.renamed.pop_front() {
+            self.take_page(page, renamed, log.shared.auctions());
+        }
+        Ok(())
     }
 }
 
-/// Makes the chain of a member's records again, under another name. `begun` is the wallet of that name before the first record.
-fn chains(id: MemberId, wallet: &Wallet, begun: &Wallet, rows: &dyn Rows) -> Result<Vec<Chain>, StoreError> {
-    let mut chains: Vec<Chain> = Vec::new();
-    let mut chain = begun.chain;
-    loop {
-        let records = rows.records(id, begun.records + chains.len() as u64, RECORDS_PER_READ)?;
-        let is_last = records.len() < RECORDS_PER_READ;
-        for record in records {
-            chain = record.renamed(begun.member.clone(), chain).chain;
-            chains.push(chain);
+impl Renamed {
+    /// Makes the next page: keys of bids, and records once no key is left. `wallet` is as it is before.
+    fn page(&self, id: MemberId, mut wallet: Wallet, rows: &dyn Rows) -> Result<MemberErased, StoreError> {
+        let left = self.bids.len().saturating_sub(PAGE_ROWS_MAX);
+        let first = wallet.renaming.as_ref().map_or(wallet.records, |renaming| renaming.done) + 1;
+        let mut chains = Vec::new();
+        if left == 0 {
+            chains = wallet.chain_again(rows.records(id, first - 1, PAGE_ROWS_MAX)?);
+            assert!(!chains.is_empty(), "a member has as many records as its wallet says");
         }
-        if is_last {
-            assert_eq!(
-                begun.records + chains.len() as u64,
-                wallet.records,
-                "a member has as many records as its wallet says"
-            );
-            return Ok(chains);
-        }
+        Ok(MemberErased { id, before: None, wallet, first, chains, bids: self.bids[left..].to_vec() })
+    }
+}
+
+impl WriterListing {
+    fn keyed_bids_of(&self, bidder: &MemberName) -> impl Iterator<Item = (ListingId, u32)> {
+        let keyed = self.keyed_bids.values().filter(|(_, placed)| placed.bid.bidder == *bidder);
+        keyed.map(|(_, placed)| (self.id, placed.bid.number))
     }
 }

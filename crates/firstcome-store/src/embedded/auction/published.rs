@@ -26,6 +26,8 @@ pub(in crate::embedded) struct PublishedAuctions {
     pub(super) next_due_us: AtomicI64,
     /// Everything that the writer decided up to this instant is published, in µs.
     pub(super) judged_us: AtomicI64,
+    /// Names that are erased, while not all records of their members are chained again.
+    pub(super) renaming: Mutex<Vec<MemberName>>,
 }
 
 /// The copies by name.
@@ -115,6 +117,16 @@ impl PublishedAuctions {
     /// Returns the names and copies of all members.
     pub(in crate::embedded) fn all_members(&self) -> Vec<(MemberName, Arc<MemberCell>)> {
         self.names.read().members.iter().map(|(name, cell)| (name.clone(), Arc::clone(cell))).collect()
+    }
+
+    /// Whether any member is renamed of whom not all records are chained again.
+    pub(in crate::embedded) fn has_renamed(&self) -> bool {
+        !self.renaming.lock().is_empty()
+    }
+
+    /// Whether a member had this name of whom not all records are chained again.
+    pub(in crate::embedded) fn is_renaming(&self, name: &str) -> bool {
+        self.renaming.lock().iter().any(|before| before.as_str() == name)
     }
 
     pub(in crate::embedded) fn counts(&self) -> (usize, usize) {

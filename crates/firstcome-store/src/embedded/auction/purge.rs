@@ -45,13 +45,15 @@ impl AuctionWriter {
         (found, None)
     }
 
-    /// Whether records of a member may go: it still has this name, and the anchor with the number `before`.
+    /// Whether records of a member may go: it still has this name, the anchor with the number `before`, and no other name before that some
+    /// records are chained under.
     pub(in crate::embedded) fn may_remove(&self, removed: &RecordsRemoved, before: u64) -> bool {
         let RecordsRemoved { id, member, anchor } = removed;
         let wallet = self.wallets.members.get(place_of(*id)).map(|known| &known.wallet);
         wallet.is_some_and(|wallet| {
             let begins = wallet.begins_with().number == before;
-            wallet.member == *member && begins && (before + 1..wallet.records).contains(&anchor.number)
+            let is_whole = wallet.renaming.is_none();
+            wallet.member == *member && begins && is_whole && (before + 1..wallet.records).contains(&anchor.number)
         })
     }
 

@@ -1,0 +1,99 @@
+//! The erasure of a member with many records whose process ends between two pages: what the tables hold then, and who goes on.
+
+use super::{Base, charge, options};
+use firstcome_sql::{SqlAuctions, verify_auctions};
+use firstcome_store::EraseStore;
+use firstcome_store::core::id::UserId;
+use firstcome_store::purge::{PurgeMode, PurgeRequest, PurgeStore, Retention};
+use std::sync::Arc;
+use std::time::Duration;
+
+const RECORDS: i64 = 1_300;
+
+/// Stops an erasure at its second page, as if the process had ended there.
+const CUT: [&str; 2] = [
+    "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the test said so'; END $$;\
+     CREATE TRIGGER cut BEFORE DELETE ON firstcome_renaming FOR EACH ROW EXECUTE FUNCTION cut()",
+    "CREATE TRIGGER cut BEFORE DELETE ON firstcome_renaming FOR EACH ROW \
+     SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the test said so'",
+];
+const MEND: [&str; 2] = ["DROP TRIGGER cut ON firstcome_renaming", "DROP TRIGGER cut"];
+
+async fn breaches(base: &Base) -> Vec<String> {
+    let checks = verify_auctions(&base.url).await.expect("it can be read").into_iter();
+    checks
+        .filter(|check| 0 < check.breaches)
+        .map(|check| format!("{}: {:?}", check.invariant, check.examples))
+        .collect()
+}
+
+fn ann() -> UserId {
+    UserId::parse("ann").expect("a name")
+}
+
+/// A store in which ann has [`RECORDS`], and an erasure of ann has come as far as its first page.
+async fn cut_short(base: &Base) -> Arc<SqlAuctions> {
+    let auctions = Arc::new(base.open().await);
+    let charges = (0..RECORDS).map(|_| {
+        let auctions = Arc::clone(&auctions);
+        tokio::spawn(async move { charge(&auctions, "ann", 1).await })
+    });
+    for charge in charges.collect::<Vec<_>>() {
+        charge.await.expect("no panic");
+    }
+    let readable_from = "SELECT version FROM firstcome_schema WHERE part='market:readable_from'";
+    assert_eq!(base.number(readable_from).await, 2, "programs from before may use the tables");
+    base.say(CUT[usize::from(!base.is_postgres())]).await;
+    auctions.erase(&ann()).await.expect_err("the second page cannot be stored");
+    assert_eq!(base.number("SELECT done FROM firstcome_renaming").await, 500);
+    assert_eq!(base.number(readable_from).await, 4, "they would take the rest for damage");
+    assert_eq!(breaches(base).await, Vec::<String>::new(), "a check knows both chains");
+    base.say(MEND[usize::from(!base.is_postgres())]).await;
+    auctions
+}
+
+async fn assert_done(base: &Base) {
+    assert_eq!(base.number("SELECT count(*) FROM firstcome_renaming").await, 0);
+    assert_eq!(base.number("SELECT count(*) FROM firstcome_record").await, RECORDS + 1);
+    assert_eq!(breaches(base).await, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_is_cut_short_is_ended_by_the_same_one() {
+    for base in Base::both().await {
+        let auctions = cut_short(&base).await;
+        // A new person of that name, meanwhile.
+        charge(&auctions, "ann", 5).await;
+        for change in [
+            "UPDATE firstcome_record SET at=at+1 WHERE number=400",
+            "UPDATE firstcome_record SET at=at-1 WHERE number=400",
+            "UPDATE firstcome_record SET at=at+1 WHERE number=900",
+            "UPDATE firstcome_record SET at=at-1 WHERE number=900",
+            "UPDATE firstcome_renaming SET done=done-1",
+            "UPDATE firstcome_renaming SET done=done+1",
+        ] {
+            base.say(change).await;
+            let is_mended = change.contains("at-1") || change.contains("done+1");
+            assert_eq!(breaches(&base).await.is_empty(), is_mended, "{change}");
+        }
+        // Another node, which knows nothing of the first one.
+        let other = SqlAuctions::open_with(&base.url, options()).await.expect("it opens");
+        let erased = other.erase(&ann()).await.expect("it answers").expect("nothing is held");
+        assert_eq!((erased.members, erased.records), (1, 1), "the new person");
+        assert_done(&base).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_is_cut_short_is_ended_by_the_next_purge() {
+    for base in Base::both().await {
+        let auctions = cut_short(&base).await;
+        charge(&auctions, "bob", 5).await;
+        let retention = Retention { records: Some(Duration::from_secs(31 * 86_400)), ..Retention::FOREVER };
+        let count = PurgeRequest { mode: PurgeMode::Count, ..PurgeRequest::new(retention) };
+        auctions.purge(count).await.expect("it answers").expect("the clock is right");
+        assert_eq!(base.number("SELECT done FROM firstcome_renaming").await, 500, "a dry run changes nothing");
+        auctions.purge(PurgeRequest::new(retention)).await.expect("it answers").expect("the clock is right");
+        assert_done(&base).await;
+    }
+}

@@ -1,0 +1,170 @@
+//! The erasure of a member with many records: what the file holds between its pages, and that a start goes on with them.
+
+use crate::in_time;
+use firstcome_sqlite::{self as sqlite, Archive, DATABASE_FILE};
+use firstcome_store::archive::ArchivedRecord;
+use firstcome_store::conformance::manual_clock;
+use firstcome_store::core::coupon::Effect;
+use firstcome_store::core::id::{MemberName, RequestId, UserId};
+use firstcome_store::core::points::{Amount, Wallet};
+use firstcome_store::edge::ManualClock;
+use firstcome_store::{AuctionStore, Embedded, EraseStore, Fault, MovePoints, Transfer};
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+/// A name that no other bytes of the file can be.
+const NAME: &str = "canary-of-an-erased-person";
+const RECORDS: u64 = 2_500;
+/// Stops an erasure at its third page, as if the process had ended there.
+const CUT: &str = "CREATE TRIGGER cut BEFORE DELETE ON renaming BEGIN SELECT RAISE(ABORT, 'the test said so'); END;";
+
+fn open(directory: &Path, clock: &Arc<ManualClock>) -> Embedded {
+    sqlite::open(directory, Arc::clone(clock) as _).expect("it opens")
+}
+
+fn file(directory: &Path) -> rusqlite::Connection {
+    let file = rusqlite::Connection::open(directory.join(DATABASE_FILE)).expect("the file opens");
+    file.busy_timeout(Duration::from_secs(5)).expect("it waits");
+    file
+}
+
+/// How far the one erasure that is under way has come.
+fn done(directory: &Path) -> Option<i64> {
+    let query = "SELECT max(done) FROM renaming";
+    file(directory).query_row(query, [], |row| row.get(0)).expect("the table is there")
+}
+
+async fn charge(store: &Embedded, key: u128) -> Effect<u64> {
+    let request = Some(RequestId { key, body: 5 });
+    let movement = MovePoints { transfer: Transfer::Charge, amount: Amount::new(2).expect("an amount"), request };
+    let member = MemberName::parse(NAME).expect("a name");
+    let moved = store.move_points(&member, movement).await.expect("it answers").expect("no rule refuses it");
+    match moved {
+        Effect::New(balance) => Effect::New(balance.total()),
+        Effect::Again(balance) => Effect::Again(balance.total()),
+    }
+}
+
+async fn with_records(directory: &Path, clock: &Arc<ManualClock>) -> Embedded {
+    let store = open(directory, clock);
+    for key in 0..RECORDS {
+        charge(&store, key.into()).await;
+    }
+    store
+}
+
+fn person() -> UserId {
+    UserId::parse(NAME).expect("a name")
+}
+
+/// The invariants that are broken, each with an example.
+fn broken(directory: &Path) -> Vec<String> {
+    let checks = sqlite::verify(directory).expect("the file can be read");
+    let broken = checks.into_iter().filter(|check| 0 < check.breaches);
+    broken.map(|check| format!("{}: {:?}", check.invariant, check.examples)).collect()
+}
+
+/// The records as an export has them are those of a member whose name is wholly erased.
+fn assert_export(directory: &Path) {
+    let archive = Archive::open(directory).expect("the directory can be read");
+    let mut wallet = None;
+    let visit = |archived: ArchivedRecord| {
+        assert_eq!(archived.request, None, "no key of an erased person");
+        let wallet = wallet.get_or_insert_with(|| Wallet::empty(archived.record.member.clone()));
+        assert_eq!(wallet.restore(&archived.record), Ok(()), "{:?}", archived.record);
+        Ok::<_, Fault>(())
+    };
+    archive.for_each_record(visit).expect("all records can be read");
+    let wallet = wallet.expect("there are records");
+    assert!(wallet.member.as_str().starts_with("_erased:"), "{:?}", wallet.member);
+    assert_eq!((wallet.records, wallet.balance.total()), (RECORDS, 2 * RECORDS));
+}
+
+fn bytes(directory: &Path) -> Vec<u8> {
+    let files = std::fs::read_dir(directory).expect("a directory");
+    files.flat_map(|file| std::fs::read(file.expect("a file").path()).expect("it can be read")).collect()
+}
+
+fn chains(directory: &Path) -> Vec<Vec<u8>> {
+    let file = file(directory);
+    let mut statement = file.prepare("SELECT chain FROM record").expect("a statement");
+    let rows = statement.query_map([], |row| row.get(0)).expect("rows");
+    rows.map(|row| row.expect("a chain")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_is_cut_short_goes_on_at_the_next_start() {
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let at = directory.path();
+    let store = in_time(with_records(at, &clock)).await;
+    let before = chains(at);
+    file(at).execute_batch(CUT).expect("the change is made");
+    in_time(store.erase(&person())).await.expect_err("the last page cannot be stored");
+    store.close();
+    drop(store);
+
+    assert_eq!(done(at), Some(2_000), "it was cut within");
+    assert_eq!(broken(at), Vec::<String>::new(), "a check knows both chains");
+    assert_export(at);
+    for (what, change) in [
+        ("a record that is chained again", "UPDATE record SET at = at + 1 WHERE id & 4095 = 700"),
+        ("a record that is not", "UPDATE record SET at = at + 1 WHERE id & 4095 = 2200"),
+        ("the mark", "UPDATE renaming SET done = done - 1"),
+        ("the name before", "UPDATE renaming SET before = 'bob'"),
+    ] {
+        let other = tempfile::tempdir().expect("a directory for the test");
+        let copy = other.path().join(DATABASE_FILE);
+        file(at).execute("VACUUM INTO ?1", [copy.to_str().expect("a path of text")]).expect("a copy");
+        file(other.path()).execute_batch(change).expect("the change is made");
+        assert!(broken(other.path()).iter().any(|it| it.starts_with("records are a chain")), "{what}");
+    }
+
+    file(at).execute_batch("DROP TRIGGER cut").expect("the change is made");
+    let store = open(at, &clock);
+    assert_eq!(
+        charge(&store, 2_400).await,
+        Effect::New(2),
+        "a new person, also while a page is left: its key is forgotten"
+    );
+    in_time(store.erase(&person())).await.expect("it answers").expect("nothing is due");
+    assert_eq!(done(at), None, "it answers when nothing of the name is left");
+    store.close();
+    drop(store);
+    assert_eq!(broken(at), Vec::<String>::new());
+    let (left, known) = (bytes(at), before.iter().map(Vec::as_slice).collect::<std::collections::HashSet<_>>());
+    assert_eq!(left.windows(NAME.len()).filter(|bytes| *bytes == NAME.as_bytes()).count(), 0, "the name is left");
+    assert_eq!(left.windows(32).filter(|bytes| known.contains(bytes)).count(), 0, "chain values of the name are left");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_that_goes_away_does_not_stop_an_erasure() {
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let store = in_time(with_records(directory.path(), &clock)).await;
+    {
+        let name = person();
+        let mut erase = pin!(store.erase(&name));
+        assert!(erase.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "the writer has it");
+        let member = MemberName::parse(NAME).expect("a name");
+        let first_turn = async {
+            while store.balance(&member).await.expect("it answers").total() != 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        in_time(first_turn).await;
+    }
+    let rest = async {
+        while done(directory.path()).is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    in_time(rest).await;
+    store.close();
+    drop(store);
+    assert_eq!(broken(directory.path()), Vec::<String>::new());
+    assert_export(directory.path());
+}
