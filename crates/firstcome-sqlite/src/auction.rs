@@ -433,7 +433,7 @@ pub(super) fn load(connection: &Connection, now: Now) -> Result<StoredAuctions, 
             (begins..wallet.records).contains(&renaming.done) && renaming.last <= wallet.records
         };
         if !wallet.renaming.as_deref().is_none_or(goes_on) {
-            return Err(wrong("it has no records that an erasure has left to do"));
+            return Err(wrong("its records are not what an erasure has left"));
         }
     }
     let mut stored = StoredAuctions { members, ..StoredAuctions::default() };

@@ -5,16 +5,18 @@ use crate::in_time;
 use crate::room::{join, of, poll, put, room};
 use crate::world::{TestDeployment, World, options, secret};
 use firstcome_cluster::{Cluster, ClusterError, TransferError, migrate};
-use firstcome_sql::SqlError;
-use firstcome_store::TicketAnswer;
+use firstcome_sql::{SqlAuctions, SqlError};
 use firstcome_store::archive::{
     ArchivedLine, ArchivedRoom, ArchivedTicket, ImportError, Incoming, IncomingClaim, TicketState,
 };
-use firstcome_store::core::id::UserId;
+use firstcome_store::core::id::{MemberName, RequestId, UserId};
+use firstcome_store::core::points::{Amount, Wallet};
 use firstcome_store::core::room::{self, Join, RoomSettings};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::embedded::journal::PassSecret;
+use firstcome_store::{AuctionStore, EraseStore, MovePoints, TicketAnswer, Transfer};
 use firstcome_test_servers::Kind;
+use std::sync::Arc;
 use std::time::Duration;
 
 const ANYBODY: Join = Join { user: None, request: None };
@@ -268,4 +270,47 @@ async fn what_was_made_during_an_import_is_named_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_made_during_an_import_is_named_on_mariadb() {
     in_time(two_make_the_same(Kind::MariaDb)).await;
+}
+
+/// The process of an erasure has ended after its first page: a trigger stands for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_was_cut_short_goes_out_as_if_it_were_done() {
+    const CUT: &str = "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'cut'; END $$;\
+                       CREATE TRIGGER cut BEFORE DELETE ON firstcome_renaming FOR EACH ROW EXECUTE FUNCTION cut()";
+    const RECORDS: u64 = 1_200;
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let node = ready(&place).await;
+    let auctions = Arc::new(SqlAuctions::open_with(&place.sql, options().database).await.expect("it opens"));
+    let charges = (0..RECORDS).map(|key| {
+        let auctions = Arc::clone(&auctions);
+        let request = Some(RequestId { key: key.into(), body: 5 });
+        let amount = Amount::new(1).expect("an amount");
+        let movement = MovePoints { transfer: Transfer::Charge, amount, request };
+        tokio::spawn(async move { auctions.move_points(&MemberName::parse("ann").expect("a name"), movement).await })
+    });
+    for charge in charges.collect::<Vec<_>>() {
+        charge.await.expect("no panic").expect("it answers").expect("no rule refuses it");
+    }
+    let mut foreign = place.foreign().await;
+    foreign.say(CUT).await;
+    let ann = UserId::parse("ann").expect("a user");
+    auctions.erase(&ann).await.expect_err("the second page cannot be stored");
+    assert_eq!(foreign.number("SELECT done FROM firstcome_renaming").await, 500);
+
+    let mut archive = node.archive().await.expect("it goes out");
+    archive.listings().await.expect("it goes out");
+    let mut wallet: Option<Wallet> = None;
+    archive
+        .for_each_record::<TransferError>(|archived| {
+            assert_eq!(archived.request, None, "no key of an erased person");
+            let wallet = wallet.get_or_insert_with(|| Wallet::empty(archived.record.member.clone()));
+            assert_eq!(wallet.restore(&archived.record), Ok(()), "{:?}", archived.record);
+            Ok(())
+        })
+        .await
+        .expect("it goes out");
+    let wallet = wallet.expect("there are records");
+    assert!(wallet.member.as_str().starts_with("_erased:"), "{:?}", wallet.member);
+    assert_eq!((wallet.records, wallet.balance.total()), (RECORDS, RECORDS));
 }

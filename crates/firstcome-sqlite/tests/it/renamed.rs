@@ -2,13 +2,15 @@
 
 use crate::in_time;
 use firstcome_sqlite::{self as sqlite, Archive, DATABASE_FILE};
-use firstcome_store::archive::ArchivedRecord;
+use firstcome_store::archive::{ArchivedBid, ArchivedRecord};
 use firstcome_store::conformance::manual_clock;
+use firstcome_store::core::auction::ListingSettings;
 use firstcome_store::core::coupon::Effect;
-use firstcome_store::core::id::{MemberName, RequestId, UserId};
+use firstcome_store::core::id::{ListingName, MemberName, RequestId, UserId};
 use firstcome_store::core::points::{Amount, Wallet};
+use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::ManualClock;
-use firstcome_store::{AuctionStore, Embedded, EraseStore, Fault, MovePoints, Transfer};
+use firstcome_store::{AuctionStore, Embedded, EraseStore, Fault, MovePoints, PlaceBid, Transfer};
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +19,10 @@ use std::time::Duration;
 
 /// A name that no other bytes of the file can be.
 const NAME: &str = "canary-of-an-erased-person";
-const RECORDS: u64 = 2_500;
+const CHARGES: u64 = 300;
+const BIDS: u64 = 1_100;
+/// Each bid is a hold and a release.
+const RECORDS: u64 = CHARGES + 2 * BIDS;
 /// Stops an erasure at its third page, as if the process had ended there.
 const CUT: &str = "CREATE TRIGGER cut BEFORE DELETE ON renaming BEGIN SELECT RAISE(ABORT, 'the test said so'); END;";
 
@@ -37,21 +42,46 @@ fn done(directory: &Path) -> Option<i64> {
     file(directory).query_row(query, [], |row| row.get(0)).expect("the table is there")
 }
 
-async fn charge(store: &Embedded, key: u128) -> Effect<u64> {
-    let request = Some(RequestId { key, body: 5 });
-    let movement = MovePoints { transfer: Transfer::Charge, amount: Amount::new(2).expect("an amount"), request };
-    let member = MemberName::parse(NAME).expect("a name");
-    let moved = store.move_points(&member, movement).await.expect("it answers").expect("no rule refuses it");
-    match moved {
-        Effect::New(balance) => Effect::New(balance.total()),
-        Effect::Again(balance) => Effect::Again(balance.total()),
-    }
+fn member(name: &str) -> MemberName {
+    MemberName::parse(name).expect("a name")
 }
 
+fn amount(points: u64) -> Amount {
+    Amount::new(points).expect("an amount")
+}
+
+fn lamp() -> ListingName {
+    ListingName::parse("lamp").expect("a name")
+}
+
+/// Whether the request is new.
+async fn charge(store: &Embedded, name: &str, key: u64) -> bool {
+    let request = Some(RequestId { key: key.into(), body: 5 });
+    let movement = MovePoints { transfer: Transfer::Charge, amount: amount(20), request };
+    let moved = store.move_points(&member(name), movement).await.expect("it answers").expect("no rule refuses it");
+    matches!(moved, Effect::New(_))
+}
+
+/// Whether the request is new.
+async fn bid(store: &Embedded, name: &str, price: u64, key: u64) -> bool {
+    let request = Some(RequestId { key: key.into(), body: 5 });
+    let bid = PlaceBid { bidder: member(name), price: amount(price), request };
+    let placed = store.place_bid(&lamp(), bid).await.expect("it answers").expect("no rule refuses it");
+    matches!(placed, Effect::New(_))
+}
+
+/// A store in which the person has [`RECORDS`] with keys, and nothing to settle.
 async fn with_records(directory: &Path, clock: &Arc<ManualClock>) -> Embedded {
     let store = open(directory, clock);
-    for key in 0..RECORDS {
-        charge(&store, key.into()).await;
+    let settings = ListingSettings::auction(member("eve"), amount(1), Timestamp::clamped_us(i64::MAX / 2));
+    store.put_listing(&lamp(), settings).await.expect("it answers").expect("no rule refuses it");
+    for key in 0..CHARGES {
+        assert!(charge(&store, NAME, key).await);
+        assert!(charge(&store, "bob", 10_000 + key).await);
+    }
+    for number in 1..=BIDS {
+        assert!(bid(&store, NAME, 2 * number - 1, number).await);
+        assert!(bid(&store, "bob", 2 * number, 10_000 + number).await);
     }
     store
 }
@@ -72,6 +102,9 @@ fn assert_export(directory: &Path) {
     let archive = Archive::open(directory).expect("the directory can be read");
     let mut wallet = None;
     let visit = |archived: ArchivedRecord| {
+        if archived.record.member == member("bob") {
+            return Ok(());
+        }
         assert_eq!(archived.request, None, "no key of an erased person");
         let wallet = wallet.get_or_insert_with(|| Wallet::empty(archived.record.member.clone()));
         assert_eq!(wallet.restore(&archived.record), Ok(()), "{:?}", archived.record);
@@ -80,7 +113,20 @@ fn assert_export(directory: &Path) {
     archive.for_each_record(visit).expect("all records can be read");
     let wallet = wallet.expect("there are records");
     assert!(wallet.member.as_str().starts_with("_erased:"), "{:?}", wallet.member);
-    assert_eq!((wallet.records, wallet.balance.total()), (RECORDS, 2 * RECORDS));
+    assert_eq!((wallet.records, wallet.balance.total()), (RECORDS, 20 * CHARGES));
+    let mut keyed = Vec::new();
+    let visit = |archived: ArchivedBid| {
+        keyed.extend(archived.request.map(|_| archived.placed.bid.bidder));
+        Ok::<_, Fault>(())
+    };
+    archive.for_each_bid(visit).expect("all bids can be read");
+    assert_eq!(keyed, vec![member("bob"); BIDS as usize], "no key of an erased person");
+}
+
+/// How many idempotency keys the file has.
+fn keys(directory: &Path) -> i64 {
+    let query = "SELECT (SELECT count(request_key) FROM record) + (SELECT count(request_key) FROM bid)";
+    file(directory).query_row(query, [], |row| row.get(0)).expect("the tables are there")
 }
 
 fn bytes(directory: &Path) -> Vec<u8> {
@@ -90,7 +136,7 @@ fn bytes(directory: &Path) -> Vec<u8> {
 
 fn chains(directory: &Path) -> Vec<Vec<u8>> {
     let file = file(directory);
-    let mut statement = file.prepare("SELECT chain FROM record").expect("a statement");
+    let mut statement = file.prepare("SELECT chain FROM record WHERE id >> 36 = 1").expect("a statement");
     let rows = statement.query_map([], |row| row.get(0)).expect("rows");
     rows.map(|row| row.expect("a chain")).collect()
 }
@@ -111,8 +157,8 @@ async fn an_erasure_that_is_cut_short_goes_on_at_the_next_start() {
     assert_eq!(broken(at), Vec::<String>::new(), "a check knows both chains");
     assert_export(at);
     for (what, change) in [
-        ("a record that is chained again", "UPDATE record SET at = at + 1 WHERE id & 4095 = 700"),
-        ("a record that is not", "UPDATE record SET at = at + 1 WHERE id & 4095 = 2200"),
+        ("a record that is chained again", "UPDATE record SET at = at + 1 WHERE id = (1 << 36) + 700"),
+        ("a record that is not", "UPDATE record SET at = at + 1 WHERE id = (1 << 36) + 2200"),
         ("the mark", "UPDATE renaming SET done = done - 1"),
         ("the name before", "UPDATE renaming SET before = 'bob'"),
     ] {
@@ -125,16 +171,21 @@ async fn an_erasure_that_is_cut_short_goes_on_at_the_next_start() {
 
     file(at).execute_batch("DROP TRIGGER cut").expect("the change is made");
     let store = open(at, &clock);
-    assert_eq!(
-        charge(&store, 2_400).await,
-        Effect::New(2),
-        "a new person, also while a page is left: its key is forgotten"
-    );
-    in_time(store.erase(&person())).await.expect("it answers").expect("nothing is due");
+    assert!(charge(&store, NAME, 1).await, "a new person, also while a page is left: its keys are forgotten");
+    for key in 2..200 {
+        assert!(charge(&store, NAME, key).await);
+    }
+    for (price, key) in [(3_000, 1), (3_200, BIDS)] {
+        assert!(bid(&store, NAME, price, key).await, "the key of bid {key}");
+        assert!(bid(&store, "bob", price + 100, 20_000 + key).await);
+    }
+    let erased = in_time(store.erase(&person())).await.expect("it answers").expect("nothing is due");
+    assert_eq!((erased.members, erased.records), (1, 199 + 4), "the new person");
     assert_eq!(done(at), None, "it answers when nothing of the name is left");
     store.close();
     drop(store);
     assert_eq!(broken(at), Vec::<String>::new());
+    assert_eq!(keys(at), (CHARGES + BIDS).cast_signed() + 2, "those of bob");
     let (left, known) = (bytes(at), before.iter().map(Vec::as_slice).collect::<std::collections::HashSet<_>>());
     assert_eq!(left.windows(NAME.len()).filter(|bytes| *bytes == NAME.as_bytes()).count(), 0, "the name is left");
     assert_eq!(left.windows(32).filter(|bytes| known.contains(bytes)).count(), 0, "chain values of the name are left");
@@ -149,7 +200,7 @@ async fn a_caller_that_goes_away_does_not_stop_an_erasure() {
         let name = person();
         let mut erase = pin!(store.erase(&name));
         assert!(erase.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "the writer has it");
-        let member = MemberName::parse(NAME).expect("a name");
+        let member = member(NAME);
         let first_turn = async {
             while store.balance(&member).await.expect("it answers").total() != 0 {
                 tokio::task::yield_now().await;
@@ -167,4 +218,23 @@ async fn a_caller_that_goes_away_does_not_stop_an_erasure() {
     drop(store);
     assert_eq!(broken(directory.path()), Vec::<String>::new());
     assert_export(directory.path());
+}
+
+/// A mark that no erasure leaves is damage, which a start tells.
+#[tokio::test]
+async fn a_mark_beyond_the_records_is_refused_at_the_start() {
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let store = open(directory.path(), &clock);
+    charge(&store, NAME, 1).await;
+    store.close();
+    drop(store);
+    for (done, last) in [(0, 2), (1, 1), (3, 3)] {
+        let mark = format!("INSERT INTO renaming VALUES (1, 'ann', {last}, {done}, zeroblob(32), zeroblob(32))");
+        file(directory.path()).execute_batch(&mark).expect("the change is made");
+        let fault = sqlite::open(directory.path(), Arc::clone(&clock) as _).expect_err("it is no mark of an erasure");
+        assert!(fault.to_string().contains("what an erasure has left"), "{fault}");
+        file(directory.path()).execute_batch("DELETE FROM renaming").expect("the change is made");
+    }
+    open(directory.path(), &clock).close();
 }

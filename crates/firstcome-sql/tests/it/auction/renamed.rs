@@ -2,13 +2,16 @@
 
 use super::{Base, charge, options};
 use firstcome_sql::{SqlAuctions, verify_auctions};
-use firstcome_store::EraseStore;
-use firstcome_store::core::id::UserId;
+use firstcome_store::core::id::{MemberName, RequestId, UserId};
+use firstcome_store::core::points::Amount;
 use firstcome_store::purge::{PurgeMode, PurgeRequest, PurgeStore, Retention};
+use firstcome_store::{AuctionStore, EraseStore, MovePoints, Transfer};
 use std::sync::Arc;
 use std::time::Duration;
 
 const RECORDS: i64 = 1_300;
+/// Records of this age go by the purges of these tests.
+const AGE_US: i64 = 40 * 86_400_000_000;
 
 /// Stops an erasure at its second page, as if the process had ended there.
 const CUT: [&str; 2] = [
@@ -34,12 +37,15 @@ fn ann() -> UserId {
 /// A store in which ann has [`RECORDS`], and an erasure of ann has come as far as its first page.
 async fn cut_short(base: &Base) -> Arc<SqlAuctions> {
     let auctions = Arc::new(base.open().await);
-    let charges = (0..RECORDS).map(|_| {
+    let charges = (0..RECORDS).map(|key| {
         let auctions = Arc::clone(&auctions);
-        tokio::spawn(async move { charge(&auctions, "ann", 1).await })
+        let request = Some(RequestId { key: key.unsigned_abs().into(), body: 5 });
+        let amount = Amount::new(1).expect("an amount");
+        let movement = MovePoints { transfer: Transfer::Charge, amount, request };
+        tokio::spawn(async move { auctions.move_points(&MemberName::parse("ann").expect("a name"), movement).await })
     });
     for charge in charges.collect::<Vec<_>>() {
-        charge.await.expect("no panic");
+        charge.await.expect("no panic").expect("it answers").expect("no rule refuses it");
     }
     let readable_from = "SELECT version FROM firstcome_schema WHERE part='market:readable_from'";
     assert_eq!(base.number(readable_from).await, 2, "programs from before may use the tables");
@@ -55,6 +61,7 @@ async fn cut_short(base: &Base) -> Arc<SqlAuctions> {
 async fn assert_done(base: &Base) {
     assert_eq!(base.number("SELECT count(*) FROM firstcome_renaming").await, 0);
     assert_eq!(base.number("SELECT count(*) FROM firstcome_record").await, RECORDS + 1);
+    assert_eq!(base.number("SELECT count(*) FROM firstcome_request").await, 0, "a key of the erased person");
     assert_eq!(breaches(base).await, Vec::<String>::new());
 }
 
@@ -90,8 +97,11 @@ async fn an_erasure_that_is_cut_short_is_ended_by_the_next_purge() {
         let auctions = cut_short(&base).await;
         charge(&auctions, "bob", 5).await;
         let retention = Retention { records: Some(Duration::from_secs(31 * 86_400)), ..Retention::FOREVER };
+        base.say(&format!("UPDATE firstcome_record SET at=at-{AGE_US} WHERE number<900")).await;
         let count = PurgeRequest { mode: PurgeMode::Count, ..PurgeRequest::new(retention) };
-        auctions.purge(count).await.expect("it answers").expect("the clock is right");
+        let counted = auctions.purge(count).await.expect("it answers").expect("the clock is right");
+        assert_eq!(counted.records, 0, "no record goes before all are chained again");
+        base.say(&format!("UPDATE firstcome_record SET at=at+{AGE_US} WHERE number<900")).await;
         assert_eq!(base.number("SELECT done FROM firstcome_renaming").await, 500, "a dry run changes nothing");
         auctions.purge(PurgeRequest::new(retention)).await.expect("it answers").expect("the clock is right");
         assert_done(&base).await;
