@@ -6,6 +6,7 @@ mod listeners;
 mod operators;
 mod renewal;
 mod runtime;
+mod supervisor;
 #[cfg(feature = "otlp")]
 mod traces;
 
@@ -489,7 +490,9 @@ async fn serve(plan: &Plan, listeners: Listeners, store: Option<Embedded>) -> Ou
     announce(plan, &listeners, &opened)?;
     let Listeners { main: listener, admin, door } = listeners;
     lifecycle::started(&opened.place, &plan.changed, [Some(&listener), admin.as_ref(), door.as_ref()]);
+    supervisor::ready();
     let app = Arc::new(opened.app);
+    tokio::spawn(supervisor::keep_alive(Arc::clone(&app)));
     let (stop, stopping) = tokio::sync::watch::channel(());
     let stopped = |mut stopping: tokio::sync::watch::Receiver<()>| async move {
         // An error means that the sender is gone, which is a stop too.

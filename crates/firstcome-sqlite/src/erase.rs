@@ -28,6 +28,12 @@ pub(super) fn is_erasure(changes: &[Change]) -> bool {
     matches!(changes.first(), Some(Change::Erasure))
 }
 
+/// Whether records are left that a later page chains again. The log is emptied after that one: each time costs syncs, and waits for a
+/// reader such as a backup.
+pub(super) fn leaves_records(changes: &[Change]) -> bool {
+    changes.iter().any(|change| matches!(change, Change::MemberErased(page) if page.wallet.renaming.is_some()))
+}
+
 /// Has SQLite overwrite all that it frees, pages too, or what costs no more reads and writes.
 pub(super) fn overwrite_freed(connection: &Connection, pages_too: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "secure_delete", if pages_too { "ON" } else { "FAST" })

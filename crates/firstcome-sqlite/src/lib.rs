@@ -368,7 +368,7 @@ impl Journal for Sqlite {
         })?;
         // Rows are dense, 40 to 100 per page, and each commit rewrites the last page of each tree.
         self.pages += 3 + changes.iter().map(purge::rows_of).sum::<i64>() / 40;
-        if is_erasure {
+        if is_erasure && !erase::leaves_records(changes) {
             self.forget_log();
         } else if overwrites {
             let _ = erase::overwrite_freed(&self.connection, false);

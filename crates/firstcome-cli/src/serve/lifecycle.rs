@@ -1,6 +1,6 @@
 //! What the log is told of the start and of the stop of a service.
 
-use super::Opened;
+use super::{Opened, supervisor};
 use crate::failure::Failure;
 use crate::settings::ChangedSettings;
 use firstcome::edge::Stopwatch;
@@ -42,6 +42,7 @@ pub(super) fn traced(opened: Opened) -> Result<Opened, Failure> {
 pub(super) async fn to_stop(app: &App, stop_grace: Duration, term: &mut Signal, int: &mut Signal) -> Stopwatch {
     let signal = signalled(term, int).await;
     app.announce_stop();
+    supervisor::stopping();
     if !stop_grace.is_zero() {
         let grace_ms = stop_grace.as_millis() as u64;
         tracing::info!(signal, grace_ms, "not ready any more, and serving until the grace is over");

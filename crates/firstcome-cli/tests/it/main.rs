@@ -44,6 +44,7 @@ mod purge_cluster;
 mod purge_killed;
 mod records;
 mod stories;
+mod supervisor;
 mod support;
 mod sync_faults;
 mod synced;

@@ -10,7 +10,7 @@
 //! - The chain of the wallet is that of its last record, so the member can get records meanwhile.
 //! - The last page takes the mark away, and with it the name before.
 
-use super::{Chain, Record, Wallet};
+use super::{Chain, Damage, Record, Wallet};
 use crate::id::MemberName;
 use std::sync::Arc;
 
@@ -45,7 +45,6 @@ impl Renaming {
 
     /// Chains the next record again.
     fn renew(&mut self, record: Record, member: &MemberName) -> Record {
-        assert_eq!(record.number, self.done + 1, "records are chained again in their order");
         let old = record.chain;
         let renewed = record.renamed(member.clone(), self.renewed);
         (self.done, self.old, self.renewed) = (renewed.number, old, renewed.chain);
@@ -64,30 +63,54 @@ impl Renaming {
 }
 
 impl Wallet {
-    /// Returns this wallet under another name, with the mark that none of its records is chained again. The mark of an earlier renaming
-    /// must be gone.
+    /// Goes on behind an anchor that a program put which does not know this mark: records up to it are gone, and it was made from one that
+    /// was not chained again. Returns whether there is one.
+    pub fn skip_removed(&mut self) -> bool {
+        let (Some(renaming), Some(anchor)) = (&self.renaming, &self.anchor) else { return false };
+        if anchor.number <= renaming.done {
+            return false;
+        }
+        let (done, old, renamed) = (anchor.number, anchor.chain, anchor.renamed(&self.member));
+        let renaming = Renaming { done, old, renewed: renamed.chain, ..(**renaming).clone() };
+        (self.anchor, self.renaming) = (Some(Arc::new(renamed)), Some(Arc::new(renaming)));
+        true
+    }
+
+    /// Returns this wallet under another name, with the mark that none of its records is chained again; without one if it has none. The
+    /// mark of an earlier renaming must be gone.
     #[must_use]
     pub fn renamed(&self, member: MemberName) -> Self {
         assert!(self.renaming.is_none(), "records under two names before");
         let begins = self.begins_with();
         let anchor = self.anchor.as_ref().map(|anchor| Arc::new(anchor.renamed(&member)));
         let renewed = anchor.as_ref().map_or(begins.chain, |anchor| anchor.chain);
+        if begins.number == self.records {
+            return Self { member, anchor, chain: renewed, ..self.clone() };
+        }
         let (before, last) = (self.member.clone(), self.records);
         let renaming = Renaming { before, last, done: begins.number, old: begins.chain, renewed };
         Self { member, anchor, renaming: Some(Arc::new(renaming)), ..self.clone() }
     }
 
     /// Chains the next records again: `page` are stored records from the first one that is not. Returns their chains from now on. The
-    /// mark goes with the last record.
-    pub fn chain_again(&mut self, page: impl IntoIterator<Item = Record>) -> Vec<Chain> {
-        let Some(mut renaming) = self.renaming.take().map(Arc::unwrap_or_clone) else { return Vec::new() };
-        let chains = page.into_iter().map(|record| renaming.renew(record, &self.member).chain).collect();
-        assert!(renaming.done <= self.records, "more records than the wallet knows");
+    /// mark goes with the last record. The error says why the records are not the next ones of the wallet; nothing is changed then.
+    pub fn chain_again(&mut self, page: impl IntoIterator<Item = Record>) -> Result<Vec<Chain>, Damage> {
+        let Some(mut renaming) = self.renaming.as_deref().cloned() else { return Ok(Vec::new()) };
+        let mut chains = Vec::new();
+        for record in page {
+            if record.number != renaming.done + 1 || self.records < record.number {
+                return Err(Damage::Gap);
+            }
+            chains.push(renaming.renew(record, &self.member).chain);
+        }
+        if chains.is_empty() {
+            return Err(Damage::Gap);
+        }
         if renaming.done == self.records {
-            self.chain = renaming.renewed;
+            (self.chain, self.renaming) = (renaming.renewed, None);
         } else {
             self.renaming = Some(Arc::new(renaming));
         }
-        chains
+        Ok(chains)
     }
 }

@@ -12,6 +12,7 @@ use crate::state::App;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use firstcome::StoreError;
 use firstcome::core::erase::{Erased, Rejection};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -96,7 +97,11 @@ pub(crate) async fn post_erasure(State(app): State<Arc<App>>, request: Request) 
         app.caller(&parts.headers)?.require(Scope::Admin)?;
         let bytes = body::read(&parts.headers, body, app.config.limits.body).await?;
         let user = body::user(&body::parse::<ErasureBody>(&bytes)?.user)?;
-        let erased = answered(&app, pin!(app.erasures.erase(&user))).await?.map_err(|rejection| refused(&rejection))?;
+        // A task of its own, which goes on when the caller has left.
+        let (ours, name) = (Arc::clone(&app), user.clone());
+        let erasure = tokio::spawn(async move { ours.erasures.erase(&name).await });
+        let erased = async { erasure.await.unwrap_or(Err(StoreError::Unknown)) };
+        let erased = answered(&app, pin!(erased)).await?.map_err(|rejection| refused(&rejection))?;
         let shown = ErasureShown::from(erased);
         let mut after = json!({"digest": digest(user.as_str())});
         if let (Some(after), Ok(serde_json::Value::Object(rows))) =

@@ -29,7 +29,7 @@ impl App {
 
     /// Returns the fault that only a restart of this process ends: the writer of the embedded store has stopped.
     /// Costs one atomic read while there is no fault.
-    pub(crate) fn restart_needed(&self) -> Option<FaultKind> {
+    pub fn restart_needed(&self) -> Option<FaultKind> {
         self.backend.fault().map(|fault| fault.kind).filter(|kind| *kind == FaultKind::Stopped)
     }
 

@@ -79,6 +79,7 @@ impl AuctionDatabase {
         let mut renamed = Wallet { anchor, ..wallet }.renamed(pseudonym.clone());
         let records = renamed.records - renamed.begins_with().number;
         let mut text = self.renamed_page(&mut session, id, &mut renamed).await?;
+        self.remove_keys_of_bids(&mut session, id, &mut text).await?;
         let (before, after) = (name_of(member), name_of(pseudonym));
         if let Some(anchor) = &renamed.anchor {
             dialect::put_anchor(self.dialect, &mut text, id, anchor);

@@ -3,7 +3,7 @@
 CREATE TABLE IF NOT EXISTS firstcome_renaming (
   member bigint PRIMARY KEY,
   done bigint NOT NULL CHECK (0 <= done),
-  last bigint NOT NULL CHECK (done <= last),
+  last bigint NOT NULL CHECK (0 < last),
   name VARBINARY(128) NOT NULL,
   chain BINARY(32) NOT NULL,
   renewed BINARY(32) NOT NULL

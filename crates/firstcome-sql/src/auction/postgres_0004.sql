@@ -3,7 +3,7 @@
 CREATE TABLE firstcome_renaming (
   member bigint PRIMARY KEY,
   done bigint NOT NULL CHECK (0 <= done),
-  last bigint NOT NULL CHECK (done <= last),
+  last bigint NOT NULL CHECK (0 < last),
   name text COLLATE "C" NOT NULL,
   chain bytea NOT NULL CHECK (octet_length(chain) = 32),
   renewed bytea NOT NULL CHECK (octet_length(renewed) = 32)

@@ -58,10 +58,8 @@ impl AuctionDatabase {
 
     async fn purge_all(&self, request: PurgeRequest, now: Timestamp) -> Result<Purged, SqlError> {
         let mut purged = Purged::default();
-        if request.mode == PurgeMode::Remove {
-            // What erasures have left whose processes have ended.
-            self.chain_again(None).await?;
-        }
+        // What erasures have left whose processes have ended. One that cannot go on keeps nothing else from being removed.
+        let erasures = if request.mode == PurgeMode::Remove { self.chain_again(None).await } else { Ok(()) };
         if let Some(kept) = request.retention.requests {
             for (kind, kept) in [(OF_LISTINGS, kept), (OF_POINTS, kept.max(Duration::from_millis(POINTS_KEY_MS)))] {
                 purged.requests += self.purge_keys(kind, kept_since(now, kept), request.mode).await?;
@@ -71,6 +69,7 @@ impl AuctionDatabase {
             let since = kept_since(now, kept.max(RETAIN_RECORDS_MIN));
             purged.records += self.purge_records(since, request.mode).await?;
         }
+        erasures?;
         Ok(purged)
     }
 

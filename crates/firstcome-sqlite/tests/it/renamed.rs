@@ -238,3 +238,29 @@ async fn a_mark_beyond_the_records_is_refused_at_the_start() {
     }
     open(directory.path(), &clock).close();
 }
+
+/// A record is missing beyond the first pages: the erasure cannot go on, and holds up no other command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_whose_rows_are_damaged_fails_and_holds_up_nothing_else() {
+    let (clock, _) = manual_clock();
+    let directory = tempfile::tempdir().expect("a directory for the test");
+    let at = directory.path();
+    let store = in_time(with_records(at, &clock)).await;
+    let remove = "DELETE FROM record WHERE id = (1 << 36) + 2200";
+    file(at).execute_batch(remove).expect("the change is made");
+    for opened in ["at once", "after a restart"] {
+        let store = if opened == "at once" { store.clone() } else { open(at, &clock) };
+        for _ in 0..2 {
+            let error = in_time(store.erase(&person())).await.expect_err("the name is not wholly erased");
+            assert!(error.to_string().contains("records are not exactly"), "{opened}: {error}");
+        }
+        assert!(store.fault().is_none(), "{opened}: {:?}", store.fault());
+        let key = if opened == "at once" { 60_000 } else { 60_001 };
+        assert!(charge(&store, "cid", key).await, "{opened}");
+        let cid = UserId::parse("cid").expect("a name");
+        let erased = in_time(store.erase(&cid)).await.expect("it answers").expect("nothing is due");
+        assert_eq!((erased.members, erased.records), (1, 1), "{opened}");
+        store.close();
+    }
+    assert_eq!(done(at), Some(2_000));
+}

@@ -19,6 +19,7 @@ pub(super) use erase::AuctionErasure;
 use erase::Renamed;
 use firstcome_core::auction::{Advance, Listing, ListingSettings, Phase, PlacedBid, Rejection, Sale, Wallets};
 use firstcome_core::coupon::Effect;
+use firstcome_core::erase::is_pseudonym;
 use firstcome_core::id::{ListingName, MemberName, RequestId};
 use firstcome_core::limits::POINTS_KEY_MS;
 use firstcome_core::points::{Balance, Kind, NoBalance, Record, Wallet};
@@ -115,6 +116,8 @@ pub(super) struct AuctionWriter {
     records: Vec<Record>,
     /// Members under another name of whom not all records are chained again, the next one first.
     renamed: VecDeque<Renamed>,
+    /// Those whose rows are damaged, and why.
+    stuck: Vec<(Renamed, StoreError)>,
     /// Auctions closed since the last commit.
     closings: Closings,
     /// How many due auctions were closed since the writer's turn began.
@@ -142,7 +145,12 @@ impl AuctionWriter {
             let place = writer.wallets.add(Member { id, wallet, is_touched: true, cell: None });
             writer.wallets.touched.push((place, before));
         }
-        for StoredListing { id, listing, keyed_bids, sale_request } in stored.listings {
+        let mut erased: HashMap<MemberName, Vec<(ListingId, u32)>> = HashMap::new();
+        for StoredListing { id, listing, mut keyed_bids, sale_request } in stored.listings {
+            // An erasure that is under way has not ended their keys in the file. No request is answered by them.
+            for (_, placed) in keyed_bids.extract_if(.., |(_, placed)| is_pseudonym(placed.bid.bidder.as_str())) {
+                erased.entry(placed.bid.bidder).or_default().push((id, placed.bid.number));
+            }
             let keyed_bids = keyed_bids.into_iter().map(|(request, placed)| (request.key, (request.body, placed)));
             let place = writer.add(id, listing);
             let listing = &mut writer.listings[place];
@@ -152,8 +160,8 @@ impl AuctionWriter {
         for movement in stored.keyed_movements {
             writer.remember(movement);
         }
-        writer.restore_renamed();
-        writer.show_renaming(auctions);
+        writer.restore_renamed(erased);
+        writer.show_left(auctions);
         writer.show_committed(auctions, Timestamp::MIN);
         writer
     }

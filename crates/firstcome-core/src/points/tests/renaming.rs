@@ -37,8 +37,7 @@ impl Stored {
         let Some(renaming) = self.wallet.renaming.clone() else { return false };
         let first = self.records.iter().position(|record| record.number == renaming.done + 1).unwrap();
         let page: Vec<Record> = self.records.iter().skip(first).take(count).cloned().collect();
-        let chains = self.wallet.chain_again(page);
-        assert!(!chains.is_empty(), "a page goes on");
+        let chains = self.wallet.chain_again(page).unwrap();
         self.records[first..].iter_mut().zip(chains).for_each(|(record, chain)| record.chain = chain);
         true
     }
@@ -136,10 +135,49 @@ fn a_change_between_pages_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "in their order")]
-fn no_record_is_left_out() {
+fn records_that_are_not_the_next_ones_are_damage_and_change_nothing() {
     let mut stored = Stored::new(3, 0);
     stored.rename();
-    let second = stored.records[1].clone();
-    stored.wallet.chain_again([second]);
+    let before = stored.wallet.clone();
+    let mut beyond = stored.records.clone();
+    beyond.push(Record { number: 4, ..stored.records[2].clone() });
+    for page in
+        [vec![], vec![stored.records[1].clone()], vec![stored.records[0].clone(), stored.records[2].clone()], beyond]
+    {
+        assert_eq!(stored.wallet.chain_again(page.clone()), Err(Damage::Gap), "{page:?}");
+        assert_eq!(stored.wallet, before);
+    }
+    assert_eq!(stored.wallet.chain_again(stored.records.clone()).map(|chains| chains.len()), Ok(3));
+}
+
+#[test]
+fn a_wallet_without_records_has_nothing_to_chain_again() {
+    let mut stored = Stored::new(0, 0);
+    stored.rename();
+    assert_eq!(stored.wallet, Wallet::empty(Pseudonym::new(7).member()));
+    assert_eq!(stored.wallet.chain_again([]), Ok(Vec::new()));
+    stored.charge();
+    assert_eq!(stored.check(), Ok(()));
+}
+
+/// A program that does not know the mark removes records beyond it.
+#[test]
+fn records_that_were_removed_meanwhile_are_skipped() {
+    for removed in [2, 3, 5] {
+        let mut stored = Stored::new(6, 0);
+        stored.rename();
+        assert!(stored.page(2));
+        assert!(!stored.wallet.skip_removed());
+        let anchor = Anchor::START.advanced(6, &stored.records[..removed], at(1_000), |_| false);
+        stored.records.drain(..removed);
+        stored.wallet.anchor = anchor.map(Arc::new);
+        assert_eq!(stored.check(), Ok(()), "{removed} removed");
+        assert_eq!(stored.wallet.skip_removed(), 2 < removed);
+        assert_eq!(stored.check(), Ok(()), "{removed} removed");
+        while stored.page(2) {
+            assert_eq!(stored.check(), Ok(()), "{removed} removed");
+        }
+        let mut alone = Wallet::anchored(stored.wallet.member.clone(), stored.wallet.anchor.clone());
+        assert!(stored.records.iter().all(|record| alone.restore(record).is_ok()), "{removed} removed");
+    }
 }

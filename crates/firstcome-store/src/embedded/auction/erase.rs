@@ -1,21 +1,23 @@
 //! The writer's part of erasures: a member gets another name, and its records are chained again, a page in each turn.
 //!
 //! The first turn changes the name, and the first page of records and of keys of bids. The rest follows with the ticks of the store,
-//! also after a restart. [`PublishedAuctions::is_renaming`] tells callers when it is done.
+//! also after a restart. [`PublishedAuctions::is_left`] tells callers when it is done.
 
-use super::published::ShownMember;
+use super::published::{LeftName, ShownMember};
 use super::wallets::Member;
 use super::{AuctionWriter, PublishedAuctions, WriterListing};
 use crate::embedded::Judged;
 use crate::embedded::journal::{Change, ListingId, MemberErased, MemberId, Rows};
 use crate::embedded::writer::Log;
-use crate::error::StoreError;
+use crate::error::{Fault, FaultKind, StoreError};
 use crate::purge::PAGE_ROWS_MAX;
 use firstcome_core::auction::{Listing, Phase};
 use firstcome_core::erase::{self, Erased, Rejection};
 use firstcome_core::id::{MemberName, RequestId};
 use firstcome_core::points::Wallet;
 use firstcome_core::time::Timestamp;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What an erasure changes of members and listings.
 pub(in crate::embedded) struct AuctionErasure {
@@ -127,43 +129,53 @@ impl AuctionWriter {
             renamed.bids.truncate(renamed.bids.len() - page.bids.len());
             self.renamed.push_back(renamed);
         }
-        self.show_renaming(auctions);
+        self.show_left(auctions);
     }
 
-    /// Finds the members of whom a process before has not chained all records again, and forgets their keys.
-    pub(super) fn restore_renamed(&mut self) {
+    /// Finds the members of whom a process before has not chained all records again, and forgets the keys of their movements. `bids` are
+    /// those whose keys are stored.
+    pub(super) fn restore_renamed(&mut self, mut bids: HashMap<MemberName, Vec<(ListingId, u32)>>) {
         for (place, Member { id, wallet, .. }) in self.wallets.members.iter().enumerate() {
-            if wallet.renaming.is_none() {
-                continue;
+            if wallet.renaming.is_some() {
+                self.movements.retain(|_, movement| movement.member != *id);
+                let bids = bids.remove(&wallet.member).unwrap_or_default();
+                self.renamed.push_back(Renamed { place, bids });
             }
-            self.movements.retain(|_, movement| movement.member != *id);
-            let mut bids = Vec::new();
-            for known in &mut self.listings {
-                bids.extend(known.keyed_bids_of(&wallet.member));
-                known.keyed_bids.retain(|_, (_, placed)| placed.bid.bidder != wallet.member);
-            }
-            self.renamed.push_back(Renamed { place, bids });
         }
     }
 
     /// Shows which names are not wholly erased.
-    pub(super) fn show_renaming(&self, auctions: &PublishedAuctions) {
+    pub(super) fn show_left(&self, auctions: &PublishedAuctions) {
         let of = |renamed: &Renamed| self.wallets.members[renamed.place].wallet.renaming.as_ref();
-        let names = self.renamed.iter().filter_map(of).map(|renaming| renaming.before.clone());
-        *auctions.renaming.lock() = names.collect();
+        let under_way = self.renamed.iter().map(|renamed| (renamed, None));
+        let left = under_way.chain(self.stuck.iter().map(|(renamed, error)| (renamed, Some(error.clone()))));
+        let left = left.filter_map(|(renamed, stuck)| Some(LeftName { name: of(renamed)?.before.clone(), stuck }));
+        *auctions.left.lock() = left.collect();
     }
 
-    /// Whether there are members of whom not all records are chained again.
+    /// Whether there are members of whom a page is due.
     pub(in crate::embedded) fn has_renamed(&self) -> bool {
         !self.renamed.is_empty()
     }
 
     /// Chains the next page of one member again, in a separate commit. Everything that the writer has decided is durable.
+    ///
+    /// A member whose rows are damaged is left aside until the next start, and holds up no other one.
     pub(in crate::embedded) fn chain_again(&mut self, log: &mut Log) -> Result<(), StoreError> {
         log.check()?;
         let Some(renamed) = self.renamed.front() else { return Ok(()) };
         let known = &self.wallets.members[renamed.place];
-        let page = renamed.page(known.id, known.wallet.clone(), log.shared.rows.as_ref())?;
+        let page = match renamed.page(known.id, known.wallet.clone(), log.shared.rows.as_ref()) {
+            Ok(page) => page,
+            Err(error) => {
+                let member = &known.wallet.member;
+                tracing::error!(%member, %error, "an erasure cannot go on: run `firstcome verify`; the next start tries again");
+                let renamed = self.renamed.pop_front();
+                self.stuck.extend(renamed.map(|renamed| (renamed, error)));
+                self.show_left(log.shared.auctions());
+                return Ok(());
+            }
+        };
         log.commit_all([Change::Erasure, Change::MemberErased(Box::new(page.clone()))])?;
         if let Some(renamed) = self.renamed.pop_front() {
             self.take_page(page, renamed, log.shared.auctions());
@@ -174,15 +186,19 @@ impl AuctionWriter {
 
 impl Renamed {
     /// Makes the next page: keys of bids, and records once no key is left. `wallet` is as it is before.
-    fn page(&self, id: MemberId, mut wallet: Wallet, rows: &dyn Rows) -> Result<MemberErased, StoreError> {
+    fn page(&self, id: MemberId, wallet: Wallet, rows: &dyn Rows) -> Result<MemberErased, StoreError> {
         let left = self.bids.len().saturating_sub(PAGE_ROWS_MAX);
-        let first = wallet.renaming.as_ref().map_or(wallet.records, |renaming| renaming.done) + 1;
-        let mut chains = Vec::new();
-        if left == 0 {
-            chains = wallet.chain_again(rows.records(id, first - 1, PAGE_ROWS_MAX)?);
-            assert!(!chains.is_empty(), "a member has as many records as its wallet says");
+        let mut page =
+            MemberErased { id, before: None, wallet, first: 0, chains: Vec::new(), bids: self.bids[left..].to_vec() };
+        if let Some(renaming) = page.wallet.renaming.as_ref().filter(|_| left == 0) {
+            page.first = renaming.done + 1;
+            let records = rows.records(id, renaming.done, PAGE_ROWS_MAX)?;
+            page.chains = page.wallet.chain_again(records).map_err(|damage| {
+                let says = format!("member {}: {}", page.wallet.member, damage.as_str());
+                StoreError::Faulted(Arc::new(Fault::new(FaultKind::Damaged, says)))
+            })?;
         }
-        Ok(MemberErased { id, before: None, wallet, first, chains, bids: self.bids[left..].to_vec() })
+        Ok(page)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::super::journal::{ListingId, MemberId};
 use crate::auction::Closings;
+use crate::error::StoreError;
 use crate::names;
 use firstcome_core::auction::ListingStanding;
 use firstcome_core::id::{ListingName, MemberName};
@@ -26,8 +27,15 @@ pub(in crate::embedded) struct PublishedAuctions {
     pub(super) next_due_us: AtomicI64,
     /// Everything that the writer decided up to this instant is published, in µs.
     pub(super) judged_us: AtomicI64,
-    /// Names that are erased, while not all records of their members are chained again.
-    pub(super) renaming: Mutex<Vec<MemberName>>,
+    /// Names that are not wholly erased.
+    pub(super) left: Mutex<Vec<LeftName>>,
+}
+
+/// An erased name that records are still chained under.
+pub(super) struct LeftName {
+    pub(super) name: MemberName,
+    /// Why no page follows before the next start.
+    pub(super) stuck: Option<StoreError>,
 }
 
 /// The copies by name.
@@ -56,11 +64,14 @@ pub(in crate::embedded) struct ShownMember {
     /// The number of the last record.
     pub(in crate::embedded) records: u64,
     pub(in crate::embedded) anchor: Option<Arc<Anchor>>,
+    /// Whether records are chained under an erased name: none may be removed then.
+    pub(in crate::embedded) is_renaming: bool,
 }
 
 impl ShownMember {
     pub(super) fn of(wallet: &Wallet) -> Self {
-        Self { balance: wallet.balance, records: wallet.records, anchor: wallet.anchor.as_ref().map(Arc::clone) }
+        let anchor = wallet.anchor.as_ref().map(Arc::clone);
+        Self { balance: wallet.balance, records: wallet.records, anchor, is_renaming: wallet.renaming.is_some() }
     }
 }
 
@@ -119,14 +130,17 @@ impl PublishedAuctions {
         self.names.read().members.iter().map(|(name, cell)| (name.clone(), Arc::clone(cell))).collect()
     }
 
-    /// Whether any member is renamed of whom not all records are chained again.
+    /// Whether pages of an erasure are due.
     pub(in crate::embedded) fn has_renamed(&self) -> bool {
-        !self.renaming.lock().is_empty()
+        self.left.lock().iter().any(|left| left.stuck.is_none())
     }
 
-    /// Whether a member had this name of whom not all records are chained again.
-    pub(in crate::embedded) fn is_renaming(&self, name: &str) -> bool {
-        self.renaming.lock().iter().any(|before| before.as_str() == name)
+    /// Whether pages of an erasure of this name are due. Fails if it cannot go on.
+    pub(in crate::embedded) fn is_left(&self, name: &str) -> Result<bool, StoreError> {
+        let left = self.left.lock();
+        let mut of_name = left.iter().filter(|left| left.name.as_str() == name).peekable();
+        let is_left = of_name.peek().is_some();
+        of_name.find_map(|left| left.stuck.clone()).map_or(Ok(is_left), Err)
     }
 
     pub(in crate::embedded) fn counts(&self) -> (usize, usize) {

@@ -43,7 +43,11 @@ impl Shared {
 
     /// Returns the next anchor of a member, behind at most a page of records after `anchor`.
     fn next_anchor(&self, cell: &MemberCell, anchor: &Anchor, since: Timestamp) -> Result<Option<Anchor>, StoreError> {
-        let ShownMember { records, .. } = cell.shown();
+        // Shown before the rows are read: a page of an erasure that comes in between is found by the writer.
+        let ShownMember { records, is_renaming, .. } = cell.shown();
+        if is_renaming {
+            return Ok(None);
+        }
         let page = self.rows.records(cell.id, anchor.number, PAGE_ROWS_MAX)?;
         Ok(anchor.advanced(records, &page, since, |about| self.holds(about)))
     }
