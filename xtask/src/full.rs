@@ -44,7 +44,7 @@ const TREND: &str = "The trend over commits";
 
 type Part = (&'static str, &'static str, fn() -> Result<String, String>);
 
-const PARTS: [Part; 30] = [
+const PARTS: [Part; 31] = [
     ("deny", "Dependencies: bans, licences, sources", supply::deny),
     ("package", "The Debian package in a fresh Debian, and the chart", package::run),
     ("versions", "The oldest and the newest servers", versions::run),
@@ -62,6 +62,7 @@ const PARTS: [Part; 30] = [
     ("rooms", "Rooms on this machine", rooms),
     ("gate", "The gate of a site beside nginx on this machine", gate),
     ("passes", "Passes that a program verifies by itself on this machine", passes),
+    ("upkeep", "Claims beside erasures, purges and backups on this machine", upkeep),
     ("locks", "Locks on this machine", locks),
     ("quorum", "Locks over five servers beside Redlocks on this machine", quorum),
     ("etcd", "Locks on etcd on this machine", etcd),
@@ -223,6 +224,12 @@ fn gate() -> Result<String, String> {
 fn passes() -> Result<String, String> {
     release_bench()?;
     on_target(shell::output(BENCH, &["passes", "--data", "target", "--table"])?)
+}
+
+/// Needs a quiet machine.
+fn upkeep() -> Result<String, String> {
+    release_bench()?;
+    on_target(shell::output(BENCH, &["upkeep", "--data", "target", "--table"])?)
 }
 
 /// Needs a quiet machine: it starts four processes and its own Redis. Measures our locks and those of other libraries.

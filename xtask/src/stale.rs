@@ -27,7 +27,7 @@ const FENCE: &str = "crates/firstcome/src/fence";
 const ETCD: &str = "crates/firstcome-etcd/src";
 
 /// The code that each report measures, without the code that only drives the measurement.
-pub(crate) const MEASURED: [(&str, &[&str]); 30] = [
+pub(crate) const MEASURED: [(&str, &[&str]); 31] = [
     ("deny", &["Cargo.lock", "deny.toml"]),
     ("package", &["crates/firstcome-cli/Cargo.toml", "ops", "xtask/chart", "xtask/package.sh"]),
     ("versions", &[REDIS, SQL, CLUSTER, ETCD]),
@@ -45,6 +45,7 @@ pub(crate) const MEASURED: [(&str, &[&str]); 30] = [
     ("rooms", &[CORE, EMBEDDED, SQLITE, SERVER]),
     ("gate", &[CORE, EMBEDDED, SERVER]),
     ("passes", &["crates/firstcome/src/pass", "crates/firstcome/src/pass.rs"]),
+    ("upkeep", &[CORE, EMBEDDED, SQLITE]),
     ("locks", &[LOCK_RULES, LOCKS, REDIS, SQLITE]),
     ("quorum", &[LOCK_RULES, LOCKS, REDIS]),
     ("etcd", &[LOCK_RULES, LOCKS, ETCD]),

@@ -17,6 +17,7 @@ mod redis_set;
 mod report;
 mod rooms;
 mod spread;
+mod upkeep;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
@@ -43,6 +44,8 @@ enum BenchCommand {
     Gate(gate::GateArgs),
     /// Passes that a program verifies by itself: what a check costs after the first one
     Passes(passes::PassesArgs),
+    /// Upkeep: how long claims wait beside the erasure of a member, a purge, and a backup, each of many rows
+    Upkeep(upkeep::UpkeepArgs),
     /// Auctions: one hot auction on the embedded store and on databases, combined and under every other strategy
     Auctions(auctions::AuctionsArgs),
     /// Peers in one table: locks, coupons, rooms and auctions by every way, in turns, each beside its physical limit
@@ -77,6 +80,7 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Locks(args) => locks::run(&args),
         BenchCommand::Gate(args) => gate::run(&args),
         BenchCommand::Passes(args) => passes::run(&args),
+        BenchCommand::Upkeep(args) => upkeep::run(&args),
         BenchCommand::Auctions(args) => auctions::run(&args),
         BenchCommand::Field(args) => field::run(&args),
         BenchCommand::Curves(args) => curves::run(&args),

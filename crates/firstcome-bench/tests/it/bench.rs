@@ -15,7 +15,9 @@ fn file_system(directory: &Path) -> String {
 #[test]
 fn help_is_there_on_every_level() {
     let directory = tempfile::tempdir().expect("a directory");
-    for level in [&[][..], &["coupons"], &["rooms"], &["gate"], &["locks"], &["auctions"], &["field"], &["curves"]] {
+    for level in
+        [&[][..], &["coupons"], &["rooms"], &["gate"], &["upkeep"], &["locks"], &["auctions"], &["field"], &["curves"]]
+    {
         let help = bench(directory.path(), &[level, &["--help"]].concat()).well();
         assert!(help.contains("Usage: firstcome-bench"), "{level:?}: {help}");
     }
@@ -37,6 +39,22 @@ fn the_gate_under_measurement_lets_visitors_through_to_the_site_of_nginx() {
     // Each nginx has ended, with its processes.
     let here = directory.path().to_str().expect("a name");
     run(command("pgrep", directory.path()).args(["-f", here])).with(1);
+}
+
+#[test]
+fn claims_are_measured_beside_upkeep_that_does_all_of_its_work() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    if !machine_has("a build directory on a disk", file_system(directory.path()) != "tmpfs") {
+        return;
+    }
+    let report = bench(directory.path(), &["upkeep", "--json", "--records", "2500"]).well();
+    let report: Value = serde_json::from_str(&report).expect("a report");
+    let rows = report["rows"].as_array().expect("rows");
+    assert!(rows.len() == 4 && rows.iter().all(|row| row["correct"] == true), "{report}");
+    let strategies: Vec<_> = rows.iter().filter_map(|row| row["strategy"].as_str()).collect();
+    for what in ["beside an erasure: 2500 records, ", "beside a purge: 4998 records, ", "beside a backup: "] {
+        assert!(strategies.iter().any(|strategy| strategy.starts_with(what)), "{what}: {strategies:?}");
+    }
 }
 
 /// A Redis of the test's own, on a socket in its directory.
