@@ -320,6 +320,10 @@ async fn a_member_keeps_its_ledger_under_a_pseudonym<S: ErasesMembers>(bench: &B
     assert!(bench.store.records(&member("ann"), None, 9).await.expect("the store answers").items.is_empty());
     let charged = bench.charge("ann", 3, request(2)).await;
     assert!(matches!(charged, Effect::New(balance) if balance.total() == 3), "a new person: {charged:?}");
+    bench.charge("ann", 100, None).await;
+    let bid = PlaceBid { bidder: member("ann"), price: amount(8), request: request(6) };
+    let placed = bench.store.place_bid(&lamp(), bid).await.expect("the store answers").expect("no rule refuses it");
+    assert!(matches!(placed, Effect::New(_)), "the key of the bid is forgotten too: {placed:?}");
 }
 
 async fn a_member_with_something_to_settle_is_refused<S: ErasesMembers>(bench: &Bench<S>) {

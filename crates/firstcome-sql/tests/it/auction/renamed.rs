@@ -27,7 +27,7 @@ fn name(text: &str) -> ListingName {
 
 /// Stops an erasure at its second page, as if the process had ended there.
 const CUT: [&str; 2] = [
-    "CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the test said so'; END $$;\
+    "CREATE OR REPLACE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the test said so'; END $$;\
      CREATE TRIGGER cut BEFORE DELETE ON firstcome_renaming FOR EACH ROW EXECUTE FUNCTION cut()",
     "CREATE TRIGGER cut BEFORE DELETE ON firstcome_renaming FOR EACH ROW \
      SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the test said so'",
@@ -167,12 +167,22 @@ async fn an_erasure_that_cannot_go_on_holds_up_no_purge() {
     for base in Base::both().await {
         let auctions = cut_short(&base).await;
         base.say("DELETE FROM firstcome_record WHERE number=800").await;
+        // Another one that was cut short, whose rows are whole.
+        for _ in 0..600 {
+            charge(&auctions, "zoe", 1).await;
+        }
+        base.say(CUT[usize::from(!base.is_postgres())]).await;
+        let zoe = UserId::parse("zoe").expect("a name");
+        auctions.erase(&zoe).await.expect_err("the second page cannot be stored");
+        base.say(MEND[usize::from(!base.is_postgres())]).await;
+        assert_eq!(base.number("SELECT count(*) FROM firstcome_renaming").await, 2);
         base.say("UPDATE firstcome_request SET at=0").await;
         let kept = Some(Duration::from_secs(31 * 86_400));
         let purge = PurgeRequest::new(Retention { requests: kept, ..Retention::FOREVER });
         let error = auctions.purge(purge).await.expect_err("it names what is damaged");
         assert!(error.to_string().contains("records after 500"), "{error}");
         assert_eq!(base.number("SELECT count(*) FROM firstcome_request").await, 0, "the keys are gone");
+        assert_eq!(base.number("SELECT count(*) FROM firstcome_renaming").await, 1, "the other one is done");
         let error = auctions.erase(&ann()).await.expect_err("the name is not wholly erased");
         assert!(error.to_string().contains("records after 500"), "{error}");
     }
