@@ -84,20 +84,20 @@ async fn measure(args: &UpkeepArgs, scratch: &Path, report: &mut Report) -> anyh
     let claims = Claims { store: store.clone(), coupon: coupon.clone(), asked, made };
 
     let bar = progress(4, "claims alone");
-    let alone = claims.beside(tokio::time::sleep(ALONE)).await?;
+    let ((), alone) = claims.beside(tokio::time::sleep(ALONE)).await?;
     bar.set_message("an erasure");
     bar.inc(1);
     let person = UserId::parse(MEMBERS[0]).map_err(|error| anyhow!("{error}"))?;
-    let (erased, erasure) = claims.beside(store.erase(&person)).await?.split();
+    let (erased, erasure) = claims.beside(store.erase(&person)).await?;
     bar.set_message("a purge");
     bar.inc(1);
     let retention = Retention { records: Some(Duration::from_secs(31 * 86_400)), ..Retention::FOREVER };
-    let (purged, purge) = claims.beside(store.purge(PurgeRequest::new(retention))).await?.split();
+    let (purged, purge) = claims.beside(store.purge(PurgeRequest::new(retention))).await?;
     bar.set_message("a backup");
     bar.inc(1);
     let (from, to) = (directory.clone(), scratch.join("backup"));
     let copy = tokio::task::spawn_blocking(move || copy_all(&from, &to));
-    let (copied, backup) = claims.beside(copy).await?.split();
+    let (copied, backup) = claims.beside(copy).await?;
     bar.finish_and_clear();
 
     copied??;
@@ -111,7 +111,7 @@ async fn measure(args: &UpkeepArgs, scratch: &Path, report: &mut Report) -> anyh
     // A purge keeps the last record of each of the two members.
     let is_right = is_whole && is_sound && erased == args.records && removed == 2 * (args.records - 1);
     let rows = [
-        ("claims alone".to_owned(), &alone.figures),
+        ("claims alone".to_owned(), &alone),
         (format!("beside an erasure: {erased} records, {} ms", erasure.took_ms()), &erasure),
         (format!("beside a purge: {removed} records, {} ms", purge.took_ms()), &purge),
         (format!("beside a backup: {} ms", backup.took_ms()), &backup),
@@ -174,18 +174,6 @@ struct Figures {
     took: Duration,
 }
 
-/// What the other work came to, and what claims took beside it.
-struct Beside<T> {
-    outcome: T,
-    figures: Figures,
-}
-
-impl<T> Beside<T> {
-    fn split(self) -> (T, Figures) {
-        (self.outcome, self.figures)
-    }
-}
-
 impl Figures {
     const fn took_ms(&self) -> u128 {
         self.took.as_millis()
@@ -197,8 +185,8 @@ impl Figures {
 }
 
 impl Claims {
-    /// Claims until the other work has ended.
-    async fn beside<T>(&self, other: impl Future<Output = T>) -> anyhow::Result<Beside<T>> {
+    /// Claims until the other work has ended. Returns what that came to, and what claims took beside it.
+    async fn beside<T>(&self, other: impl Future<Output = T>) -> anyhow::Result<(T, Figures)> {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut callers = JoinSet::new();
         let watch = Stopwatch::start();
@@ -225,6 +213,6 @@ impl Claims {
         while let Some(caller) = callers.join_next().await {
             times.add(caller??)?;
         }
-        Ok(Beside { outcome, figures: Figures { times, took: watch.elapsed() } })
+        Ok((outcome, Figures { times, took: watch.elapsed() }))
     }
 }
