@@ -229,15 +229,27 @@ impl Attempt<'_> {
 
     /// What the claim of the request means for this one.
     fn of_request(&self, seen: &StoredCoupon) -> Option<Step> {
-        let (request, (body, issued, user)) = self.claim.request.zip(seen.request.as_ref())?;
-        let is_own = seen.claim.as_ref().is_some_and(|claim| claim.tag == self.tag && claim.issued == *issued);
-        let told = match () {
-            () if is_own => Outcome::Issued(Ok(Effect::New(*issued))),
-            () if *body == request.body => Outcome::Repeated(*issued, user.clone()),
-            () => Outcome::Issued(Err(Rejection::KeyReused(issued.serial))),
-        };
-        Some(Step::Done(told))
+        let (request, stored) = self.claim.request.zip(seen.request.as_ref())?;
+        Some(repeated((self.claim.user.as_str(), request.body, self.tag), seen.claim.as_ref(), stored))
     }
+}
+
+/// What a stored request means for a claim of this user with the same key, with this body and tag.
+///
+/// SQL was asked for the claims of users before it was asked for requests. A request whose claim is that of this user was stored in
+/// between if that claim was not seen. It may be this one itself, so SQL is asked again.
+fn repeated(
+    (by, body, tag): (&str, u64, Tag),
+    held: Option<&ClaimRow>,
+    (stored, issued, user): &(u64, Issued, Box<str>),
+) -> Step {
+    let told = match held {
+        None if **user == *by => return Step::Again,
+        Some(held) if held.tag == tag && held.issued == *issued => Outcome::Issued(Ok(Effect::New(*issued))),
+        _ if *stored == body => Outcome::Repeated(*issued, user.clone()),
+        _ => Outcome::Issued(Err(Rejection::KeyReused(issued.serial))),
+    };
+    Step::Done(told)
 }
 
 /// What the sequencer said, and which sequencer.
@@ -550,5 +562,23 @@ impl CouponStore for Cluster {
 
     async fn redeem(&self, coupon: &CouponName, redeem: RedeemRequest) -> Answer<Effect<ClaimRecord>> {
         boxed(self.node.redeem(coupon, redeem)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_came_between_the_two_reads_is_not_taken_for_one_before() {
+        let issued = Issued { serial: Serial::new(1).expect("not zero"), issued_at: Timestamp::MIN };
+        let (own, other) = (Tag(1), Tag(2));
+        let held = |tag| ClaimRow { issued, user: "ann".into(), attributes: None, tag, redeemed_at: None };
+        let step = |by, body, held: Option<&ClaimRow>| repeated((by, body, own), held, &(5, issued, "ann".into()));
+        assert!(matches!(step("ann", 5, None), Step::Again));
+        assert!(matches!(step("ann", 5, Some(&held(own))), Step::Done(Outcome::Issued(Ok(Effect::New(_))))));
+        assert!(matches!(step("ann", 5, Some(&held(other))), Step::Done(Outcome::Repeated(..))));
+        assert!(matches!(step("bob", 5, None), Step::Done(Outcome::Repeated(..))));
+        assert!(matches!(step("bob", 6, None), Step::Done(Outcome::Issued(Err(Rejection::KeyReused(_))))));
     }
 }
