@@ -143,6 +143,7 @@ fn of_operation(path: &str, operation: &mut Value) {
             ("query", "limit") => json!({
                 "type": "integer", "format": "int32", "minimum": 1, "maximum": PAGE_ITEMS_MAX, "default": PAGE_ITEMS_DEFAULT
             }),
+            ("query", "of") => json!({"type": "string", "maxLength": 4, "enum": ["node"]}),
             ("header", "Idempotency-Key") => {
                 json!({"type": "string", "minLength": 1, "maxLength": IDEMPOTENCY_KEY_BYTES_MAX, "pattern": KEY_PATTERN})
             }

@@ -4,7 +4,7 @@ use super::json::Json;
 use crate::auth::Scope;
 use crate::error::{Code, Problem};
 use crate::state::App;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use firstcome::OpenFault;
@@ -40,16 +40,51 @@ const RESTART_MS: u64 = 5_000;
 /// `faults` names each coupon, room, store or server that stands still, and says why. A service where single coupons or
 /// rooms stand still is ready, and serves all others. `warnings` names what an operator has probably forgotten; the
 /// service is ready all the same.
-#[utoipa::path(get, path = "/readyz", tag = "Operations", responses(
+///
+/// `of=node` leaves out what all nodes share. The answer is then 503 only while this node drains, or while the store in
+/// its process has a fault. It is 200 while Redis or the database gives no answer or has a fault. Probes of a balancer
+/// that has no fallback ask this: an outage of the database takes no node away, and each node answers what it can.
+#[utoipa::path(get, path = "/readyz", tag = "Operations", params(
+    ("of" = Option<String>, Query, description = "`node`: leave out the servers that all nodes share")
+), responses(
     (status = 200, description = "It should"),
+    (status = 400, description = "`invalid_query`", body = super::shape::Problem),
     (status = 403, description = "`foreign_origin`: in development mode, from elsewhere", body = super::shape::Problem),
     (status = 503, description = "It should not")
 ))]
-pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    let unready = match app.unready() {
-        None if !app.stores_answer().await => Some("store_unavailable"),
-        reason => reason,
+pub(crate) async fn readyz(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Result<Response, Problem> {
+    let unready = match Judged::read(query.as_deref().unwrap_or_default())? {
+        Judged::Node => app.node_unready(),
+        Judged::Service => match app.unready() {
+            None if !app.stores_answer().await => Some("store_unavailable"),
+            reason => reason,
+        },
     };
+    Ok(readiness(&app, unready))
+}
+
+/// What a caller of `/readyz` asks about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Judged {
+    /// The node, and the servers that its data lie on.
+    Service,
+    /// The node, without the servers that all nodes share.
+    Node,
+}
+
+impl Judged {
+    /// Reads `?of=`. Refuses any other query: a misspelt one would show only in an outage.
+    fn read(query: &str) -> Result<Self, Problem> {
+        match query {
+            "" => Ok(Self::Service),
+            "of=node" => Ok(Self::Node),
+            _ => Err(Problem::new(Code::InvalidQuery).detail("only of=node is known")),
+        }
+    }
+}
+
+/// Makes the answer of `/readyz`. `unready` is the reason why requests should not come.
+fn readiness(app: &App, unready: Option<&'static str>) -> Response {
     let mut body = json!({"ready": unready.is_none()});
     if app.forwarders.is_noted() {
         body["warnings"] = json!([{"code": "proxy_not_trusted", "says": PROXY_SAYS, "do": PROXY_DO}]);

@@ -500,15 +500,18 @@ async fn what_no_client_could_read_is_listed_and_counted() {
 async fn readiness() {
     let Some(mut world) = World::start(Kind::Postgres).await else { return };
     let node = world.node().await;
-    let ready = || Ask::get("/readyz");
+    let (ready, of_node) = (|| Ask::get("/readyz"), || Ask::get("/readyz?of=node"));
     node.send(ready()).await.is(200);
     world.redis.kill();
     assert_eq!(node.until(503, ready).await.json()["reason"], "store_unavailable");
     node.send(Ask::get("/healthz")).await.is(200);
+    // All nodes have lost it, so no balancer is asked to take this one away.
+    node.send(of_node()).await.is(200);
     world.redis.restart().await.expect("it starts");
     node.until(200, ready).await;
     world.sql.kill();
     assert_eq!(node.until(503, ready).await.json()["reason"], "store_unavailable");
+    node.send(of_node()).await.is(200);
     world.sql.restart().await.expect("it starts");
     node.until(200, ready).await;
 }

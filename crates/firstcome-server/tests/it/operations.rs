@@ -202,7 +202,9 @@ async fn a_port_for_operators_has_figures_and_health_and_nothing_else() {
     let ask = async |ask: Ask| send(router.clone(), ask).await;
     assert!(ask(Ask::get("/metrics")).await.is(200).body().contains("firstcome_store_coupons 1"));
     assert_eq!(ask(Ask::get("/healthz")).await.is(200).body(), "ok\n");
-    ask(Ask::get("/readyz")).await.is(200);
+    for path in ["/readyz", "/readyz?of=node"] {
+        ask(Ask::get(path)).await.is(200);
+    }
     for path in ["/", "/docs", "/v1/coupons/launch", "/openapi.json"] {
         ask(Ask::get(path).by(ADMIN)).await.refused(404, "not_found");
     }

@@ -125,7 +125,9 @@ async fn a_panic_while_the_store_is_changed_ends_all_writing_and_no_reading() {
     assert!(told.text("detail").contains("start again"), "{}", told.body());
     let routed = running.service.send(Ask::get("/healthz")).await.refused(503, "store_unavailable");
     assert_eq!(routed.text("reason"), "stopped");
-    assert_eq!(running.service.send(Ask::get("/readyz")).await.is(503).json()["reason"], "stopped");
+    for path in ["/readyz", "/readyz?of=node"] {
+        assert_eq!(running.service.send(Ask::get(path)).await.is(503).json()["reason"], "stopped");
+    }
 }
 
 #[tokio::test]

@@ -62,7 +62,7 @@ pub(crate) fn hold(method: &Method, path: &str, answer: &Answer) {
         }
         None => {
             // Readiness is asked by machines that look at the status alone.
-            let ready = answer.status == 503 && path == "/readyz";
+            let ready = answer.status == 503 && path.split('?').next() == Some("/readyz");
             let is_html = answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html"));
             assert!(answer.status < 400 || ready || is_html, "{asked} is not a problem: {whole}");
         }

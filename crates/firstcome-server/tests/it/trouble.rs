@@ -124,6 +124,7 @@ pub(crate) async fn a_store_that_has_failed_takes_no_writes_and_goes_on_reading(
         assert_eq!((&told["ready"], &told["reason"]), (&json!(false), &json!("io")));
         assert_eq!((&told["faults"][0]["object"], &told["faults"][0]["code"]), (&json!("store"), &json!("io")));
         assert_eq!(unready.header("retry-after"), Some("1"));
+        assert_eq!(service.send(Ask::get("/readyz?of=node")).await.is(503).json(), told);
         service.send(Ask::get("/healthz")).await.is(200);
         assert!(service.metrics().await.contains("firstcome_store_writable 0"));
         assert!(service.send(Ask::get("/")).await.is(200).body().contains(">io<"));
@@ -147,6 +148,7 @@ pub(crate) async fn a_service_that_drains_is_not_ready_and_still_answers() {
     service.app.begin_drain();
     let unready = service.send(Ask::get("/readyz")).await.is(503);
     assert_eq!(unready.json(), json!({"ready": false, "reason": "draining"}));
+    assert_eq!(service.send(Ask::get("/readyz?of=node")).await.is(503).json(), unready.json());
     service.send(Ask::get("/healthz")).await.is(200);
     service.claim("launch", "ann").await.is(201);
 }
@@ -170,6 +172,8 @@ async fn a_coupon_that_stands_still_takes_no_node_out_of_the_balancer() {
     let unready = service.send(Ask::get("/readyz")).await.is(503).json();
     assert_eq!((&unready["ready"], &unready["reason"]), (&json!(false), &json!("unfit")));
     assert_eq!(unready["faults"].as_array().map(Vec::len), Some(2));
+    // No other node has the store in this process.
+    assert_eq!(service.send(Ask::get("/readyz?of=node")).await.is(503).json(), unready);
     service.send(Ask::get("/healthz")).await.is(200);
     service.store.faults().clear("redis");
     service.store.faults().clear("coupon launch");

@@ -235,7 +235,8 @@ scenarios! {
         what_became_due_while_no_member_ran_is_done_after_the_start;
     auction_trouble: a_failed_store_sells_nothing_and_goes_on_showing no_member_is_told_of_a_bid_that_is_not_durable
         an_auction_store_that_does_not_answer_leaves_the_outcome_unknown
-        what_was_put_is_not_denied_when_it_cannot_be_shown
+        a_store_that_all_nodes_share_takes_no_node_away_while_it_gives_no_answer
+        an_erasure_goes_on_when_its_caller_has_left what_was_put_is_not_denied_when_it_cannot_be_shown
         many_who_ask_whether_it_is_ready_are_one_question_to_the_store
         a_service_of_members_and_listings_alone_serves_no_other_rows;
 }

@@ -30,6 +30,42 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end }}
 
+{{/* How nodes and the job of migrate reach servers. */}}
+{{- define "firstcome.transport" -}}
+{{- if .Values.allowPlaintext }}
+- name: FIRSTCOME_ALLOW_PLAINTEXT
+  value: "true"
+{{- end }}
+{{- if .Values.secret.keys.tlsCa }}
+- name: FIRSTCOME_TLS_CA
+  value: /run/secrets/firstcome/ca.pem
+{{- end }}
+{{- if .Values.secret.keys.tlsClientCert }}
+- name: FIRSTCOME_TLS_CLIENT_CERT
+  value: /run/secrets/firstcome/client-cert.pem
+{{- end }}
+{{- if .Values.secret.keys.tlsClientKey }}
+- name: FIRSTCOME_TLS_CLIENT_KEY
+  value: /run/secrets/firstcome/client-key.pem
+{{- end }}
+{{- end }}
+
+{{/* The files that these variables name, in the volume of the Secret. */}}
+{{- define "firstcome.transportItems" -}}
+{{- with .Values.secret.keys.tlsCa }}
+- key: {{ . }}
+  path: ca.pem
+{{- end }}
+{{- with .Values.secret.keys.tlsClientCert }}
+- key: {{ . }}
+  path: client-cert.pem
+{{- end }}
+{{- with .Values.secret.keys.tlsClientKey }}
+- key: {{ . }}
+  path: client-key.pem
+{{- end }}
+{{- end }}
+
 {{/* No pod needs more rights than these. */}}
 {{- define "firstcome.podSecurity" -}}
 runAsNonRoot: true

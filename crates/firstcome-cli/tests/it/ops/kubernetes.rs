@@ -1,19 +1,30 @@
-//! The chart for Kubernetes, as Helm renders it with its default values.
+//! The chart for Kubernetes, as Helm renders it: with its default values, and with others.
 
 use super::files::{ROOT, read, yaml};
-use super::{DRAIN, seconds};
+use super::{DRAIN, seconds, variables};
 use crate::support::program::{command, firstcome, run};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
 const RENDERED: &str = "kubernetes/firstcome.yaml";
+/// With each key of the Secret that the chart can mount, and all else that it can switch on.
+const EVERYTHING: &str = "../xtask/chart/rendered/everything.yaml";
+/// With files from volumes of the operator, named by settings.
+const FILES: &str = "../xtask/chart/rendered/files.yaml";
 
 /// Returns the object of a kind.
 #[track_caller]
 fn object(kind: &str) -> Value {
-    let found = yaml(RENDERED).into_iter().find(|object| object["kind"] == kind);
-    found.unwrap_or_else(|| panic!("no {kind} is in {RENDERED}"))
+    object_in(RENDERED, kind)
+}
+
+/// Returns the object of a kind in a rendering.
+#[track_caller]
+fn object_in(rendering: &str, kind: &str) -> Value {
+    let found = yaml(rendering).into_iter().find(|object| object["kind"] == kind);
+    found.unwrap_or_else(|| panic!("no {kind} is in {rendering}"))
 }
 
 /// Returns the only container of the pods of an object.
@@ -31,15 +42,20 @@ fn variable<'a>(container: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn the_manifests_are_those_of_the_chart() {
-    let sum = "find . -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -d ' ' -f 1";
     let chart = format!("{ROOT}/ops/helm/firstcome");
-    let sum = run(command("sh", Path::new(&chart)).args(["-c", sum])).well();
-    let text = read(RENDERED);
-    let wanted = format!("# Chart: {}", sum.trim());
-    assert!(
-        text.lines().any(|line| line == wanted),
-        "the chart has changed: `cargo xtask full package` renders it anew"
-    );
+    for (rendering, directory, files) in [
+        (RENDERED, &chart[..], "."),
+        (EVERYTHING, ROOT, "ops/helm/firstcome xtask/chart/values"),
+        (FILES, ROOT, "ops/helm/firstcome xtask/chart/values"),
+    ] {
+        let sum = format!("find {files} -type f | LC_ALL=C sort | xargs cat | sha256sum | cut -d ' ' -f 1");
+        let sum = run(command("sh", Path::new(directory)).args(["-c", &sum])).well();
+        let wanted = format!("# Chart: {}", sum.trim());
+        assert!(
+            read(rendering).lines().any(|line| line == wanted),
+            "the chart has changed: `cargo xtask full package` renders {rendering} anew"
+        );
+    }
 }
 
 #[test]
@@ -58,6 +74,111 @@ fn every_setting_of_the_program_can_be_set_by_the_chart() {
         seen += 1;
     }
     assert!(50 < seen, "{seen} settings were seen");
+}
+
+/// Returns the variables of `firstcome serve` that name a file, by docs/configuration.md.
+fn variables_of_files() -> BTreeSet<String> {
+    let page = std::fs::read_to_string(format!("{ROOT}/docs/configuration.md")).expect("the page is there");
+    let (_, from_secrets) = page.split_once("\n## Secrets\n").expect("the secrets");
+    let (tables, _) = from_secrets.split_once("\n## The gate").expect("the end of the settings of serve");
+    let mut found = BTreeSet::new();
+    for row in tables.lines().filter_map(|line| line.strip_prefix("| ")) {
+        let mut cells = row.split(" | ").map(|cell| cell.trim_matches('`'));
+        let (Some(first), Some(name)) = (cells.next(), cells.next()) else { continue };
+        if name.ends_with("_FILE") || first.ends_with(" FILE") {
+            found.insert(name.to_owned());
+        }
+    }
+    assert_eq!(found.len(), 13, "{found:?}");
+    found
+}
+
+/// Returns the values of the variables of an object's container. Fails if a variable is set twice.
+fn environment(object: &Value) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for variable in container(object)["env"].as_array().expect("variables") {
+        let before = found.insert(text(&variable["name"]), text(&variable["value"]));
+        assert!(before.is_none(), "{variable} is set twice");
+    }
+    found
+}
+
+/// Returns the paths of the files that the container of an object sees: the items of its mounted volumes.
+fn mounted_files(object: &Value) -> BTreeSet<String> {
+    let volumes = object["spec"]["template"]["spec"]["volumes"].as_array().expect("volumes");
+    let mut found = BTreeSet::new();
+    for mount in container(object)["volumeMounts"].as_array().expect("mounts") {
+        let volume = volumes.iter().find(|volume| volume["name"] == mount["name"]);
+        let volume = volume.unwrap_or_else(|| panic!("no volume is called {}", mount["name"]));
+        let items = ["secret", "configMap"].into_iter().find_map(|kind| volume[kind]["items"].as_array());
+        let directory = text(&mount["mountPath"]);
+        found.extend(items.expect("items").iter().map(|item| format!("{directory}/{}", text(&item["path"]))));
+    }
+    found
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+/// The pods can mount each file that a setting names: by a key of the Secret, or by a volume of the operator.
+#[test]
+fn every_file_that_a_setting_names_can_be_mounted_by_the_chart() {
+    let of_nodes = variables_of_files();
+    let directory = tempfile::tempdir().expect("a directory");
+    let help = firstcome(directory.path(), &["migrate", "--help"]).well();
+    // The address of the owner has a password, so it comes from a file alone.
+    let read_by_job: BTreeSet<&str> = variables(&help).into_iter().filter(|name| *name != "FIRSTCOME_SQL").collect();
+    let of_job: BTreeSet<String> =
+        of_nodes.iter().filter(|name| read_by_job.contains(name.as_str())).cloned().collect();
+    assert_eq!(of_job.len(), 4, "{of_job:?}");
+    // A settings file is no secret: it comes from a volume.
+    let of_keys: BTreeSet<String> = of_nodes.iter().filter(|name| *name != "FIRSTCOME_CONFIG").cloned().collect();
+    for (rendering, kind, wanted) in [
+        (EVERYTHING, "Deployment", &of_keys),
+        (EVERYTHING, "Job", &of_job),
+        (FILES, "Deployment", &of_nodes),
+        (FILES, "Job", &of_job),
+    ] {
+        let object = object_in(rendering, kind);
+        let (environment, mounted) = (environment(&object), mounted_files(&object));
+        let named: BTreeSet<String> = environment.keys().filter(|name| of_nodes.contains(*name)).cloned().collect();
+        assert_eq!(&named, wanted, "{rendering}: {kind}");
+        for name in &named {
+            let path = &environment[name];
+            assert!(mounted.contains(path), "{rendering}: {kind}: {name} is {path}, and mounted are {mounted:?}");
+        }
+        if kind == "Job" {
+            let names: BTreeSet<&str> = environment.keys().map(String::as_str).collect();
+            assert_eq!(names, read_by_job, "{rendering}: the Job gets each setting that it reads, and no other");
+        }
+    }
+}
+
+/// Returns the values of the label `job` that the queries of a file ask for.
+fn jobs(file: &str) -> BTreeSet<String> {
+    // In JSON the quotes are escaped.
+    let queries = read(file).replace("\\\"", "\"");
+    let values = queries.split("job=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    values.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_pod_monitor_gives_the_job_that_alerts_and_dashboard_ask_for() {
+    let monitor = object_in(EVERYTHING, "PodMonitor");
+    let nodes = object_in(EVERYTHING, "Deployment");
+    assert_eq!(monitor["spec"]["selector"], nodes["spec"]["selector"]);
+    let endpoints = monitor["spec"]["podMetricsEndpoints"].as_array().expect("endpoints");
+    assert_eq!(endpoints.len(), 1);
+    for file in ["prometheus/alerts.yml", "prometheus/alerts_test.yml", "grafana/firstcome.json"] {
+        let jobs = jobs(file);
+        assert_eq!(jobs.len(), 1, "{file}: {jobs:?}");
+        for job in jobs {
+            let named = json!([{"targetLabel": "job", "replacement": job}]);
+            assert_eq!(endpoints[0]["relabelings"], named, "{file}");
+            assert_eq!(yaml("prometheus/prometheus.yml")[0]["scrape_configs"][0]["job_name"], job, "{file}");
+        }
+    }
 }
 
 /// docs/deploy.md applies the Job by its label, and the rest without it.
@@ -81,7 +202,9 @@ fn liveness_asks_the_process_and_readiness_the_node() {
     let ports = container["ports"].as_array().expect("ports");
     let port = ports.iter().find(|port| port["name"] == "admin").expect("a port of operators");
     assert!(admin.ends_with(&format!(":{}", port["containerPort"])), "{admin}");
-    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")] {
+    // Redis and the database, which all pods share, make no pod unready: a Service has no fallback.
+    let of_node = "/readyz?of=node";
+    for (probe, path) in [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", of_node)] {
         assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "admin"}), "{probe}");
     }
     // A pod that is busy for a moment is not ended, and one that says no is noticed within the grace of a stop.
@@ -123,8 +246,7 @@ fn a_pod_has_the_time_to_stop_and_the_others_stay() {
 /// The keys of the Secret that a pod mounts, and the files in which they are.
 fn mounted_keys(pod: &Value) -> Vec<(String, String)> {
     let items = pod["volumes"][0]["secret"]["items"].as_array().expect("keys");
-    let text = |item: &Value, name: &str| item[name].as_str().expect("a text").to_owned();
-    items.iter().map(|item| (text(item, "key"), text(item, "path"))).collect()
+    items.iter().map(|item| (text(&item["key"]), text(&item["path"]))).collect()
 }
 
 #[test]

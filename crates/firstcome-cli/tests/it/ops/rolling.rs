@@ -1,13 +1,14 @@
-//! The balancer of Compose before three nodes that are restarted one after the other, while clients claim.
+//! The balancer of Compose before three nodes: while they restart one after the other, and while the database is away.
 
 use super::files::read;
 use super::services;
-use crate::support::http::Client;
+use crate::support::http::{Answer, Client};
 use crate::support::program::{command, is_installed, wait};
 use crate::support::server::Server;
 use crate::support::world::World;
 use crate::support::{machine_has, wait_for};
 use firstcome_test_servers::{Kind, free_port};
+use serde_json::json;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -59,6 +60,10 @@ fn balancer(directory: &Path, ports: Ports) -> Balancer {
         assert!(text.contains(line), "{line:?} is not in the configuration");
         text = text.replace(line, without);
     }
+    // Marks the answers that come by the fallback.
+    let alive = "\nbackend alive\n";
+    assert!(text.contains(alive), "the configuration has no fallback");
+    let text = text.replace(alive, &format!("{alive}    http-response set-header X-Backend alive\n"));
     let text = text.replace("port 8081", &format!("port {}", ports.admin)).replace("maxconn 20000", "maxconn 100");
     let file = directory.join("haproxy.cfg");
     fs::write(&file, text).expect("a file");
@@ -77,21 +82,32 @@ fn node(world: &World, number: usize, ports: Ports) -> Server {
     Server::spawn(node.env("FIRSTCOME_ADMIN_KEY", KEY))
 }
 
+/// Starts three nodes.
+fn nodes(world: &World) -> (Ports, Vec<Server>) {
+    world.migrate(world.sql.url());
+    let [balancer, service, admin] = [(); 3].map(|()| free_port().expect("a free port"));
+    let ports = Ports { balancer, service, admin };
+    (ports, (1..=3).map(|number| node(world, number, ports)).collect())
+}
+
+/// Starts the balancer before nodes that are ready. Returns its address too.
+fn balanced(world: &World, ports: Ports) -> (Balancer, SocketAddr) {
+    let balancer = balancer(world.here(), ports);
+    let address = SocketAddr::from(([127, 0, 0, 1], ports.balancer));
+    wait_for("the balancer", || TcpStream::connect(address).ok());
+    wait_for("a node behind it", || (Client::new(address).get("/readyz").status == 200).then_some(()));
+    (balancer, address)
+}
+
 #[test]
 fn a_rolling_restart_behind_the_balancer_of_compose_fails_no_claim() {
     if !machine_has("haproxy", is_installed("haproxy")) {
         return;
     }
     let Some(world) = World::start(Kind::Postgres) else { return };
-    world.migrate(world.sql.url());
-    let [balancer_port, service, admin] = [(); 3].map(|()| free_port().expect("a free port"));
-    let ports = Ports { balancer: balancer_port, service, admin };
-    let mut nodes: Vec<Server> = (1..=3).map(|number| node(&world, number, ports)).collect();
+    let (ports, mut nodes) = nodes(&world);
     Client::with_key(nodes[0].address(), KEY).put_coupon("launch", 1_000_000);
-    let _balancer = balancer(world.here(), ports);
-    let address = SocketAddr::from(([127, 0, 0, 1], ports.balancer));
-    wait_for("the balancer", || TcpStream::connect(address).ok());
-    wait_for("a node behind it", || (Client::new(address).get("/readyz").status == 200).then_some(()));
+    let (_balancer, address) = balanced(&world, ports);
     let (claimed, failed) = (AtomicU32::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let mut stops = Vec::new();
@@ -135,4 +151,50 @@ fn a_rolling_restart_behind_the_balancer_of_compose_fails_no_claim() {
     for node in nodes {
         node.terminate();
     }
+}
+
+/// Whether the balancer sent the request to a node that was alive and not ready.
+fn is_of_alive(answer: &Answer) -> bool {
+    answer.headers("x-backend").any(|backend| backend == "alive")
+}
+
+#[test]
+fn while_the_database_is_away_the_balancer_of_compose_leaves_visitors_to_the_nodes() {
+    if !machine_has("haproxy", is_installed("haproxy")) {
+        return;
+    }
+    let Some(mut world) = World::start(Kind::Postgres) else { return };
+    let (ports, nodes) = nodes(&world);
+    let mut visitor = Client::with_key(nodes[0].address(), KEY);
+    assert_eq!(visitor.put_status("/v1/rooms/sale", &json!({"max_active": 1, "paused": true})), 201);
+    let tickets = "/v1/rooms/sale/tickets";
+    let joined = visitor.call("POST", tickets, Some(&json!({}))).json();
+    let poll = format!("{tickets}/{}", joined["ticket"].as_str().expect("a ticket"));
+    for node in &nodes {
+        let mut client = Client::with_key(node.address(), KEY);
+        wait_for("the place at each node", || (client.get(&poll).status == 200).then_some(()));
+    }
+    let (_balancer, address) = balanced(&world, ports);
+    // With a key, which no limit of an address counts.
+    let mut visitor = Client::with_key(address, KEY);
+    wait_for("a node that is ready", || (!is_of_alive(&visitor.get(&poll))).then_some(()));
+    world.sql.kill();
+    wait_for("no node to be ready", || {
+        let told = visitor.get(&poll);
+        assert_eq!(told.status, 200, "{}", told.text());
+        is_of_alive(&told).then_some(())
+    });
+    // The nodes answer each request themselves: what needs no database with yes, and the rest with a reason.
+    assert_eq!(visitor.call("POST", tickets, Some(&json!({}))).status, 201);
+    let ready = visitor.get("/readyz");
+    assert_eq!((ready.status, &ready.json()["reason"]), (503, &json!("store_unavailable")));
+    for number in 1..=3 {
+        let of_node = Client::new(SocketAddr::from(([127, 0, 0, 10 + number], ports.admin))).get("/readyz?of=node");
+        assert_eq!(of_node.status, 200, "{}", of_node.text());
+    }
+    world.restart_sql();
+    wait_for("a node that is ready again", || {
+        let told = visitor.get(&poll);
+        (told.status == 200 && !is_of_alive(&told)).then_some(())
+    });
 }

@@ -71,9 +71,14 @@ impl World {
         self.runtime.block_on(self.sql.restore(kept)).expect("it starts again");
     }
 
+    /// Starts the database again, after it was killed.
+    pub(crate) fn restart_sql(&mut self) {
+        self.runtime.block_on(self.sql.restart()).expect("it starts again");
+    }
+
     /// Starts both servers again, after each was killed.
     pub(crate) fn restart(&mut self) {
-        self.runtime.block_on(self.sql.restart()).expect("it starts again");
+        self.restart_sql();
         self.runtime.block_on(self.redis.restart()).expect("it starts again");
     }
 

@@ -3,11 +3,12 @@
 use super::{auction, bid, bids, charge, fixed_price, look, member, purchase, put, records, refund};
 use crate::lock;
 use crate::room;
-use crate::service::{ADMIN, Ask, Service, claim, config, send};
+use crate::service::{ADMIN, Ask, PATIENCE, Service, claim, config, send};
 use crate::stores::{Verdict, scripted};
 use axum::Router;
 use firstcome::core::auction::{Bid, ListingSettings, PlacedBid, Sale};
 use firstcome::core::coupon::Effect;
+use firstcome::core::erase::Erased;
 use firstcome::core::id::{ListingName, MemberName, UserId};
 use firstcome::core::points::{Balance, Record};
 use firstcome::core::revision::Revision;
@@ -22,6 +23,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Every call of auctions.
 fn every_row() -> [Ask; 9] {
@@ -81,11 +83,14 @@ pub(crate) async fn no_member_is_told_of_a_bid_that_is_not_durable() {
     assert_eq!(service.balance("ann").await, (1_000, 900));
 }
 
-/// Auctions that does not answer; but some take what is put, say that they cannot show it, and count who asks what a member has.
+/// Auctions that do not answer; but some take what is put, say that they cannot show it, and count who asks what a member has.
+/// An erasure ends when the test lets it go on.
 #[derive(Clone, Default)]
 struct Deaf {
     takes_puts: bool,
     asked: Arc<AtomicUsize>,
+    go_on: Arc<Notify>,
+    erased: Arc<Notify>,
 }
 
 impl AuctionStore for Deaf {
@@ -139,7 +144,9 @@ impl AuctionStore for Deaf {
 
 impl EraseStore for Deaf {
     async fn erase(&self, _: &UserId) -> EraseAnswer {
-        pending().await
+        self.go_on.notified().await;
+        self.erased.notify_one();
+        Ok(Ok(Erased::default()))
     }
 }
 
@@ -162,6 +169,30 @@ pub(crate) async fn an_auction_store_that_does_not_answer_leaves_the_outcome_unk
     }
     let ready = send(router, Ask::get("/readyz")).await.is(503).json();
     assert_eq!(ready, json!({"ready": false, "reason": "store_unavailable"}));
+}
+
+pub(crate) async fn a_store_that_all_nodes_share_takes_no_node_away_while_it_gives_no_answer() {
+    let app = Arc::new(App::of_auctions(Deaf::default(), config()));
+    let router = api::router(Arc::clone(&app));
+    let ask = async |query: &str| send(router.clone(), Ask::get(&format!("/readyz{query}"))).await;
+    assert_eq!(ask("").await.is(503).json(), json!({"ready": false, "reason": "store_unavailable"}));
+    assert_eq!(ask("?of=node").await.is(200).json(), json!({"ready": true}));
+    for query in ["?of=", "?of=nodes", "?of=node&of=node", "?on=node"] {
+        ask(query).await.refused(400, "invalid_query");
+    }
+    app.announce_stop();
+    for query in ["", "?of=node"] {
+        assert_eq!(ask(query).await.is(503).json(), json!({"ready": false, "reason": "draining"}));
+    }
+}
+
+pub(crate) async fn an_erasure_goes_on_when_its_caller_has_left() {
+    let auctions = Deaf::default();
+    let router = alone(auctions.clone(), Duration::from_secs(60));
+    let call = Ask::post("/v1/erasures").by(ADMIN).json(&json!({"user": "ann"}));
+    drop(crate::trouble::waits(send(router, call)).await);
+    auctions.go_on.notify_one();
+    tokio::time::timeout(PATIENCE, auctions.erased.notified()).await.expect("it goes on without its caller");
 }
 
 pub(crate) async fn what_was_put_is_not_denied_when_it_cannot_be_shown() {
