@@ -244,18 +244,22 @@ fn of_servers(
         let auctions = auctions.map_err(|error| Failure::Unreachable(error.into()))?;
         let Some((redis, secret)) = redis.zip(secret) else { return Ok(auctions.purge(request).await) };
         let cluster = Cluster::open(&redis, &sql, secret, options).await.map_err(Failure::of_cluster)?;
-        let mut purged = match cluster.purge_with(request, progress).await {
-            Ok(Ok(purged)) => purged,
-            refused => return Ok(refused),
+        let of_cluster = cluster.purge_with(request, progress).await;
+        let clock = match &of_cluster {
+            // The cluster has judged the clock, by the rows of members and listings too.
+            Ok(Ok(_)) => ClockCheck::Skip,
+            Ok(Err(_)) => return Ok(of_cluster),
+            // It may have failed before that. Members and listings are purged all the same.
+            Err(_) => request.clock,
         };
-        // The cluster has judged the clock, by the rows of members and listings too.
-        let others = auctions.purge(PurgeRequest { clock: ClockCheck::Skip, ..request }).await;
-        Ok(others.map(|answer| {
-            answer.map(|others| {
-                purged += others;
-                purged
-            })
-        }))
+        let of_auctions = auctions.purge(PurgeRequest { clock, ..request }).await;
+        Ok(match (of_cluster, of_auctions) {
+            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Ok(of_cluster), Ok(of_auctions)) => Ok(of_cluster.and_then(|mut purged| {
+                purged += of_auctions?;
+                Ok(purged)
+            })),
+        })
     })
 }
 

@@ -48,6 +48,12 @@ pub(super) fn mark(probe: &Probe, row: &CouponRow) -> SequencerMark {
     SequencerMark { generation, ticket, position, goes_on }
 }
 
+/// Whether an error is that of one coupon or one room: its rows lack what the database acknowledged, or contradict
+/// themselves. All others go on.
+pub(super) fn is_of_object(error: &StoreError) -> bool {
+    matches!(error, StoreError::Faulted(fault) if matches!(fault.kind, FaultKind::WentBack | FaultKind::Unfit))
+}
+
 /// The name of a coupon in the list of faults.
 fn object(row: &CouponRow) -> String {
     format!("coupon {}", row.name)

@@ -7,6 +7,7 @@
 //!   `gone_before` as gone.
 //! - What is removed is older than the retention by the clock of the database. A clock that is obviously wrong removes nothing.
 //! - One purge runs at a time: one node has the turn in the database, and that node runs one.
+//! - A coupon or a room that stands still holds up no other. Its claims stay, and its rows of tickets that are gone.
 //! - Heads go from the first one of a chain on, and the newest one stays. A row says up to which sequence they went.
 //!
 //! The key of a request that drew a ticket goes with the ticket.
@@ -18,6 +19,7 @@ mod rooms;
 pub(crate) use keys::end_deleted;
 
 use crate::Cluster;
+use crate::back::is_of_object;
 use crate::database::{PurgeTurn, kind};
 use crate::node::Node;
 use firstcome_core::time::Timestamp;
@@ -85,9 +87,9 @@ impl Purge<'_> {
     async fn pause(&mut self) -> Result<bool, StoreError> {
         (self.progress)(&self.purged);
         sleep(self.page.elapsed().clamp(PAUSE_MIN, PAUSE_MAX)).await;
-        let turn = self.node.database.purge_turn(&self.node.sequencer.node, LEASE.as_micros() as i64).await?;
+        let is_kept = self.node.database.keep_turn(&self.node.sequencer.node, LEASE.as_micros() as i64).await?;
         self.page = Stopwatch::start();
-        Ok(turn.is_some())
+        Ok(is_kept)
     }
 
     /// All of it. False if another node has taken the turn meanwhile.
@@ -95,9 +97,8 @@ impl Purge<'_> {
         let of = |retain: Option<Duration>| retain.map(|retain| kept_since(self.now, retain));
         let (requests, tickets) = (of(retention.requests), of(retention.tickets));
         let (claims, letters) = (of(retention.claims), of(retention.dead_letters));
-        if let Some(by) = claims
-            && !self.claims(by).await?
-        {
+        // Also where claims stay for ever: a purge by another setting may have been cut short.
+        if !self.claims(claims).await? {
             return Ok(false);
         }
         if let Some(by) = requests
@@ -132,8 +133,8 @@ impl Purge<'_> {
         }
     }
 
-    /// Claims of coupons that are over.
-    async fn claims(&mut self, over_by: Timestamp) -> Result<bool, StoreError> {
+    /// Claims of coupons that are over by this instant, and of those whose purge was cut short.
+    async fn claims(&mut self, over_by: Option<Timestamp>) -> Result<bool, StoreError> {
         let mut after = 0;
         loop {
             let page = self.node.database.purgeable(over_by, after, OBJECTS_AT_ONCE).await?;
@@ -147,7 +148,13 @@ impl Purge<'_> {
         }
     }
 
-    async fn claims_of(&mut self, id: i64, issued: u32, purged_to: u32, by: Timestamp) -> Result<bool, StoreError> {
+    async fn claims_of(
+        &mut self,
+        id: i64,
+        issued: u32,
+        purged_to: u32,
+        by: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
         let node = self.node;
         if self.mode == PurgeMode::Count {
             self.purged.claims += u64::from(issued - purged_to);
@@ -161,7 +168,7 @@ impl Purge<'_> {
         let state = node.keep(node.database.coupon_again(id).await?);
         match node.end_keys(&state).await {
             // The database lacks what it acknowledged: nothing more of it goes.
-            Err(StoreError::Faulted(_)) => return Ok(true),
+            Err(error) if is_of_object(&error) => return Ok(true),
             done => done?,
         }
         let mut to = purged_to;
@@ -232,7 +239,7 @@ impl Node {
     async fn purge(self: &Arc<Self>, request: PurgeRequest, progress: Progress<'_>) -> PurgeAnswer {
         let Some(_turn) = LocalTurn::take(&self.is_purging) else { return Ok(Err(PurgeRejection::Running)) };
         let name = &self.sequencer.node;
-        let Some(turn) = self.database.purge_turn(name, LEASE.as_micros() as i64).await? else {
+        let Some(turn) = self.database.take_turn(name, LEASE.as_micros() as i64).await? else {
             return Ok(Err(PurgeRejection::Running));
         };
         if request.clock == ClockCheck::Refuse
@@ -246,6 +253,8 @@ impl Node {
         let is_whole = match purge.run(&request.retention).await {
             Ok(is_whole) => is_whole,
             Err(error) => {
+                // It hears of the page that failed too.
+                (purge.progress)(&purge.purged);
                 // The next one goes on. If this fails too, the turn ends by itself.
                 let _ = self.database.end_purge(name, None).await;
                 return Err(error);

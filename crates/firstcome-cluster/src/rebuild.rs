@@ -182,14 +182,18 @@ impl Node {
     ///
     /// Two round trips more than [`Self::rebuild`].
     pub(super) async fn refresh(&self, state: &Arc<CouponState>) -> Result<(), StoreError> {
-        let mending = state.mending.lock().await;
+        self.wait_for_rebuild(state).await?;
+        self.rebuild(state).await
+    }
+
+    /// Returns when no node is about to bring in users that it read before this call. Two round trips.
+    pub(super) async fn wait_for_rebuild(&self, state: &CouponState) -> Result<(), StoreError> {
+        let _one_at_a_time = state.mending.lock().await;
         let until = Instant::now() + self.options.patience;
         while !self.sequencer.seize(state.keys).await? {
             self.wait_for_lease(until).await?;
         }
-        self.sequencer.unseize(state.keys).await?;
-        drop(mending);
-        self.rebuild(state).await
+        Ok(self.sequencer.unseize(state.keys).await?)
     }
 
     async fn wait_for_lease(&self, until: Instant) -> Result<(), StoreError> {

@@ -1,9 +1,9 @@
 //! Purges what is over: every hour while the service runs, and when an operator asks for it.
 
 use crate::state::App;
-use firstcome::PurgeAnswer;
 use firstcome::core::time::Timestamp;
 use firstcome::purge::{PurgeMode, PurgeRejection, PurgeRequest};
+use firstcome::{PurgeAnswer, Purged};
 use std::time::Duration;
 
 /// How often the service purges, unless its configuration says otherwise.
@@ -14,7 +14,8 @@ const FIRST_AFTER: Duration = Duration::from_secs(60);
 impl App {
     /// Purges now, and tells log and metrics what came of it.
     pub(crate) async fn purge(&self, request: PurgeRequest) -> PurgeAnswer {
-        let answer = self.purges.purge(request).await;
+        let mut removed = Purged::default();
+        let answer = self.purges.purge(request, &mut removed).await;
         if request.mode == PurgeMode::Count {
             return answer;
         }
@@ -39,7 +40,10 @@ impl App {
             // One node purges for all.
             Ok(Err(PurgeRejection::Running)) => tracing::debug!("another purge runs"),
             Ok(Err(refused)) => tracing::warn!(code = refused.code(), "nothing was purged: {refused}"),
-            Err(error) => tracing::warn!(%error, "a purge did not end: the next one goes on"),
+            Err(error) => {
+                self.metrics.purges.removed(&removed);
+                tracing::warn!(%error, "a purge did not end: the next one goes on");
+            }
         }
         answer
     }

@@ -1,4 +1,4 @@
-//! Erases the user of a claim.
+//! Erases the user of a claim, and finds what names a user.
 
 use super::{Database, coupon::gone, kind, tag};
 use crate::database::CouponRow;
@@ -65,6 +65,22 @@ impl Database {
         session.run(text).await?;
         self.commit(session).await?;
         Ok((row, true))
+    }
+
+    /// Whether a coupon has a claim of this user.
+    pub(crate) async fn has_claim_of(&self, coupon: i64, user: &UserId) -> Result<bool, SqlError> {
+        let mut text = format!("SELECT serial FROM firstcome_claim WHERE coupon={coupon} AND name=");
+        quoted(&mut text, user.as_str());
+        text.push(';');
+        Ok(!self.base.read(text).await?.is_empty())
+    }
+
+    /// Whether a room has a ticket of this user, void ones included. A pass over the tickets of the room.
+    pub(crate) async fn has_ticket_of(&self, room: i64, user: &UserId) -> Result<bool, SqlError> {
+        let mut text = format!("SELECT number FROM firstcome_ticket WHERE room={room} AND name=");
+        quoted(&mut text, user.as_str());
+        text.push_str(" LIMIT 1;");
+        Ok(!self.base.read(text).await?.is_empty())
     }
 
     /// Empties the dead letters of a coupon in which the name occurs: no program can read them, so the name may be that of the user.

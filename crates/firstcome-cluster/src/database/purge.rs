@@ -76,8 +76,9 @@ impl Database {
         self.purge_session(format!("UPDATE firstcome_coupon SET keys_gone=1 WHERE id={id};")).await.map(drop)
     }
 
-    /// Takes the turn to purge for so long, or goes on with it; `None` if another node has it.
-    pub(crate) async fn purge_turn(&self, node: &str, lease_us: i64) -> Result<Option<PurgeTurn>, SqlError> {
+    /// Takes the turn to purge for so long; `None` if another node has it. Reads what the clock is judged by, which is a
+    /// pass over coupons, rooms, members and listings: [`Self::keep_turn`] keeps the turn without one.
+    pub(crate) async fn take_turn(&self, node: &str, lease_us: i64) -> Result<Option<PurgeTurn>, SqlError> {
         let (clock, mut name) = (self.clock(), String::new());
         quoted(&mut name, node);
         // A turn that ends later than any can is one from before an operator set the clock back.
@@ -100,6 +101,15 @@ impl Database {
         let last_at = columns.instant()?.max(columns.instant()?);
         let last_at = Some(last_at).max(self.last_of_auctions().await?).filter(|last| 0 < last.as_us());
         Ok(Some(PurgeTurn { now, finished_at, last_at }))
+    }
+
+    /// Keeps the turn for so long from now on. False if another node has taken it meanwhile, also if that node has given
+    /// it back. One statement, on one row.
+    pub(crate) async fn keep_turn(&self, node: &str, lease_us: i64) -> Result<bool, SqlError> {
+        let mut text = format!("UPDATE firstcome_purge SET until_at={}+{lease_us} WHERE id=1 AND node=", self.clock());
+        quoted(&mut text, node);
+        text.push(';');
+        Ok(self.purge_session(text).await? == 1)
     }
 
     /// How long ago the last purge came to its end.
@@ -143,19 +153,19 @@ impl Database {
     }
 
     /// Coupons after this number whose claims are over since this instant or before, or whose purge has begun, at most so many.
+    /// Without an instant: those whose purge has begun.
     ///
     /// Claims are over when the coupon can issue no other one and no code can be redeemed any more. The code of a coupon that was
     /// deleted and has no end of redemption can be redeemed until the purge: for such the deletion counts.
     pub(crate) async fn purgeable(
         &self,
-        over_by: Timestamp,
+        over_by: Option<Timestamp>,
         after: i64,
         count: u32,
     ) -> Result<Vec<(i64, u32, u32)>, SqlError> {
-        let by = over_by.as_us();
         let text = format!(
             "SELECT id,issued,purged_to FROM firstcome_coupon WHERE id>{after} AND purged_to<issued AND {} ORDER BY id LIMIT {count};",
-            over(by)
+            over(over_by)
         );
         let read = |row| {
             let mut columns = Reader::at(row, 0);
@@ -166,8 +176,8 @@ impl Database {
 
     /// Marks a coupon as purged, if its claims are over. From now on it issues nothing, and its settings do not change. False if they
     /// are not over any more.
-    pub(crate) async fn mark_purged(&self, id: i64, over_by: Timestamp) -> Result<bool, SqlError> {
-        let (clock, over) = (self.clock(), over(over_by.as_us()));
+    pub(crate) async fn mark_purged(&self, id: i64, over_by: Option<Timestamp>) -> Result<bool, SqlError> {
+        let (clock, over) = (self.clock(), over(over_by));
         let text = format!(
             "UPDATE firstcome_coupon SET version=CASE WHEN purged_at IS NULL THEN version+1 ELSE version END,\
              purged_at=COALESCE(purged_at,{clock}) WHERE id={id} AND {over};"
@@ -355,8 +365,10 @@ impl Database {
     }
 }
 
-/// The condition on a coupon that its claims are over by this instant, or that its purge has begun.
-fn over(by: i64) -> String {
+/// The condition on a coupon that its claims are over by this instant, or that its purge has begun. Without an instant:
+/// that its purge has begun.
+fn over(by: Option<Timestamp>) -> String {
+    let Some(by) = by.map(Timestamp::as_us) else { return "purged_at IS NOT NULL".to_owned() };
     format!(
         "(purged_at IS NOT NULL OR (deleted_at IS NOT NULL AND deleted_at<={by} AND COALESCE(redeem_until,deleted_at)<={by}) \
          OR (deleted_at IS NULL AND expires_at<={by} AND redeem_until<={by}))"

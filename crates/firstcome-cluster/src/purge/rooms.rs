@@ -1,10 +1,13 @@
 //! Rows of admissions that ended, and of tickets that are gone.
 
 use super::{OBJECTS_AT_ONCE, Purge, PurgeMode};
+use crate::back::is_of_object;
 use crate::database::{GoneRows, PAGE_ROWS};
+use crate::node::Node;
 use firstcome_core::id::RoomName;
 use firstcome_core::time::Timestamp;
 use firstcome_store::StoreError;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Purge<'_> {
@@ -53,22 +56,24 @@ impl Purge<'_> {
     }
 
     /// Tickets that are gone. No row says since when, so a purge marks below which number all are gone, and a purge that comes long
-    /// enough after it removes the rows below that mark.
+    /// enough after it removes the rows below that mark. A room that stands still keeps them.
     async fn gone(&mut self, room: &GoneRows, gone_by: Timestamp) -> Result<bool, StoreError> {
         let node = self.node;
         if node.database.lowest_gone(room.room).await?.is_none() {
             return Ok(true);
         }
         let Ok(name) = RoomName::parse(&room.name) else { return Ok(true) };
+        if node.standing_room(&name).is_some() {
+            // Its log is ahead of the database, and says nothing of these rows.
+            return Ok(true);
+        }
         let mut before = room.gone_before;
         let mut is_marked = room.mark.is_some();
         if let Some((mark, at)) = room.mark
             && at <= gone_by
         {
             // A visitor of a number that was unknown since a loss may have come back.
-            let Ok(living) = node.seen(&name, |replica, _| replica.room().first_living()).await? else {
-                return Ok(true);
-            };
+            let Some(living) = node.first_living(&name).await? else { return Ok(true) };
             before = before.max(mark.min(living));
             if self.mode == PurgeMode::Count {
                 self.purged.tickets += node.database.count_gone(room.room, before).await?;
@@ -88,13 +93,22 @@ impl Purge<'_> {
             }
         }
         if !is_marked {
-            let Ok(living) = node.seen(&name, |replica, _| replica.room().first_living()).await? else {
-                return Ok(true);
-            };
+            let Some(living) = node.first_living(&name).await? else { return Ok(true) };
             if before < living {
                 node.database.mark_gone(room.room, living, self.now).await?;
             }
         }
         Ok(true)
+    }
+}
+
+impl Node {
+    /// The number below which all tickets of a room are gone. `None` if the room stands still, or is not there.
+    async fn first_living(self: &Arc<Self>, name: &RoomName) -> Result<Option<u32>, StoreError> {
+        match self.seen(name, |replica, _| replica.room().first_living()).await {
+            Ok(living) => Ok(living.ok()),
+            Err(error) if is_of_object(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -4,6 +4,7 @@ mod flat;
 mod heads;
 mod keys;
 mod rows;
+mod standing;
 
 use firstcome_cluster::Cluster;
 use firstcome_store::purge::{PurgeMode, PurgeRejection, PurgeRequest, PurgeStore, Purged, Retention};

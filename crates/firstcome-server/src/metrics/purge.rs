@@ -33,10 +33,15 @@ impl PurgeFigures {
 
     /// Counts a purge that has ended.
     pub(crate) fn ended(&self, purged: &Purged, now: Timestamp) {
+        self.removed(purged);
+        self.seen(now);
+    }
+
+    /// Counts the rows that a purge removed, also one that did not end.
+    pub(crate) fn removed(&self, purged: &Purged) {
         for (kind, count) in purged.kinds() {
             self.rows.get_or_create(&KindLabels { kind }).inc_by(count);
         }
-        self.seen(now);
     }
 
     /// Notes when the last purge ended, which may be that of another node.

@@ -10,7 +10,7 @@ use firstcome_store::core::room::{Departure, RoomSettings, TicketState};
 use firstcome_store::core::time::Timestamp;
 use firstcome_store::edge::{Clock as _, ManualClock};
 use firstcome_store::purge::{PurgeRejection, PurgeRequest, PurgeStore as _, Purged, Retention};
-use firstcome_store::{CouponStore, Joining, ReceiptStore, RedeemRequest, RoomStore};
+use firstcome_store::{CouponStore, Joining, ReceiptStore, RedeemRequest, RoomStore, StoreError};
 use firstcome_test_servers::Kind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,6 +159,36 @@ async fn an_expired_coupon_is_purged_once_no_code_can_be_redeemed() {
         assert!(node.put_coupon(&coupon(COUPON), limit(9)).await.expect("it answers").is_err());
     }
     assert_eq!(foreign.issued(COUPON).await, 0);
+}
+
+/// A purge by another setting was killed after its first page, and claims are kept for ever since then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_of_claims_that_was_cut_short_is_ended_though_claims_are_kept_for_ever() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let node = place.node_by(Arc::clone(&clock)).await;
+    let mut foreign = place.foreign().await;
+    put(&node, limit(9)).await;
+    for user in ["ann", "bob", "cid"] {
+        new(claim(&node, user).await);
+    }
+    let kept = coupon("kept");
+    node.put_coupon(&kept, limit(9)).await.expect("it answers").expect("it may be");
+    new(node.claim(&kept, by("ann")).await);
+    node.delete_coupon(&kept).await.expect("it answers").expect("it may be");
+    clock.pass_ms(50 * DAY_MS);
+    let by_default = Retention::default();
+    assert_eq!(done(purge(&node, &by_default).await), Purged::default());
+    let of_coupon = format!("WHERE name='{COUPON}'");
+    foreign.say(&format!("UPDATE firstcome_coupon SET purged_at=1,purged_to=1,version=version+1 {of_coupon}")).await;
+    let id = format!("(SELECT id FROM firstcome_coupon {of_coupon})");
+    foreign.say(&format!("DELETE FROM firstcome_claim WHERE serial=1 AND coupon={id}")).await;
+    let purged = done(purge(&node, &by_default).await);
+    assert_eq!((purged.claims, purged.coupons), (2, 1));
+    assert_eq!((foreign.issued(COUPON).await, foreign.issued("kept").await), (0, 1));
+    assert_eq!(done(purge(&node, &by_default).await), Purged::default());
+    says_purged(&node).await;
+    is_sound(&place).await;
 }
 
 async fn requests_end(kind: Kind) {
@@ -324,4 +354,35 @@ async fn a_node_runs_one_purge_at_a_time_and_gives_the_turn_back() {
     let purged = done(first.await.expect("it ends").expect("it answers"));
     assert_eq!(purged.requests, 1);
     assert_eq!(done(purge(&node, &retention(0)).await), Purged::default());
+}
+
+/// Another node takes the turn of a purge that was not heard of for long, and perhaps gives it back soon.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_purge_that_lost_the_turn_stops_after_its_page() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let (place, clock) = (world.place().await, clock());
+    let node = place.node_by(Arc::clone(&clock)).await;
+    let (mut foreign, mut other) = (place.foreign().await, place.foreign().await);
+    put(&node, limit(9)).await;
+    foreign.say("INSERT INTO firstcome_dead_letter VALUES (1,1,1,1,'none','')").await;
+    let letters = "SELECT COUNT(*) FROM firstcome_dead_letter";
+    for (number, turn) in [(1, "node='another'"), (2, "node='',until_at=0")] {
+        new(node.claim(&coupon(COUPON), keyed(&format!("user-{number}"), number, 1)).await);
+        // Its row is locked by another program, so that the purge waits in its page.
+        other.say("BEGIN").await;
+        other.say("SELECT 1 FROM firstcome_coupon_request FOR UPDATE").await;
+        let purging = tokio::spawn({
+            let node = node.clone();
+            async move { node.purge(PurgeRequest::new(retention(0))).await }
+        });
+        wait_for("a page that waits", async || (0 < foreign.waiting().await).then_some(())).await;
+        foreign.say(&format!("UPDATE firstcome_purge SET {turn}")).await;
+        other.say("COMMIT").await;
+        let told = purging.await.expect("it ends");
+        assert!(matches!(told, Err(StoreError::Busy { .. })), "{turn}: {told:?}");
+        assert_eq!(rows(&mut foreign).await[2], 0, "{turn}: its page is removed");
+        assert_eq!(foreign.number(letters).await, 1, "{turn}: nothing after it is");
+        foreign.say("UPDATE firstcome_purge SET node='',until_at=0").await;
+    }
+    assert_eq!(done(purge(&node, &retention(0)).await).dead_letters, 1);
 }
