@@ -1,7 +1,7 @@
 //! One node of a cluster: rooms, coupons and locks over Redis, and everything that lasts in a database.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::{self, Fresh};
+use crate::keys::{self, ShownOn};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
 use crate::transport::TransportArgs;
@@ -13,6 +13,7 @@ use firstcome::{HandleKey, Locks};
 use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
 use serde_json::json;
+use std::path::Path;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -69,9 +70,9 @@ impl Node {
     }
 
     /// Returns the keys of the deployment's callers. Creates them if it has none; only the node that created them
-    /// shows them.
-    pub(crate) async fn keys(&self) -> Result<(Keys, Option<Fresh>), Failure> {
-        keys::of_deployment(&self.cluster).await
+    /// shows them, or leaves them in this directory.
+    pub(crate) async fn keys(&self, data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
+        keys::of_deployment(&self.cluster, data, shown_on).await
     }
 
     /// Builds the service over this node.

@@ -1,10 +1,16 @@
 //! The keys of callers. They come from the environment or files. Otherwise the first start makes them and shows them
 //! once, on a terminal or in a file that only its owner can read; the data directory, or the database of a deployment, keeps
 //! their digests.
+//!
+//! # Invariants
+//! - No digest counts whose key no operator can read. The file is written before the digests are, so a place where it cannot be
+//!   written ends the start; and what fails after them finds the keys shown. A process that is killed in between leaves them in the
+//!   directory as `first-keys.….part`.
 
 pub(crate) mod command;
 
 use crate::failure::{Failure, Outcome};
+use crate::output::write_out;
 use anyhow::{Context, anyhow, bail};
 use firstcome::ApiKeyStore;
 use firstcome::archive::{ArchivedSecret, ImportError};
@@ -15,8 +21,9 @@ use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, KeyScope, Keys, key_text}
 use firstcome_server::{FirstKeys, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// The name of the file with the digests of the keys, in the directory of the embedded store.
 pub(crate) const KEYS_FILE: &str = "keys.toml";
@@ -31,10 +38,28 @@ struct Stored {
     service_sha256: Vec<String>,
 }
 
+/// Where a first start shows the keys that it has made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownOn {
+    Terminal,
+    /// Output that is not a terminal is collected and kept, and so would be the keys.
+    File,
+}
+
+impl ShownOn {
+    /// As standard output demands.
+    pub(crate) fn of_output() -> Self {
+        if std::io::stdout().is_terminal() { Self::Terminal } else { Self::File }
+    }
+}
+
 /// Keys that this process has just made, and shows once.
-pub(crate) struct Fresh {
-    pub(crate) admin: String,
-    pub(crate) service: String,
+struct Fresh {
+    admin: String,
+    service: String,
+    /// They are in it, under a name that is not the last one; `None` for a terminal.
+    part: Option<NamedTempFile>,
+    path: PathBuf,
 }
 
 /// The variables of secrets, and what they contain. Each has a twin `…_FILE`, which names a file.
@@ -141,44 +166,74 @@ pub(crate) fn check_directory(data: &Path) -> Outcome {
     stored(&data.join(KEYS_FILE)).map(drop).map_err(Failure::Usage)
 }
 
-/// Returns the keys of the service over this directory, and makes them if it has none. If several processes find none
+/// Returns the keys of the service over this directory. Makes and shows them if it has none. If several processes find none
 /// at the same time, one makes them, and the others use those.
-pub(crate) fn of_directory(data: &Path) -> Result<(Keys, Option<Fresh>), Failure> {
+pub(crate) fn of_directory(data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
     let path = data.join(KEYS_FILE);
     if let Some(keys) = stored(&path).map_err(Failure::Usage)? {
-        return Ok((keys, None));
+        return Ok(keys);
     }
     // With a database the directory holds nothing but the keys, so nothing else has created it.
-    private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
-    let fresh = Fresh { admin: make(KeyScope::Admin)?, service: make(KeyScope::Service)? };
-    let (admin, service) = (KeyDigest::of(&fresh.admin), KeyDigest::of(&fresh.service));
+    let fresh = Fresh::make(data, shown_on)?;
+    let [admin, service] = fresh.digests();
     let digests = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
     let is_first = write_private(data, &path, toml::to_string(&digests)?.as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))?;
     if is_first {
-        return Ok((Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]), Some(fresh)));
+        fresh.show()?;
+        return Ok(Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]));
     }
     // Another process was faster, and has shown its keys. The keys that were made here are discarded unseen.
-    let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
-    Ok((keys, None))
+    Ok(stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?)
+}
+
+/// Returns the path of the file in which a first start has left its keys, if it is there.
+pub(crate) fn left(directory: &Path) -> Option<PathBuf> {
+    std::path::absolute(directory.join(FIRST_KEYS_FILE)).ok().filter(|path| path.exists())
 }
 
 impl Fresh {
-    /// Leaves the keys in a file of this directory that only its owner can read, durably. Returns its path. Replaces a file that an
-    /// earlier first start has left: those keys are of no use any more.
-    pub(crate) fn leave(&self, directory: &Path) -> anyhow::Result<PathBuf> {
+    /// Makes keys. For a file they are durable in the directory before this returns.
+    fn make(directory: &Path, shown_on: ShownOn) -> Result<Self, Failure> {
         let path = std::path::absolute(directory.join(FIRST_KEYS_FILE))?;
-        let leave = || {
+        let (admin, service) = (make(KeyScope::Admin)?, make(KeyScope::Service)?);
+        let part = || -> std::io::Result<NamedTempFile> {
             private_directory(directory)?;
             let mut part = tempfile::Builder::new().prefix("first-keys.").suffix(".part").tempfile_in(directory)?;
-            part.write_all(format!("admin {}\nservice {}\n", self.admin, self.service).as_bytes())?;
+            part.write_all(format!("admin {admin}\nservice {service}\n").as_bytes())?;
             part.as_file().sync_all()?;
-            part.persist(&path)?;
-            std::fs::File::open(directory)?.sync_all()
+            std::fs::File::open(directory)?.sync_all()?;
+            Ok(part)
         };
-        let says = "give keys by FIRSTCOME_ADMIN_KEY and FIRSTCOME_SERVICE_KEYS instead";
-        leave().with_context(|| format!("cannot write the keys of this first start to {}; {says}", path.display()))?;
-        Ok(path)
+        let part = match shown_on {
+            ShownOn::Terminal => None,
+            ShownOn::File => Some(part().map_err(|error| {
+                let (path, says) =
+                    (path.display(), "give keys by FIRSTCOME_ADMIN_KEY and FIRSTCOME_SERVICE_KEYS instead");
+                Failure::Usage(anyhow!("cannot write the keys of this first start to {path}: {error}; {says}"))
+            })?),
+        };
+        Ok(Self { admin, service, part, path })
+    }
+
+    fn digests(&self) -> [KeyDigest; 2] {
+        [&self.admin, &self.service].map(|key| KeyDigest::of(key))
+    }
+
+    /// Shows the keys, once their digests are durable. Replaces a file that an earlier first start has left: those keys are of no
+    /// use any more.
+    fn show(self) -> Outcome {
+        let Self { admin, service, part, path } = self;
+        let Some(part) = part else {
+            let text =
+                format!("keys, shown this once and kept only as digests:\n  admin   {admin}\n  service {service}\n");
+            return Ok(write_out(text.as_bytes())?);
+        };
+        part.persist(&path)?;
+        if let Some(directory) = path.parent() {
+            std::fs::File::open(directory)?.sync_all()?;
+        }
+        Ok(())
     }
 }
 
@@ -222,17 +277,21 @@ const ADMIN: &str = "api_key:admin";
 /// The name of the service key's digest; see [`ADMIN`].
 const SERVICE: &str = "api_key:service";
 
-/// Returns the keys of a service over a cluster, and makes them if it has none. If several nodes find none at the same
-/// time, one makes them, and the others use those.
-pub(crate) async fn of_deployment(cluster: &Cluster) -> Result<(Keys, Option<Fresh>), Failure> {
-    let fresh = Fresh { admin: make(KeyScope::Admin)?, service: make(KeyScope::Service)? };
-    let made = [&fresh.admin, &fresh.service].map(|key| *KeyDigest::of(key).as_bytes());
+/// Returns the keys of a service over a cluster. Makes them if it has none, and shows them as [`of_directory`] does. If several
+/// nodes find none at the same time, one makes them, and the others use those.
+pub(crate) async fn of_deployment(cluster: &Cluster, data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
+    // A node that finds keys needs no place for a file.
+    let has_keys = cluster.keeps(ADMIN).await.map_err(Failure::of_cluster)?;
+    let fresh = Fresh::make(data, if has_keys { ShownOn::Terminal } else { shown_on })?;
+    let made = fresh.digests().map(|digest| *digest.as_bytes());
     let kept = cluster.keep(&[(ADMIN, made[0]), (SERVICE, made[1])]).await.map_err(Failure::of_cluster)?;
-    let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
-    let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
     // If the digests differ, another node was faster, now or long ago, and has shown its keys. Ours are discarded
     // unseen.
-    Ok((keys, (kept == made).then_some(fresh)))
+    if kept == made {
+        fresh.show()?;
+    }
+    let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
+    Ok(Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect()))
 }
 
 /// Returns the name, in exported data, of a further service key's digest, from the second one on.
@@ -408,19 +467,19 @@ mod tests {
             let (data, together) = (directory.path().join("data"), std::sync::Barrier::new(STARTS));
             let start = || {
                 together.wait();
-                of_directory(&data).expect("each of them has keys")
+                of_directory(&data, ShownOn::File).expect("each of them has keys")
             };
-            let all: Vec<(Keys, Option<Fresh>)> = std::thread::scope(|scope| {
+            let all: Vec<Keys> = std::thread::scope(|scope| {
                 let starts: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
                 starts.into_iter().map(|start| start.join().unwrap()).collect()
             });
-            let shown: Vec<&Fresh> = all.iter().filter_map(|(_, fresh)| fresh.as_ref()).collect();
-            let [fresh] = shown[..] else { panic!("{} sets of keys were shown", shown.len()) };
-            let wanted = [&fresh.admin, &fresh.service].map(|key| to_hex(&KeyDigest::of(key)));
-            for (keys, _) in &all {
+            let left = std::fs::read_to_string(left(&data).expect("one of them has left its keys")).unwrap();
+            let keys_left: Vec<&str> = left.split_whitespace().filter(|word| word.starts_with("fc_")).collect();
+            let wanted: Vec<String> = keys_left.iter().map(|key| to_hex(&KeyDigest::of(key))).collect();
+            for keys in &all {
                 assert_eq!(digests(keys), wanted);
             }
-            assert_eq!(std::fs::read_dir(&data).unwrap().count(), 1, "nothing is left beside them");
+            assert_eq!(std::fs::read_dir(&data).unwrap().count(), 2, "nothing is left beside them");
         }
     }
 }

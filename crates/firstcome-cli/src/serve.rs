@@ -49,7 +49,6 @@ use firstcome_server::{
 use firstcome_tls::ServerTls;
 use http::HeaderValue;
 use listeners::Listeners;
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -410,14 +409,11 @@ async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLi
 /// A service that is ready to start.
 struct Opened {
     app: App,
-    /// The keys that this start has created.
-    fresh: Option<keys::Fresh>,
     /// Where the data is stored, for the start message.
     place: String,
 }
 
-/// Opens the stores that the plan names; the embedded one is open already. Keys come last, since new keys are shown
-/// only once.
+/// Opens the stores that the plan names; the embedded one is open already.
 async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure> {
     let config = |keys: Keys| Config {
         second_person_within: plan.second_person_within,
@@ -438,38 +434,39 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
         traces: plan.traces.clone(),
         ..Config::with_keys(keys.with_view_keys(plan.view_keys.iter().copied()))
     };
+    let shown_on = keys::ShownOn::of_output();
     let of_directory = || match &plan.keys {
-        Some(keys) => Ok((keys.clone(), None)),
-        None => keys::of_directory(&plan.data),
+        Some(keys) => Ok(keys.clone()),
+        None => keys::of_directory(&plan.data, shown_on),
     };
     match (&plan.stores, embedded) {
         (Stores::Cluster(servers), _) => {
             let node = Node::open(servers).await?;
             clocks::warn_of_database(&node.cluster).await;
             make_coupons(&node.cluster, &plan.coupons).await?;
-            let (keys, fresh) = match &plan.keys {
-                Some(keys) => (keys.clone(), None),
-                None => node.keys().await?,
+            let keys = match &plan.keys {
+                Some(keys) => keys.clone(),
+                None => node.keys(&plan.data, shown_on).await?,
             };
             let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &node.cluster).await?;
             let config = Config { first_keys, ..config(keys) };
             let place = format!("rooms, coupons, members, listings and locks on {}", node.place);
-            Ok(Opened { app: node.app(config), fresh, place })
+            Ok(Opened { app: node.app(config), place })
         }
         (Stores::Auctions(url), _) => {
             let auctions = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
-            let (keys, fresh) = of_directory()?;
+            let keys = of_directory()?;
             let place = format!("members and listings on {:?}", Address::parse(url)?);
-            Ok(Opened { app: App::of_auctions(auctions, config(keys)), fresh, place })
+            Ok(Opened { app: App::of_auctions(auctions, config(keys)), place })
         }
         (Stores::Directory, Some(store)) => {
             make_coupons(&store, &plan.coupons).await?;
-            let (keys, fresh) = of_directory()?;
+            let keys = of_directory()?;
             let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &store).await?;
             let config = Config { first_keys, ..config(keys) };
             let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
             let place = format!("data in {}", plan.data.display());
-            Ok(Opened { app: App::with_locks(store, config, locks, handle_key), fresh, place })
+            Ok(Opened { app: App::with_locks(store, config, locks, handle_key), place })
         }
         (Stores::Directory, None) => Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
     }
@@ -536,7 +533,7 @@ async fn serve(plan: &Plan, listeners: Listeners, store: Option<Embedded>) -> Ou
     Ok(())
 }
 
-/// Prints the addresses and the new keys to standard output, since programs wait for these lines.
+/// Prints the addresses, and where the keys of the first start are, to standard output, since programs wait for these lines.
 fn announce(plan: &Plan, listeners: &Listeners, opened: &Opened) -> Outcome {
     let Listeners { main: listener, admin, door } = listeners;
     let scheme = if plan.tls.is_some() { "https" } else { "http" };
@@ -552,20 +549,8 @@ fn announce(plan: &Plan, listeners: &Listeners, opened: &Opened) -> Outcome {
     if plan.dev {
         text.push_str("development mode: every call from this machine acts as admin\n");
     }
-    match &opened.fresh {
-        Some(keys::Fresh { admin, service }) if std::io::stdout().is_terminal() => {
-            text.push_str("keys, shown this once and kept only as digests:\n");
-            text.push_str(&format!("  admin   {admin}\n  service {service}\n"));
-        }
-        // Output that is not a terminal is collected and kept, and so would be the keys.
-        Some(fresh) => {
-            let path = fresh.leave(&plan.data)?;
-            text.push_str(&format!(
-                "keys of this first start, kept only as digests: read and delete {}\n",
-                path.display()
-            ));
-        }
-        None => {}
+    if let Some(path) = plan.keys.is_none().then(|| keys::left(&plan.data)).flatten() {
+        text.push_str(&format!("keys of the first start, kept only as digests: read and delete {}\n", path.display()));
     }
     write_out(text.as_bytes())?;
     Ok(())

@@ -48,6 +48,11 @@ impl Cluster {
         Ok(self.node.database.keep(values).await?)
     }
 
+    /// Whether there is a value under this name. One round trip.
+    pub async fn keeps(&self, name: &str) -> Result<bool, ClusterError> {
+        Ok(self.node.database.keeps(name).await?)
+    }
+
     /// Whether both servers answer, and are those of one deployment. One round trip to each.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.node.answers().await

@@ -7,6 +7,7 @@ use crate::support::wait_for;
 use crate::support::world::{SECRET, World};
 use firstcome_test_servers::Kind;
 use serde_json::{Value, json};
+use std::os::unix::fs::symlink;
 
 /// A key that a node has shown.
 fn shown(server: &mut Server, name: &str) -> String {
@@ -75,11 +76,31 @@ fn nodes_share_everything(kind: Kind) {
     two.terminate();
     assert_eq!(two.wait().code(), Some(0), "{}", two.errors());
     let output = two.output();
-    assert!(!output.contains("fc_") && !output.contains("keys"), "shown twice: {output}");
+    assert!(!output.contains("fc_"), "shown twice: {output}");
+    assert!(output.contains("keys of the first start, kept only as digests: read and delete "), "{output}");
     firstcome(world.here(), &["health", "--url", &ready]).with(3);
     let kept = std::fs::read_dir(world.here().join("firstcome-data")).expect("a directory");
     let names: Vec<_> = kept.map(|entry| entry.expect("an entry").file_name()).collect();
     assert_eq!(names, ["first-keys.txt"], "nothing else is kept on this machine");
+}
+
+#[test]
+fn a_node_that_cannot_leave_the_first_keys_makes_none() {
+    let Some(world) = World::start(Kind::Postgres) else { return };
+    world.migrate(world.sql.url());
+    symlink("absent/place", world.here().join("nowhere")).expect("a link");
+    let said = run(world.node().args(["--data", "nowhere"])).with(2);
+    assert!(
+        said.contains("cannot write the keys of this first start to ") && said.contains("FIRSTCOME_ADMIN_KEY"),
+        "{said}"
+    );
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    let mut one = Server::spawn(&mut world.node());
+    let admin = one.first_key("admin");
+    assert_eq!(Client::with_key(one.address(), &admin).put_status("/v1/coupons/launch", &json!({"limit": 1})), 201);
+    // A node that finds keys needs no place for them.
+    let two = Server::spawn(world.node().args(["--data", "nowhere"]));
+    assert_eq!(Client::with_key(two.address(), &admin).put_status("/v1/coupons/launch", &json!({"limit": 1})), 200);
 }
 
 #[test]

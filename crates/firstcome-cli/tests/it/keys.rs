@@ -103,6 +103,22 @@ fn a_start_that_fails_makes_no_keys_that_no_caller_has_seen() {
 }
 
 #[test]
+fn a_start_that_fails_late_has_left_its_keys_and_the_next_one_names_their_place() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let gate = |more: &[&str]| {
+        let mut gate = command(PROGRAM, directory.path());
+        gate.args(["gate", "--listen", "127.0.0.1:0", "--service-listen", "127.0.0.1:0", "--data", "data"]);
+        gate.args(["--upstream", "http://127.0.0.1:1", "--room", "sale"]).args(more);
+        gate
+    };
+    let said = run(&mut gate(&[])).with(2);
+    assert!(said.contains("there is no room sale"), "{said}");
+    let mut server = Server::spawn(&mut gate(&["--max-active", "1"]));
+    let admin = shown(&mut server, "admin");
+    assert_eq!(scope(&server, &admin), "admin");
+}
+
+#[test]
 fn what_a_crash_left_of_the_keys_does_not_hinder_the_next_start() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir(directory.path().join("data")).expect("a directory");

@@ -26,6 +26,14 @@ impl Database {
         }
     }
 
+    /// Whether there is a value under this name.
+    pub(crate) async fn keeps(&self, name: &str) -> Result<bool, SqlError> {
+        let mut text = "SELECT name FROM firstcome_secret WHERE name=".to_owned();
+        quoted(&mut text, name);
+        text.push(';');
+        Ok(!self.base.read(text).await?.is_empty())
+    }
+
     async fn try_keep(&self, values: &[(&str, [u8; 32])], until: Instant) -> Result<Vec<[u8; 32]>, SqlError> {
         let mut rows = Vec::with_capacity(values.len());
         for (name, value) in values {

@@ -86,7 +86,7 @@ impl Server {
     /// The key of this name, `admin` or `service`, that its first start has left in a file.
     #[track_caller]
     pub(crate) fn first_key(&mut self, name: &str) -> String {
-        let line = self.line("keys of this first start");
+        let line = self.line("keys of the first start");
         let path = line.split(' ').next_back().expect("a path");
         let text = std::fs::read_to_string(path).expect("its owner can read it");
         let key = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
