@@ -36,6 +36,7 @@ mod verify;
 pub use settings::configuration_markdown;
 
 use anyhow::anyhow;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::{Failure, Outcome, end};
 // The drill and the benchmarks use these too.
@@ -134,7 +135,7 @@ pub fn run() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let cli = match parsed(&arguments) {
         Ok(cli) => cli,
-        Err(NotParsed::Arguments(error)) => lock::explain(error, &arguments).exit(),
+        Err(NotParsed::Arguments(error)) => return refused(&lock::explain(error, &arguments)),
         Err(NotParsed::Settings(problems)) => return end(Err(Failure::Usage(anyhow!(problems.join("\n"))))),
     };
     let outcome = match cli.command {
@@ -167,6 +168,17 @@ pub fn run() -> ExitCode {
         Command::LockGate(args) => return end(lock::become_command(&args)),
     };
     end(outcome.map(|()| ExitCode::SUCCESS))
+}
+
+/// Ends for arguments that cannot be used, in one line. Help is no error, nor are a call without any command and the version.
+fn refused(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let is_value = matches!(error.kind(), ErrorKind::ValueValidation | ErrorKind::InvalidValue);
+    let has_tip = [ContextKind::Suggested, ContextKind::SuggestedArg].iter().any(|kind| error.get(*kind).is_some());
+    let more = if is_value || has_tip { "" } else { "; see --help" };
+    end(Err(Failure::Usage(anyhow!("{}{more}", settings::one_line(error)))))
 }
 
 /// Parses the arguments of this process, with the settings file below them.

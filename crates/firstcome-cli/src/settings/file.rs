@@ -5,7 +5,7 @@
 
 use super::variable;
 use crate::keys::SECRETS;
-use clap::error::ContextKind;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use std::any::TypeId;
 use std::error::Error;
@@ -191,7 +191,10 @@ fn texts(argument: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, &'static st
         [TypeId::of::<u8>(), TypeId::of::<u16>(), TypeId::of::<u32>(), TypeId::of::<u64>(), TypeId::of::<usize>()]
             .iter()
             .any(|number| parsed == *number);
+    let is_share = parsed == TypeId::of::<f64>();
     match (value, argument.get_action()) {
+        (DeValue::Float(number), _) if is_share => Ok(vec![number.as_str().to_owned()]),
+        (DeValue::Integer(number), _) if is_share => Ok(vec![number.as_str().to_owned()]),
         (DeValue::Boolean(is_on), ArgAction::SetTrue) => Ok(vec![is_on.to_string()]),
         (_, ArgAction::SetTrue) => Err("true or false"),
         (DeValue::Integer(number), _) if is_number => {
@@ -220,9 +223,15 @@ fn says(error: &clap::Error) -> String {
     }
 }
 
-/// Returns an error of clap in one line: with its tips, without its prefix, and without the usage that follows.
+/// Returns an error of clap in one line: with its tips, without its prefix, and without the usage that follows. A value that is an
+/// address is left out, since it may have a password.
 pub(crate) fn one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
+    let mut text = error.to_string();
+    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue).filter(|_| error.source().is_some())
+        && value.contains(['@', '?'])
+    {
+        text = text.replacen(&format!("invalid value '{value}'"), "invalid value", 1);
+    }
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let said = lines.join(" ").trim_start_matches("error: ").to_owned();
     let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));

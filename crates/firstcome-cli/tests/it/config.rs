@@ -23,6 +23,22 @@ fn of<'a>(settings: &'a [Value], name: &str) -> [&'a str; 3] {
 }
 
 #[test]
+fn a_share_is_set_as_a_number_or_as_a_text() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let check = |text: &str| {
+        std::fs::write(directory.path().join("set.toml"), text).expect("a file");
+        firstcome(directory.path(), &["config", "check", "--config", "set.toml"])
+    };
+    for value in ["0.01", "1", "0", "\"0.5\""] {
+        check(&format!("trace-sample = {value}\n")).well();
+    }
+    for value in ["1.5", "-1", "nan", "true"] {
+        let said = check(&format!("trace-sample = {value}\n")).with(2);
+        assert!(said.contains("trace-sample") && said.trim_end().lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 fn a_file_in_the_working_directory_is_not_read_and_the_operator_is_told_so() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();

@@ -144,6 +144,7 @@ fn calls_that_make_no_sense_end_with_2_and_touch_nothing() {
     for (arguments, words) in table {
         let said = firstcome(directory.path(), arguments).with(2);
         assert!(said.contains(words), "{arguments:?}: {said}");
+        assert_eq!(said.trim_end().lines().count(), 1, "{arguments:?}: {said}");
     }
     assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
 }

@@ -181,6 +181,30 @@ fn no_error_of_an_address_tells_its_password() {
 }
 
 #[test]
+fn no_error_of_another_address_tells_its_password() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let here = directory.path();
+    let says = "write the address of a collector as http://127.0.0.1:4318 or https://host:4318";
+    for address in ["https://ann:canary7@collector.example", "https://collector.example/?key=canary7", "ann:canary7@h"]
+    {
+        let mut by_variable = command(PROGRAM, here);
+        by_variable.args(["config", "check"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
+        fs::write(here.join("set.toml"), format!("otlp-endpoint = {address:?}\n")).expect("a file");
+        for ended in [
+            run(&mut by_variable),
+            firstcome(here, &["serve", "--dev", "--data", "data", "--otlp-endpoint", address]),
+            firstcome(here, &["config", "check", "--config", "set.toml"]),
+        ] {
+            let said = silent(ended, &[2]).stderr;
+            assert!(said.contains(says) && said.contains("otlp") && said.trim_end().lines().count() == 1, "{said}");
+        }
+    }
+    let site = ["gate", "--dev", "--room", "sale", "--max-active", "1", "--upstream", "http://ann:canary7@127.0.0.1:1"];
+    let said = silent(firstcome(here, &site), &[2]).stderr;
+    assert!(said.contains("must be http:// with a host and a port"), "{said}");
+}
+
+#[test]
 fn a_parameter_that_is_unknown_is_refused_before_a_start() {
     let directory = tempfile::tempdir().expect("a directory");
     let here = directory.path();
