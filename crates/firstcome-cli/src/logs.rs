@@ -48,12 +48,12 @@ impl LogArgs {
             LogFormat::Text => {
                 let is_terminal = stderr().is_terminal();
                 let form = Format::default().with_ansi(is_terminal);
-                lines.with_ansi(is_terminal).event_format(WithRequest { form, ending: text_ending }).init();
+                lines.with_ansi(is_terminal).event_format(WithRequest { form, finished: text_line }).init();
             }
             LogFormat::Json => {
                 let form = Format::default().json().flatten_event(true).with_ansi(false);
                 let lines = lines.json().with_ansi(false);
-                lines.event_format(WithRequest { form, ending: json_ending }).init();
+                lines.event_format(WithRequest { form, finished: json_line }).init();
             }
         }
         log_panics();
@@ -63,19 +63,24 @@ impl LogArgs {
 /// A form of lines, with the id of the request that has caused a line.
 struct WithRequest<F> {
     form: F,
-    /// Returns the end of a line, without its newline, with the id in place of this one.
-    ending: fn(&str, &str) -> String,
+    /// Returns the line, without its newline, from that of the form, with the id if there is one.
+    finished: fn(&str, Option<&str>) -> String,
 }
 
-/// An id contains no character that needs an escape: see `firstcome_server::request_id`.
-fn text_ending(line: &str, id: &str) -> String {
-    format!("{line} request_id={id}")
+/// An id contains no character that needs an escape: see `firstcome_server::request_id`. The form escapes no line breaks, which a text
+/// of another program may have.
+fn text_line(line: &str, id: Option<&str>) -> String {
+    let line = line.replace('\n', "\\n").replace('\r', "\\r");
+    match id {
+        Some(id) => format!("{line} request_id={id}"),
+        None => line,
+    }
 }
 
-fn json_ending(line: &str, id: &str) -> String {
-    match line.strip_suffix('}') {
-        Some(open) => format!("{open},\"request_id\":\"{id}\"}}"),
-        None => line.to_owned(),
+fn json_line(line: &str, id: Option<&str>) -> String {
+    match (line.strip_suffix('}'), id) {
+        (Some(open), Some(id)) => format!("{open},\"request_id\":\"{id}\"}}"),
+        _ => line.to_owned(),
     }
 }
 
@@ -87,11 +92,48 @@ where
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let is_named = event.metadata().fields().field("request_id").is_some();
-        let Some(id) = current_request_id().filter(|_| !is_named) else {
-            return self.form.format_event(context, writer, event);
-        };
+        let id = current_request_id().filter(|_| !is_named);
         let mut line = String::new();
         self.form.format_event(context, Writer::new(&mut line), event)?;
-        writeln!(writer, "{}", (self.ending)(line.trim_end(), &id))
+        writeln!(writer, "{}", (self.finished)(line.trim_end(), id.as_deref()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+    use tracing::subscriber::with_default;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no thread panics with it").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_break_in_a_value_begins_no_line() {
+        let lines = Lines::default();
+        let sink = lines.clone();
+        let form = WithRequest { form: Format::default().with_ansi(false), finished: text_line };
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || sink.clone()).event_format(form);
+        with_default(subscriber.finish(), || {
+            tracing::warn!(error = %"no\n2026-11-30 ERROR forged\r\n", "the database\nis lost");
+        });
+        let text = String::from_utf8(lines.0.lock().expect("no thread panics with it").clone()).expect("UTF-8");
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(
+            !text.contains('\r') && text.contains(r"no\n2026-11-30 ERROR forged") && text.ends_with('\n'),
+            "{text:?}"
+        );
     }
 }

@@ -298,7 +298,7 @@ fn log_in(app: &App, parts: &Parts, form: &Form) -> Result<Response, Problem> {
     let Some((role, digest)) = found else {
         let (session, object, change) = (String::new(), String::new(), String::new());
         let answer = Code::Unauthorized.as_str();
-        app.dashboard.audit.add(AuditEntry {
+        app.dashboard.audit.add_failed_login(AuditEntry {
             at,
             role: "none",
             session,

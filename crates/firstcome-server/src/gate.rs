@@ -447,6 +447,9 @@ impl Gate {
         request.extensions_mut().insert(Peer(peer));
         match self.router.clone().oneshot(request.map(Body::new)).await {
             Ok(mut response) => {
+                if let Some(&shown) = response.extensions().get::<Credential>().filter(|_| !self.app.is_dev()) {
+                    self.app.failed_to_authenticate(client, shown)?;
+                }
                 security_headers::complete_at_site(response.headers_mut());
                 Ok(response.map(Either::Right))
             }

@@ -192,7 +192,7 @@ enum Authorization {
 
 impl Authorization {
     fn at(path: &str) -> Self {
-        if path.ends_with("/gate") {
+        if room_gate::is_at(path) {
             Self::OfVisitor
         } else if path.starts_with("/v1/") || path == METRICS {
             Self::Key
@@ -216,7 +216,7 @@ fn may_ask<B>(app: &App, client: IpAddr, request: &hyper::Request<B>) -> Result<
     if has_key && meaning == Authorization::Key {
         return app.may_show_key(client);
     }
-    let reads_pass = path.ends_with("/claims") || path.ends_with("/gate");
+    let reads_pass = path.ends_with("/claims") || room_gate::is_at(path);
     if reads_pass && let Ok(pass) = room_gate::pass_of(headers) {
         app.may_show_pass(client, pass)?;
     }

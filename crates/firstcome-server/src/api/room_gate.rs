@@ -7,11 +7,13 @@ use crate::accept::Peer;
 use crate::address;
 use crate::cookie;
 use crate::error::{Code, Problem};
+use crate::failures::Credential;
 use crate::grace::{self, Ruling};
 use crate::metrics::Route;
 use crate::rfc3339::format as instant;
 use crate::state::App;
 use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -33,14 +35,32 @@ pub(crate) fn pass_of(headers: &HeaderMap) -> Result<&str, Problem> {
     cookie::read(headers, cookie::PASS).ok_or_else(missing)
 }
 
+/// Whether a path is that of the gate of a room.
+pub(crate) fn is_at(path: &str) -> bool {
+    let room = path.strip_prefix("/v1/rooms/").and_then(|path| path.strip_suffix("/gate"));
+    room.is_some_and(|room| !room.is_empty() && !room.contains('/'))
+}
+
 /// Counts the call against its address if its `Authorization` is not a key of this service. Such a header belongs to
 /// the visitor, for the shop behind the proxy: it neither locks a visitor out nor exempts a caller from the rate
 /// limit.
+///
+/// While an address has calls left, the answer does not tell a key from another text. Then it would: so a text that is no key
+/// counts as a failed authentication, and no key of an address with too many of them is read.
 fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
-    let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| app.caller(&parts.headers).is_err()) else {
+    let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| parts.headers.contains_key(AUTHORIZATION)) else {
         return Ok(());
     };
-    app.may_call(address::client(*peer, &parts.headers, &app.config.proxies))
+    let client = address::client(*peer, &parts.headers, &app.config.proxies);
+    let is_read = app.failures.are_few() || app.may_show_key(client).is_ok();
+    if is_read && app.caller(&parts.headers).is_ok() {
+        return Ok(());
+    }
+    let counted = app.may_call(client);
+    if counted.is_err() && is_read {
+        app.failed_to_authenticate(client, Credential::Key)?;
+    }
+    counted
 }
 
 /// Says why a pass is not valid.
@@ -109,6 +129,14 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_gate_of_a_room_is_at_its_path() {
+        assert!(is_at("/v1/rooms/sale/gate"));
+        for path in ["/v1/rooms/gate", "/v1/rooms//gate", "/v1/coupons/gate", "/v1/rooms/sale/tickets/gate", "/gate"] {
+            assert!(!is_at(path), "{path}");
+        }
+    }
 
     #[test]
     fn a_pass_is_read_from_the_header_or_else_from_its_cookie() {

@@ -167,6 +167,43 @@ async fn wrong_logins_count_as_failed_authentications() {
 }
 
 #[tokio::test]
+async fn no_name_of_an_object_makes_its_path_one_where_keys_are_read_unlimited() {
+    let running = Running::with(failing(2)).await;
+    running.service.make_room("gate", json!({"max_active": 9})).await;
+    let look = |key: &str| request("GET /v1/rooms/gate", &format!("authorization: Bearer {key}\r\n"), "");
+    for _ in 0..2 {
+        ask_from(&running, ATTACKER, look("wrong")).await.refused(401, "unauthorized");
+    }
+    for key in ["wrong", ADMIN] {
+        is_limited(ask_from(&running, ATTACKER, look(key)).await, "address");
+    }
+    ask_from(&running, OTHER, look(SERVICE)).await.is(200);
+}
+
+#[tokio::test]
+async fn a_gate_tells_no_guesser_which_text_is_a_key() {
+    let calls = RateLimit { per_minute: NonZeroU32::new(60).expect("not zero"), burst: NonZeroU32::MIN };
+    let running = Running::with(Config { calls: Some(calls), ..failing(2) }).await;
+    running.service.make_room("sale", json!({"max_active": 9})).await;
+    let gate = |key: &str| request("GET /v1/rooms/sale/gate", &format!("authorization: Bearer {key}\r\n"), "");
+    let asked = async |from: &str, key: &str| ask_from(&running, from, gate(key)).await;
+    // A visitor's own text is no failure while the address has calls left.
+    asked(ATTACKER, "wrong").await.refused(401, "no_pass");
+    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"key\"}").await, 0);
+    // Without calls the answer would tell a key from another text.
+    for _ in 0..2 {
+        asked(ATTACKER, "wrong").await.refused(429, "rate_limited");
+    }
+    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"key\"}").await, 2);
+    for key in ["wrong", SERVICE] {
+        asked(ATTACKER, key).await.refused(429, "rate_limited");
+    }
+    for _ in 0..9 {
+        asked(OTHER, SERVICE).await.refused(401, "no_pass");
+    }
+}
+
+#[tokio::test]
 async fn thousands_of_wrong_keys_of_one_address_get_a_handful_of_answers() {
     let running = Running::with(Config { limits: patient(), ..config() }).await;
     let mut peer = running.connect_from(ATTACKER).await;

@@ -6,7 +6,7 @@ use crate::running::{Peer, patient, soon, until};
 use crate::service::{Service, config};
 use firstcome::edge::Stopwatch;
 use firstcome_server::rate::RateLimit;
-use firstcome_server::{Config, Limits};
+use firstcome_server::{Config, FailureLimits, Limits};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -314,6 +314,22 @@ async fn a_text_in_place_of_a_pass_counts_before_the_store_is_asked() {
     // The text counts, and so does the page that would be shown.
     door.ask("GET /cart", &headers(&pass[1..])).await.refused(429, "rate_limited");
     received(&door.ask("GET /cart", &headers(&pass)).await);
+}
+
+#[tokio::test]
+async fn tickets_that_the_room_never_gave_out_are_failed_authentications_at_the_gate_too() {
+    let site = Site::start().await;
+    let limit = RateLimit { per_minute: NonZeroU32::MIN, burst: NonZeroU32::new(2).expect("not zero") };
+    let failures = FailureLimits { address: Some(limit), network: None, total: None };
+    let address = site.address;
+    let door = Entrance::with(site, address, Config { calls: None, failures, limits: patient(), ..config() }).await;
+    let receipt = async || door.ask("GET /.firstcome/rooms/sale/receipt", "accept: application/json\r\n").await;
+    for _ in 0..2 {
+        receipt().await.is(404);
+    }
+    receipt().await.refused(429, "rate_limited");
+    let counted = "firstcome_authentication_failures_total{credential=\"ticket\"} 3\n";
+    assert!(door.service.metrics().await.contains(counted), "{}", door.service.metrics().await);
 }
 
 const LIMIT: Duration = Duration::from_secs(1);
