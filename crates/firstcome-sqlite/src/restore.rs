@@ -3,6 +3,8 @@
 //! Files come in by a directory of their own, [`RESTORE_DIRECTORY`], within the data directory. While it stands, every open
 //! of the data directory is refused. The files get their names one after the other, and the removal of that directory
 //! makes them a store, in one step. So the data directory may be the root of a mount, which no rename could replace.
+//!
+//! Root installs files that belong to the owner of the data directory: a service of that user opens them.
 
 use crate::faults::io_fault;
 use crate::{lock, sync_directory};
@@ -44,7 +46,7 @@ pub struct Restore {
     directory: PathBuf,
     names: &'static [&'static str],
     phase: Phase,
-    _lock: File,
+    lock: File,
 }
 
 firstcome_core::debug_by_name!(Restore);
@@ -81,7 +83,7 @@ impl Restore {
             }
         }
         sync_directory(directory)?;
-        Ok(Begun::Restore(Self { directory: directory.to_owned(), names, phase: Phase::Staging, _lock: lock }))
+        Ok(Begun::Restore(Self { directory: directory.to_owned(), names, phase: Phase::Staging, lock }))
     }
 
     /// Returns the directory into which the caller writes the files, before [`Self::finish`].
@@ -96,8 +98,11 @@ impl Restore {
         let install = || {
             let staged = || self.names.iter().map(|name| (staging.join(name), name)).filter(|(path, _)| path.exists());
             for (path, _) in staged() {
-                File::open(path)?.sync_all()?;
+                let file = File::open(path)?;
+                give_to_owner(&self.directory, &file)?;
+                file.sync_all()?;
             }
+            give_to_owner(&self.directory, &self.lock)?;
             for (path, name) in staged() {
                 fs::rename(path, self.directory.join(name))?;
             }
@@ -128,6 +133,19 @@ fn all(directory: &Path, names: &[&str]) -> Vec<PathBuf> {
 /// Returns a file of a store that the directory has.
 fn occupied(directory: &Path, names: &[&str]) -> Option<PathBuf> {
     all(directory, names).into_iter().find(|path| path.symlink_metadata().is_ok())
+}
+
+/// Gives a file that root has made to the owner of its directory, as whom the service runs. A file of any other user stays.
+fn give_to_owner(directory: &Path, file: &File) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt, fchown};
+        let (owner, made) = (fs::metadata(directory)?, file.metadata()?);
+        if made.uid() == 0 && owner.uid() != 0 {
+            fchown(file, Some(owner.uid()), Some(owner.gid()))?;
+        }
+    }
+    Ok(())
 }
 
 fn remove_file(path: &Path) -> std::io::Result<()> {

@@ -8,6 +8,7 @@ use firstcome::edge::Stopwatch;
 use rusqlite::Connection;
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -223,4 +224,30 @@ fn a_restore_that_is_killed_leaves_a_directory_that_is_refused_until_it_is_resto
     assert_eq!(server.client().claims("launch").len(), 20);
     server.stop();
     firstcome(here, &["verify", "--data", "new"]).well();
+}
+
+/// As an operator does it on the night of a disaster: by root, for a service that runs as another user.
+#[test]
+fn a_restore_by_root_belongs_to_the_owner_of_the_directory() {
+    const OWNER: u32 = 65_534;
+    let directory = filled(20);
+    let here = directory.path();
+    firstcome(here, &BACKUP).well();
+    let new = here.join("new");
+    fs::create_dir(&new).expect("a directory");
+    if chown(&new, Some(OWNER), Some(OWNER)).is_err() {
+        // Only root gives files away, so there is nothing that another user could do wrong.
+        return;
+    }
+    firstcome(here, &["restore", "--from", "whole.tar", "--data", "new"]).well();
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&new).expect("a directory") {
+        let entry = entry.expect("an entry");
+        let file = entry.metadata().expect("it is there");
+        assert_eq!((file.uid(), file.gid()), (OWNER, OWNER), "{entry:?}");
+        names.push(entry.file_name().into_string().expect("UTF-8"));
+    }
+    for name in ["firstcome.db", "firstcome.lock"] {
+        assert!(names.iter().any(|there| there == name), "{name}: {names:?}");
+    }
 }
