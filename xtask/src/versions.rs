@@ -111,6 +111,9 @@ fn over_all(depth: Depth) -> Result<String, String> {
             failed |= !passed;
             let _ = writeln!(report, "  {binary:<12} {line}");
         }
+        if !deployment.skips.is_empty() {
+            let _ = writeln!(report, "  left out, by a part of the name: {}", deployment.skips.join(", "));
+        }
     }
     if failed { Err(report) } else { Ok(report) }
 }

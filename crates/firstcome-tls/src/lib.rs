@@ -7,7 +7,8 @@
 //! - [`explain()`] says why a handshake failed, and what an operator can do.
 //!
 //! # Promises
-//! - A [`Trust`] with its own authority trusts no other. Without one it trusts the authorities of the platform.
+//! - A [`Trust`] with its own authority trusts no other. Without one it trusts the authorities of the platform. The driver of the
+//!   databases reads the same files itself, and trusts the authorities of the platform beside its own.
 //! - A [`Trust`] exists only if its key belongs to its certificate.
 //! - No error repeats the content of a file.
 //!

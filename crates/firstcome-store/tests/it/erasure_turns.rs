@@ -155,6 +155,29 @@ async fn a_page_that_cannot_be_stored_changes_nothing_and_is_tried_again() {
     assert_renamed(&store, 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_cannot_be_stored_leaves_the_commands_before_it_stored() {
+    let (store, mut stepper, script) = with_records();
+    let mut gone = erase(&store);
+    assert!(gone.step(&mut stepper).is_none(), "two pages are left");
+    drop(gone);
+    let bob = member("bob");
+    let mut before = Running::start(store.move_points(&bob, charge(None)));
+    let mut tick = Running::start(store.tick());
+    script.say(Verdict::Commit);
+    script.say(Verdict::Fail(Outcome::Passing));
+    stepper.step(ALL);
+    before.look().expect("it is stored").expect("the store answers").expect("no rule refuses it");
+    let failed = tick.look().expect("the page is tried").expect_err("the page is not stored");
+    assert_eq!(error_words(&failed), "unavailable: full");
+    // The writer tries a write, and accepts commands again.
+    stepper.step(ALL);
+    told(erase(&store), &mut stepper).await.expect("the store answers").expect("nothing is to be settled");
+    assert_renamed(&store, 0).await;
+    let balance = store.balance(&bob).await.expect("the store answers");
+    assert_eq!(balance.total(), 5);
+}
+
 /// How many records a purge removes.
 async fn removed(store: &Embedded, stepper: &mut Stepper) -> u64 {
     let retention = Retention { records: Some(Duration::from_secs(31 * 86_400)), ..Retention::FOREVER };
