@@ -22,7 +22,7 @@ use firstcome_core::room::{PlaceKey, PlaceState, PlaceView};
 use firstcome_redis::{LinkError, Script};
 use firstcome_sql::boxed::boxed;
 use firstcome_store::edge::{draw_pause, draw_secret};
-use firstcome_store::{EraseAnswer, EraseStore, Fault, RoomStore, StoreError};
+use firstcome_store::{EraseAnswer, EraseStore, Fault, FaultKind, RoomStore, StoreError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +82,9 @@ impl Node {
             // A node that rebuilds what Redis knows may have read the name just before.
             self.refresh(state).await?;
             row = self.database.coupon_again(state.keys.coupon).await?;
+        } else {
+            // Also if an erasure before, of which this is the repeat, did not come so far.
+            self.wait_for_rebuild(state).await?;
         }
         let (generation, position) = (row.generation, row.position);
         if let Some(ticket) = self.sequencer.ticket_of(state.keys, generation, user.as_str()).await?
@@ -121,6 +124,18 @@ impl Node {
             outbox_writer::ensure_writer(self, state);
             sleep(draw_pause(PAUSE)).await;
         }
+    }
+
+    /// The coupons that this node knows and the database lacks: it went back to before they were made.
+    async fn missing_coupons(&self) -> Result<Vec<Arc<CouponState>>, StoreError> {
+        let mut missing: Vec<Arc<CouponState>> = self.by_name.lock().values().cloned().collect();
+        let ids: Vec<i64> = missing.iter().map(|state| state.keys.coupon).collect();
+        let mut there = BTreeSet::new();
+        for ids in ids.chunks(NAMES_PER_PAGE) {
+            there.extend(self.database.coupons_again(ids).await?.into_iter().map(|row| row.id));
+        }
+        missing.retain(|state| !there.contains(&state.keys.coupon));
+        Ok(missing)
     }
 
     /// Whether a coupon that stands still has something of a user: a claim in SQL, or a ticket or an entry of its
@@ -204,9 +219,23 @@ impl Cluster {
             }
             after = page.next;
             if after.is_none() {
-                return Ok(claims);
+                break;
             }
         }
+        let missing = match self.node.missing_coupons().await {
+            Ok(missing) => missing,
+            Err(error) => {
+                unfinished.keep(error)?;
+                Vec::new()
+            }
+        };
+        for state in missing {
+            if self.node.coupon_mentions(&state, user).await? {
+                let fault = Fault::new(FaultKind::WentBack, "the database lacks it".to_owned());
+                unfinished.keep(standing(&format!("coupon {}", state.row().name), &fault))?;
+            }
+        }
+        Ok(claims)
     }
 
     /// Erases the claim of a user of one coupon, and counts it in `claims` if there was one. Goes past a coupon that

@@ -161,13 +161,17 @@ impl Purge<'_> {
             self.purged.coupons += 1;
             return Ok(true);
         }
+        // Before the mark: where the database lacks what it acknowledged, its settings say nothing.
+        match node.judged_again(id).await {
+            Err(error) if is_of_object(&error) => return Ok(true),
+            judged => judged?,
+        }
         if !node.database.mark_purged(id, by).await? {
             return Ok(true);
         }
         // This node refuses claims from now on, and Redis forgets who has one.
         let state = node.keep(node.database.coupon_again(id).await?);
         match node.end_keys(&state).await {
-            // The database lacks what it acknowledged: nothing more of it goes.
             Err(error) if is_of_object(&error) => return Ok(true),
             done => done?,
         }
@@ -235,6 +239,12 @@ impl Purge<'_> {
 }
 
 impl Node {
+    /// Whether the database has of a coupon what it acknowledged: an error if it lacks something.
+    async fn judged_again(&self, id: i64) -> Result<(), StoreError> {
+        let state = self.keep(self.database.coupon_again(id).await?);
+        self.judged(&state).await.map(drop)
+    }
+
     /// See [`PurgeStore::purge`].
     async fn purge(self: &Arc<Self>, request: PurgeRequest, progress: Progress<'_>) -> PurgeAnswer {
         let Some(_turn) = LocalTurn::take(&self.is_purging) else { return Ok(Err(PurgeRejection::Running)) };

@@ -300,3 +300,17 @@ async fn a_coupon_that_stands_still_on_postgres_refuses_the_erasure_of_its_own_p
 async fn a_coupon_that_stands_still_on_mariadb_refuses_the_erasure_of_its_own_people_alone() {
     in_time(past_a_coupon(Kind::MariaDb)).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_coupon_that_the_database_lacks_refuses_the_erasure_of_its_own_people_alone() {
+    let Some(world) = World::start(Kind::Postgres).await else { return };
+    let place = world.place().await;
+    let (node, mut foreign) = (place.node().await, place.foreign().await);
+    let launch = CouponName::parse("launch").expect("a name");
+    node.put_coupon(&launch, claim_replies::limit(9)).await.expect("it answers").expect("it is put");
+    claim(&node, &launch, NAME).await;
+    foreign.say("DELETE FROM firstcome_claim").await;
+    foreign.say("DELETE FROM firstcome_coupon").await;
+    refused(&node, NAME, "coupon launch").await;
+    assert_eq!(erased(&node, "eve").await, (0, 0));
+}
