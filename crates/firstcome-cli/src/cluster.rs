@@ -1,7 +1,7 @@
 //! One node of a cluster: rooms, coupons and locks over Redis, and everything that lasts in a database.
 
 use crate::failure::{Failure, Outcome};
-use crate::keys::{self, ShownOn};
+use crate::keys::{self, KeysAndFile, ShownOn};
 use crate::output::{table, wants_table, write_out};
 use crate::store_address::SqlAddressArgs;
 use crate::transport::TransportArgs;
@@ -10,7 +10,6 @@ use comfy_table::Cell;
 use firstcome::cluster::{Cluster, ClusterOptions, DeploymentSecret, HANDLES, migrate};
 use firstcome::sql::{Address, DatabaseOptions, SqlAuctions, Tables};
 use firstcome::{HandleKey, Locks};
-use firstcome_server::auth::Keys;
 use firstcome_server::{App, Config};
 use serde_json::json;
 use std::path::Path;
@@ -71,7 +70,7 @@ impl Node {
 
     /// Returns the keys of the deployment's callers. Creates them if it has none; only the node that created them
     /// shows them, or leaves them in this directory.
-    pub(crate) async fn keys(&self, data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
+    pub(crate) async fn keys(&self, data: &Path, shown_on: ShownOn) -> Result<KeysAndFile, Failure> {
         keys::of_deployment(&self.cluster, data, shown_on).await
     }
 

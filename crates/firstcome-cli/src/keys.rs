@@ -3,9 +3,9 @@
 //! their digests.
 //!
 //! # Invariants
-//! - No digest counts whose key no operator can read. The file is written before the digests are, so a place where it cannot be
-//!   written ends the start; and what fails after them finds the keys shown. A process that is killed in between leaves them in the
-//!   directory as `first-keys.….part`.
+//! - No digest counts whose key no operator can read. The file is written before the digests are, under a name of its own, so a
+//!   place where it cannot be written ends the start. From then on no error removes it, unless another process was faster. A
+//!   start that finds the digests of such a file gives it its name.
 
 pub(crate) mod command;
 
@@ -21,14 +21,18 @@ use firstcome_server::auth::{KEY_CHARS_MIN, KeyDigest, KeyScope, Keys, key_text}
 use firstcome_server::{FirstKeys, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
 /// The name of the file with the digests of the keys, in the directory of the embedded store.
 pub(crate) const KEYS_FILE: &str = "keys.toml";
 /// The file in which a first start without a terminal leaves its keys.
 const FIRST_KEYS_FILE: &str = "first-keys.txt";
+/// The begin and the end of the name that the file has at first.
+const PART_PREFIX: &str = "first-keys.";
+/// See [`PART_PREFIX`].
+const PART_SUFFIX: &str = ".part";
 
 /// The content of the key file: digests, from which the keys cannot be recovered.
 #[derive(Serialize, Deserialize)]
@@ -57,9 +61,8 @@ impl ShownOn {
 struct Fresh {
     admin: String,
     service: String,
-    /// They are in it, under a name that is not the last one; `None` for a terminal.
-    part: Option<NamedTempFile>,
-    path: PathBuf,
+    /// The file that has them, under a name that is not the last one; `None` for a terminal.
+    part: Option<PathBuf>,
 }
 
 /// The variables of secrets, and what they contain. Each has a twin `…_FILE`, which names a file.
@@ -166,72 +169,105 @@ pub(crate) fn check_directory(data: &Path) -> Outcome {
     stored(&data.join(KEYS_FILE)).map(drop).map_err(Failure::Usage)
 }
 
+/// Keys, and the file in which a first start has left them, if it is there.
+pub(crate) type KeysAndFile = (Keys, Option<PathBuf>);
+
 /// Returns the keys of the service over this directory. Makes and shows them if it has none. If several processes find none
 /// at the same time, one makes them, and the others use those.
-pub(crate) fn of_directory(data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
+pub(crate) fn of_directory(data: &Path, shown_on: ShownOn) -> Result<KeysAndFile, Failure> {
     let path = data.join(KEYS_FILE);
     if let Some(keys) = stored(&path).map_err(Failure::Usage)? {
-        return Ok(keys);
+        let file = left(data, &keys);
+        return Ok((keys, file));
     }
     // With a database the directory holds nothing but the keys, so nothing else has created it.
+    private_directory(data).with_context(|| format!("cannot make {}", data.display()))?;
     let fresh = Fresh::make(data, shown_on)?;
     let [admin, service] = fresh.digests();
     let digests = Stored { admin_sha256: to_hex(&admin), service_sha256: vec![to_hex(&service)] };
     let is_first = write_private(data, &path, toml::to_string(&digests)?.as_bytes())
         .with_context(|| format!("cannot write {}", path.display()))?;
+    // Another process was faster if it is not: the keys that were made here are discarded unseen.
+    let keys = stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?;
     if is_first {
         fresh.show()?;
-        return Ok(Keys::Known(vec![(Scope::Admin, admin), (Scope::Service, service)]));
+    } else {
+        fresh.discard();
     }
-    // Another process was faster, and has shown its keys. The keys that were made here are discarded unseen.
-    Ok(stored(&path)?.ok_or_else(|| anyhow!("{} was there and is gone", path.display()))?)
+    let file = left(data, &keys);
+    Ok((keys, file))
 }
 
-/// Returns the path of the file in which a first start has left its keys, if it is there.
-pub(crate) fn left(directory: &Path) -> Option<PathBuf> {
-    std::path::absolute(directory.join(FIRST_KEYS_FILE)).ok().filter(|path| path.exists())
+/// Returns the path of the file in which a first start has left these keys, if it is there. Gives it its name first: that start may
+/// not have come so far.
+fn left(directory: &Path, keys: &Keys) -> Option<PathBuf> {
+    let path = std::path::absolute(directory.join(FIRST_KEYS_FILE)).ok()?;
+    let is_part = |file: &PathBuf| {
+        let name = file.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| name.starts_with(PART_PREFIX) && name.ends_with(PART_SUFFIX))
+    };
+    let mut files = std::fs::read_dir(directory).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    if !has_admin_key(&path, keys)
+        && let Some(part) = files.find(|file| is_part(file) && has_admin_key(file, keys))
+    {
+        let named = std::fs::rename(&part, &path).and_then(|()| std::fs::File::open(directory)?.sync_all());
+        // Another process may have done it just now.
+        if named.is_err() && !has_admin_key(&path, keys) {
+            return Some(part);
+        }
+    }
+    has_admin_key(&path, keys).then_some(path)
+}
+
+/// Whether a file has the admin key among these.
+fn has_admin_key(file: &Path, keys: &Keys) -> bool {
+    let (Keys::Known(known), Ok(text)) = (keys, std::fs::read_to_string(file)) else { return false };
+    let Some(key) = text.lines().find_map(|line| line.strip_prefix("admin ")) else { return false };
+    let digest = KeyDigest::of(key);
+    known.iter().any(|(scope, known)| *scope == Scope::Admin && known.as_bytes() == digest.as_bytes())
 }
 
 impl Fresh {
     /// Makes keys. For a file they are durable in the directory before this returns.
     fn make(directory: &Path, shown_on: ShownOn) -> Result<Self, Failure> {
-        let path = std::path::absolute(directory.join(FIRST_KEYS_FILE))?;
         let (admin, service) = (make(KeyScope::Admin)?, make(KeyScope::Service)?);
-        let part = || -> std::io::Result<NamedTempFile> {
+        let part = || -> std::io::Result<PathBuf> {
             private_directory(directory)?;
-            let mut part = tempfile::Builder::new().prefix("first-keys.").suffix(".part").tempfile_in(directory)?;
+            let mut part = tempfile::Builder::new().prefix(PART_PREFIX).suffix(PART_SUFFIX).tempfile_in(directory)?;
             part.write_all(format!("admin {admin}\nservice {service}\n").as_bytes())?;
             part.as_file().sync_all()?;
             std::fs::File::open(directory)?.sync_all()?;
-            Ok(part)
+            // No error from now on removes it: the digests may be durable.
+            Ok(part.keep()?.1)
         };
         let part = match shown_on {
             ShownOn::Terminal => None,
             ShownOn::File => Some(part().map_err(|error| {
-                let (path, says) =
-                    (path.display(), "give keys by FIRSTCOME_ADMIN_KEY and FIRSTCOME_SERVICE_KEYS instead");
-                Failure::Usage(anyhow!("cannot write the keys of this first start to {path}: {error}; {says}"))
+                let (directory, says) =
+                    (directory.display(), "give keys by FIRSTCOME_ADMIN_KEY and FIRSTCOME_SERVICE_KEYS instead");
+                Failure::Usage(anyhow!("cannot write the keys of this first start into {directory}: {error}; {says}"))
             })?),
         };
-        Ok(Self { admin, service, part, path })
+        Ok(Self { admin, service, part })
     }
 
     fn digests(&self) -> [KeyDigest; 2] {
         [&self.admin, &self.service].map(|key| KeyDigest::of(key))
     }
 
-    /// Shows the keys, once their digests are durable. Replaces a file that an earlier first start has left: those keys are of no
-    /// use any more.
+    /// Removes the keys, which are of no use.
+    fn discard(self) {
+        // A file that stays has keys that are none.
+        let _ = self.part.map(std::fs::remove_file);
+    }
+
+    /// Shows the keys on a terminal, once their digests are durable.
     fn show(self) -> Outcome {
-        let Self { admin, service, part, path } = self;
-        let Some(part) = part else {
+        let Self { admin, service, part } = self;
+        if part.is_none() {
             let text =
                 format!("keys, shown this once and kept only as digests:\n  admin   {admin}\n  service {service}\n");
-            return Ok(write_out(text.as_bytes())?);
-        };
-        part.persist(&path)?;
-        if let Some(directory) = path.parent() {
-            std::fs::File::open(directory)?.sync_all()?;
+            write_out(text.as_bytes())?;
         }
         Ok(())
     }
@@ -279,7 +315,7 @@ const SERVICE: &str = "api_key:service";
 
 /// Returns the keys of a service over a cluster. Makes them if it has none, and shows them as [`of_directory`] does. If several
 /// nodes find none at the same time, one makes them, and the others use those.
-pub(crate) async fn of_deployment(cluster: &Cluster, data: &Path, shown_on: ShownOn) -> Result<Keys, Failure> {
+pub(crate) async fn of_deployment(cluster: &Cluster, data: &Path, shown_on: ShownOn) -> Result<KeysAndFile, Failure> {
     // A node that finds keys needs no place for a file.
     let has_keys = cluster.keeps(ADMIN).await.map_err(Failure::of_cluster)?;
     let fresh = Fresh::make(data, if has_keys { ShownOn::Terminal } else { shown_on })?;
@@ -289,9 +325,13 @@ pub(crate) async fn of_deployment(cluster: &Cluster, data: &Path, shown_on: Show
     // unseen.
     if kept == made {
         fresh.show()?;
+    } else {
+        fresh.discard();
     }
     let digests = kept.iter().map(|digest| KeyDigest::from_bytes(*digest));
-    Ok(Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect()))
+    let keys = Keys::Known([Scope::Admin, Scope::Service].into_iter().zip(digests).collect());
+    let file = left(data, &keys);
+    Ok((keys, file))
 }
 
 /// Returns the name, in exported data, of a further service key's digest, from the second one on.
@@ -469,17 +509,50 @@ mod tests {
                 together.wait();
                 of_directory(&data, ShownOn::File).expect("each of them has keys")
             };
-            let all: Vec<Keys> = std::thread::scope(|scope| {
+            let all: Vec<KeysAndFile> = std::thread::scope(|scope| {
                 let starts: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
                 starts.into_iter().map(|start| start.join().unwrap()).collect()
             });
-            let left = std::fs::read_to_string(left(&data).expect("one of them has left its keys")).unwrap();
+            let left = std::fs::read_to_string(data.join(FIRST_KEYS_FILE)).expect("one of them has left its keys");
             let keys_left: Vec<&str> = left.split_whitespace().filter(|word| word.starts_with("fc_")).collect();
             let wanted: Vec<String> = keys_left.iter().map(|key| to_hex(&KeyDigest::of(key))).collect();
-            for keys in &all {
+            for (keys, _) in &all {
                 assert_eq!(digests(keys), wanted);
             }
             assert_eq!(std::fs::read_dir(&data).unwrap().count(), 2, "nothing is left beside them");
+        }
+    }
+
+    #[test]
+    fn a_first_start_on_a_terminal_makes_its_directory_and_names_no_file_of_other_keys() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("absent/data");
+        let (first, file) = of_directory(&data, ShownOn::Terminal).expect("keys");
+        assert_eq!(file, None);
+        std::fs::write(data.join(FIRST_KEYS_FILE), "admin fc_admin_of_before\nservice x\n").unwrap();
+        let (second, file) = of_directory(&data, ShownOn::File).expect("keys");
+        assert_eq!((digests(&second), file), (digests(&first), None), "the keys in the file are none");
+    }
+
+    #[test]
+    fn the_file_of_a_first_start_that_was_killed_gets_its_name_from_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (keys, file) = of_directory(directory.path(), ShownOn::File).expect("keys");
+        let file = file.expect("the keys were left");
+        std::fs::write(directory.path().join("first-keys.Other1.part"), "admin fc_admin_of_a_loser\n").unwrap();
+        std::fs::rename(&file, directory.path().join("first-keys.Ab12Cd.part")).unwrap();
+        let (again, named) = of_directory(directory.path(), ShownOn::File).expect("keys");
+        assert_eq!((digests(&again), named.as_ref()), (digests(&keys), Some(&file)));
+        assert!(has_admin_key(&file, &keys));
+    }
+
+    #[test]
+    fn keys_whose_file_cannot_get_its_name_are_found_where_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join(FIRST_KEYS_FILE)).unwrap();
+        for _ in 0..2 {
+            let (keys, file) = of_directory(directory.path(), ShownOn::File).expect("keys");
+            assert!(file.is_some_and(|file| has_admin_key(&file, &keys)));
         }
     }
 }

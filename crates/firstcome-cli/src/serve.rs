@@ -409,6 +409,8 @@ async fn make_coupons(store: &impl CouponStore, coupons: &[(CouponName, CouponLi
 /// A service that is ready to start.
 struct Opened {
     app: App,
+    /// The file in which a first start has left the keys.
+    keys_file: Option<PathBuf>,
     /// Where the data is stored, for the start message.
     place: String,
 }
@@ -436,7 +438,7 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
     };
     let shown_on = keys::ShownOn::of_output();
     let of_directory = || match &plan.keys {
-        Some(keys) => Ok(keys.clone()),
+        Some(keys) => Ok((keys.clone(), None)),
         None => keys::of_directory(&plan.data, shown_on),
     };
     match (&plan.stores, embedded) {
@@ -444,29 +446,29 @@ async fn open(plan: &Plan, embedded: Option<Embedded>) -> Result<Opened, Failure
             let node = Node::open(servers).await?;
             clocks::warn_of_database(&node.cluster).await;
             make_coupons(&node.cluster, &plan.coupons).await?;
-            let keys = match &plan.keys {
-                Some(keys) => keys.clone(),
+            let (keys, keys_file) = match &plan.keys {
+                Some(keys) => (keys.clone(), None),
                 None => node.keys(&plan.data, shown_on).await?,
             };
             let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &node.cluster).await?;
             let config = Config { first_keys, ..config(keys) };
             let place = format!("rooms, coupons, members, listings and locks on {}", node.place);
-            Ok(Opened { app: node.app(config), place })
+            Ok(Opened { app: node.app(config), keys_file, place })
         }
         (Stores::Auctions(url), _) => {
             let auctions = SqlAuctions::open(url).await.map_err(|error| Failure::Unreachable(error.into()))?;
-            let keys = of_directory()?;
+            let (keys, keys_file) = of_directory()?;
             let place = format!("members and listings on {:?}", Address::parse(url)?);
-            Ok(Opened { app: App::of_auctions(auctions, config(keys)), place })
+            Ok(Opened { app: App::of_auctions(auctions, config(keys)), keys_file, place })
         }
         (Stores::Directory, Some(store)) => {
             make_coupons(&store, &plan.coupons).await?;
-            let keys = of_directory()?;
+            let (keys, keys_file) = of_directory()?;
             let (keys, first_keys) = keys::adopted(plan.keys.as_ref(), keys, &store).await?;
             let config = Config { first_keys, ..config(keys) };
             let (locks, handle_key) = Locks::open_with_handles(&plan.data).map_err(Failure::Store)?;
             let place = format!("data in {}", plan.data.display());
-            Ok(Opened { app: App::with_locks(store, config, locks, handle_key), place })
+            Ok(Opened { app: App::with_locks(store, config, locks, handle_key), keys_file, place })
         }
         (Stores::Directory, None) => Err(Failure::Usage(anyhow!("neither a directory nor a database is given"))),
     }
@@ -549,7 +551,7 @@ fn announce(plan: &Plan, listeners: &Listeners, opened: &Opened) -> Outcome {
     if plan.dev {
         text.push_str("development mode: every call from this machine acts as admin\n");
     }
-    if let Some(path) = plan.keys.is_none().then(|| keys::left(&plan.data)).flatten() {
+    if let Some(path) = &opened.keys_file {
         text.push_str(&format!("keys of the first start, kept only as digests: read and delete {}\n", path.display()));
     }
     write_out(text.as_bytes())?;

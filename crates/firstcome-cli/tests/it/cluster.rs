@@ -91,7 +91,7 @@ fn a_node_that_cannot_leave_the_first_keys_makes_none() {
     symlink("absent/place", world.here().join("nowhere")).expect("a link");
     let said = run(world.node().args(["--data", "nowhere"])).with(2);
     assert!(
-        said.contains("cannot write the keys of this first start to ") && said.contains("FIRSTCOME_ADMIN_KEY"),
+        said.contains("cannot write the keys of this first start into nowhere") && said.contains("FIRSTCOME_ADMIN_KEY"),
         "{said}"
     );
     assert_eq!(said.trim_end().lines().count(), 1, "{said}");
