@@ -108,6 +108,8 @@ pub enum Counted {
     JoinsInTotal,
     /// Joins of a network that wait in place of work.
     JoinsThatWait,
+    /// Texts in place of a key that an address has shown to gates.
+    TextsAtGates,
     /// Failed authentications of an address.
     FailuresOfAddress,
     /// Failed authentications of a network.

@@ -155,6 +155,7 @@ pub struct App {
     work: Option<Work>,
     calls: Limiter,
     logins: Limiter,
+    texts_at_gates: Limiter,
     pub(crate) failures: Failures,
     pub(crate) dashboard: Dashboard,
     pub(crate) forwarders: Forwarders,
@@ -235,6 +236,7 @@ impl App {
         let work = config.join_work.map(|bits| Work::new(handle_key.work_key(), bits));
         let calls = Limiter::new(config.calls, Counted::Calls, &table);
         let logins = Limiter::new(config.calls.map(|_| RateLimit::LOGINS), Counted::Logins, &table);
+        let texts_at_gates = Limiter::new(config.failures.address, Counted::TextsAtGates, &table);
         let failures = Failures::new(config.failures, &table);
         let (draining, stopping) = watch::channel(false);
         let live = Live::new(config.streams_max, stopping.clone(), metrics.live.clone());
@@ -266,6 +268,7 @@ impl App {
             work,
             calls,
             logins,
+            texts_at_gates,
             failures,
             dashboard: Dashboard::default(),
             forwarders: Forwarders::default(),
@@ -438,6 +441,12 @@ impl App {
             Err(refused) if !self.failures.is_proven(client) => Err(self.refused_attempt(client, refused)),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses to read what a client has shown to a gate in place of a key, if its address has shown no valid key and too much
+    /// of this. Counts it.
+    pub(crate) fn may_show_text(&self, client: IpAddr) -> Result<(), Problem> {
+        if self.failures.is_proven(client) { Ok(()) } else { self.count(&self.texts_at_gates, client) }
     }
 
     /// Refuses a pass unread as [`Self::may_show_key`] refuses a key. A pass that is remembered costs no signature, and is

@@ -7,7 +7,7 @@ use super::stream::PeerStream;
 use super::watch::{Phase, Protocol, Watch, Watched};
 use super::{HEAD_BYTES_MAX, Panic, Peer, Port, PortContext, Tracked, caught};
 use crate::api::hot::HotCall;
-use crate::api::room_gate;
+use crate::api::room_gate::{self, ToBackEnd};
 use crate::error::{Code, Problem};
 use crate::failures::Credential;
 use crate::live::Streaming;
@@ -158,11 +158,12 @@ async fn guarded(context: &PortContext, peer: IpAddr, request: hyper::Request<Le
         return api::limited(app, &request.into_parts().0, problem).map(Either::Right);
     }
     let response = answer(context, peer, request).await;
+    let is_to_back_end = || is_judged || response.extensions().get::<ToBackEnd>().is_some();
     let judged = match response.extensions().get::<Credential>() {
         // No key came.
         Some(Credential::Key) if !has_key => Ok(()),
         // A back end shows what its visitors have shown to it. Its key was judged before.
-        Some(Credential::Pass | Credential::Ticket) if is_judged => Ok(()),
+        Some(Credential::Pass | Credential::Ticket) if is_to_back_end() => Ok(()),
         Some(&shown) => failed(app, client, shown),
         None => {
             if is_judged && response.status().is_success() {

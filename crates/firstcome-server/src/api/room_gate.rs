@@ -7,7 +7,6 @@ use crate::accept::Peer;
 use crate::address;
 use crate::cookie;
 use crate::error::{Code, Problem};
-use crate::failures::Credential;
 use crate::grace::{self, Ruling};
 use crate::metrics::Route;
 use crate::rfc3339::format as instant;
@@ -17,6 +16,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -41,26 +41,37 @@ pub(crate) fn is_at(path: &str) -> bool {
     room.is_some_and(|room| !room.is_empty() && !room.contains('/'))
 }
 
-/// Counts the call against its address if its `Authorization` is not a key of this service. Such a header belongs to
-/// the visitor, for the shop behind the proxy: it neither locks a visitor out nor exempts a caller from the rate
-/// limit.
-///
-/// While an address has calls left, the answer does not tell a key from another text. Then it would: so a text that is no key
-/// counts as a failed authentication, and no key of an address with too many of them is read.
-fn count(app: &App, parts: &Parts) -> Result<(), Problem> {
-    let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| parts.headers.contains_key(AUTHORIZATION)) else {
-        return Ok(());
-    };
-    let client = address::client(*peer, &parts.headers, &app.config.proxies);
-    let is_read = app.failures.are_few() || app.may_show_key(client).is_ok();
-    if is_read && app.caller(&parts.headers).is_ok() {
-        return Ok(());
+/// Who asks a gate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AskedBy {
+    /// The connection has counted the call.
+    NoKey,
+    /// A back end with a key of this service: neither the call nor what its visitors have shown counts against its address.
+    BackEnd,
+    /// Its `Authorization` is no key of this service, or was not read. It belongs to the visitor, for the shop behind the
+    /// proxy: it neither locks a visitor out nor exempts a caller from the rate limit.
+    Visitor(IpAddr),
+}
+
+/// An answer to a back end: see [`AskedBy::BackEnd`].
+#[derive(Clone, Copy)]
+pub(crate) struct ToBackEnd;
+
+impl AskedBy {
+    /// An address that has shown no valid key has as many texts read here in a minute as it may fail to authenticate: the
+    /// answer could tell a key from another text.
+    fn of(app: &App, parts: &Parts) -> Self {
+        let Some(Peer(peer)) = parts.extensions.get::<Peer>().filter(|_| parts.headers.contains_key(AUTHORIZATION))
+        else {
+            return Self::NoKey;
+        };
+        let client = address::client(*peer, &parts.headers, &app.config.proxies);
+        if app.may_show_text(client).is_err() || app.reader(&parts.headers).is_err() {
+            return Self::Visitor(client);
+        }
+        app.failures.prove(client);
+        Self::BackEnd
     }
-    let counted = app.may_call(client);
-    if counted.is_err() && is_read {
-        app.failed_to_authenticate(client, Credential::Key)?;
-    }
-    counted
 }
 
 /// Says why a pass is not valid.
@@ -94,9 +105,12 @@ fn invalid(reason: &'static str) -> Problem {
         (status = 503, description = "`overloaded` `store_unavailable` `outcome_unknown`", body = ProblemShape)
     ))]
 pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let asked_by = AskedBy::of(&app, &parts);
     let call = pin!(async {
-        let (parts, _) = request.into_parts();
-        count(&app, &parts)?;
+        if let AskedBy::Visitor(client) = asked_by {
+            app.may_call(client)?;
+        }
         let room = body::room(&path.map_err(|_| body::undecodable())?.0)?;
         let pass = pass_of(&parts.headers);
         let ruled = grace::rule(&app, &room, pass.as_deref().ok()).await?;
@@ -123,7 +137,11 @@ pub(crate) async fn get_gate(State(app): State<Arc<App>>, path: PathName, reques
         }
         Ok((StatusCode::NO_CONTENT, NO_STORE, headers))
     });
-    measured(&app, Route::GetGate, call).await
+    let mut response = measured(&app, Route::GetGate, call).await;
+    if asked_by == AskedBy::BackEnd {
+        response.extensions_mut().insert(ToBackEnd);
+    }
+    response
 }
 
 #[cfg(test)]

@@ -181,26 +181,40 @@ async fn no_name_of_an_object_makes_its_path_one_where_keys_are_read_unlimited()
 }
 
 #[tokio::test]
-async fn a_gate_tells_no_guesser_which_text_is_a_key() {
-    let calls = RateLimit { per_minute: NonZeroU32::new(60).expect("not zero"), burst: NonZeroU32::MIN };
+async fn a_gate_reads_no_more_texts_of_a_guesser_than_it_may_fail_and_holds_none_against_visitors() {
+    let calls = RateLimit { per_minute: NonZeroU32::new(60).expect("not zero"), burst: NonZeroU32::new(3).expect("3") };
     let running = Running::with(Config { calls: Some(calls), ..failing(2) }).await;
     running.service.make_room("sale", json!({"max_active": 9})).await;
+    running.service.make("launch", json!({"limit": 9})).await;
     let gate = |key: &str| request("GET /v1/rooms/sale/gate", &format!("authorization: Bearer {key}\r\n"), "");
     let asked = async |from: &str, key: &str| ask_from(&running, from, gate(key)).await;
-    // A visitor's own text is no failure while the address has calls left.
-    asked(ATTACKER, "wrong").await.refused(401, "no_pass");
-    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"key\"}").await, 0);
-    // Without calls the answer would tell a key from another text.
-    for _ in 0..2 {
-        asked(ATTACKER, "wrong").await.refused(429, "rate_limited");
+    for _ in 0..3 {
+        asked(ATTACKER, "wrong").await.refused(401, "no_pass");
     }
-    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"key\"}").await, 2);
+    // Both texts and calls are used up: a key is not told from another text.
     for key in ["wrong", SERVICE] {
         asked(ATTACKER, key).await.refused(429, "rate_limited");
     }
+    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"key\"}").await, 0);
+    ask_from(&running, ATTACKER, show_by(SERVICE)).await.is(200);
+    // An address that has shown a valid key is read on, and so is a back end that asks gates alone.
     for _ in 0..9 {
+        asked(ATTACKER, SERVICE).await.refused(401, "no_pass");
         asked(OTHER, SERVICE).await.refused(401, "no_pass");
     }
+}
+
+#[tokio::test]
+async fn passes_that_visitors_show_are_not_held_against_the_back_end_that_asks_a_gate() {
+    let running = Running::with(failing(2)).await;
+    running.service.make_room("sale", json!({"max_active": 9, "active_ttl_ms": 600_000})).await;
+    let pass = forged(&running.service.pass("sale").await);
+    let headers = format!("authorization: Bearer {SERVICE}\r\nx-firstcome-pass: {pass}\r\n");
+    for _ in 0..9 {
+        let told = ask_from(&running, OTHER, request("GET /v1/rooms/sale/gate", &headers, "")).await;
+        assert_eq!(told.refused(403, "invalid_pass").text("reason"), "forged");
+    }
+    assert_eq!(running.figure("firstcome_authentication_failures_total{credential=\"pass\"}").await, 0);
 }
 
 #[tokio::test]
