@@ -23,8 +23,9 @@ fn tip(error: &Error, arguments: &[OsString]) -> Option<String> {
     let mut at = arguments.iter().enumerate().filter(|(_, argument)| *argument == stray).map(|(at, _)| at);
     let first = at.next()?;
     let (before, command) = arguments.split_at(at.next().unwrap_or(first));
+    // An address with a password is not repeated.
     let is_plain =
-        |argument: &&str| argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=@,+".contains(&byte));
+        |argument: &&str| argument.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./:=,+".contains(&byte));
     let line = match arguments.iter().all(is_plain) {
         true => format!("firstcome {} -- {}", before.join(" "), command.join(" ")),
         false => format!("firstcome {command_name} NAME -- COMMAND"),

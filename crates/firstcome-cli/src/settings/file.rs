@@ -223,14 +223,16 @@ fn says(error: &clap::Error) -> String {
     }
 }
 
-/// Returns an error of clap in one line: with its tips, without its prefix, and without the usage that follows. A value that is an
-/// address is left out, since it may have a password.
+/// Returns an error of clap in one line: with its tips, without its prefix, and without the usage that follows. An argument that may
+/// be an address with a password is left out.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let mut text = error.to_string();
-    if let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue).filter(|_| error.source().is_some())
-        && value.contains(['@', '?'])
-    {
-        text = text.replacen(&format!("invalid value '{value}'"), "invalid value", 1);
+    for kind in [ContextKind::InvalidValue, ContextKind::InvalidArg, ContextKind::InvalidSubcommand] {
+        if let Some(ContextValue::String(value)) = error.get(kind)
+            && value.contains(['@', '?'])
+        {
+            text = text.replace(value, "***");
+        }
     }
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let said = lines.join(" ").trim_start_matches("error: ").to_owned();

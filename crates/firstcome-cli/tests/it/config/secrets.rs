@@ -199,6 +199,15 @@ fn no_error_of_another_address_tells_its_password() {
             assert!(said.contains(says) && said.contains("otlp") && said.trim_end().lines().count() == 1, "{said}");
         }
     }
+    let strays: [&[&str]; 3] = [
+        &["migrate", "postgres://ann:canary7@127.0.0.1:1/shop"],
+        &["redis://ann:canary7@127.0.0.1:1"],
+        &["lock", "door", "--store", "redis://ann:canary7@127.0.0.1:1", "true"],
+    ];
+    for stray in strays {
+        let said = silent(firstcome(here, stray), &[2]).stderr;
+        assert_eq!(said.trim_end().lines().count(), 1, "{stray:?}: {said}");
+    }
     let site = ["gate", "--dev", "--room", "sale", "--max-active", "1", "--upstream", "http://ann:canary7@127.0.0.1:1"];
     let said = silent(firstcome(here, &site), &[2]).stderr;
     assert!(said.contains("must be http:// with a host and a port"), "{said}");
