@@ -20,7 +20,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 cargo xtask <command>
 
-  test    everything that a change must pass: format, lints, tests, simulator, planted bugs
+  test    everything that a change must pass: format, lints, tests, simulator, costs
+          test beside is the part of it that needs no test: release build, costs, simulator, documentation
   full    what is too long for every change; writes its dated report to docs/full/
           full perf [COMMIT…] measures other commits beside this one, and adds them to the trend
           full package builds the Debian package, and plays its life in a fresh Debian
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(),
+        ["test", "beside"] => test::beside(),
         ["full", "perf", commits @ ..] if !commits.is_empty() => full::trend(commits),
         ["full", names @ ..] => full::run(names),
         ["versions"] => versions::gate().map(|report| println!("{report}")),
